@@ -1,0 +1,39 @@
+# `make run` and `make test` are all a newcomer needs; both set everything up first.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: setup run test check benchmark lock clean
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"elites needs Python 3.11, this is {sys.version}")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+run: setup
+	$(BIN)/elites random
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+benchmark: setup
+	$(BIN)/python benchmarks/rollouts.py
+
+# Newest versions of everything, tried in an environment of their own.
+lock:
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	echo '# Versions that are known to work together; made by `make lock`.' > constraints.txt
+	.venv-lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable >> constraints.txt
+	rm -rf .venv-lock
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

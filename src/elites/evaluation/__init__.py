@@ -1,0 +1,1 @@
+"""How a batch of controllers is run on a task."""

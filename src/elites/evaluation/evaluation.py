@@ -1,0 +1,78 @@
+"""What an evaluator takes and gives back, whichever way it runs the episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+class Ending(IntEnum):
+    """How an episode ended."""
+
+    TERMINATED = 0  # the task ended it: the robot fell
+    TRUNCATED = 1  # it reached the time limit: learning bootstraps from the last observation
+    INVALID = 2  # the controller gave NaN, or the simulation did: fitness and descriptor are NaN
+
+
+class Transitions(NamedTuple):
+    """Every step of some episodes, `[…, T, …]`; rows from an episode's length on are zero.
+
+    Step t goes from `observations[t]` by `actions[t]` to `observations[t + 1]`.
+    """
+
+    observations: np.ndarray  # float32 […, T + 1, observation_size]
+    actions: np.ndarray  # float32 […, T, action_size]
+    rewards: np.ndarray  # float64 […, T]
+    contacts: np.ndarray  # uint8 […, T, descriptor_size], whose mean over the episode is the descriptor
+
+
+class Outcome(NamedTuple):
+    """What one episode came to."""
+
+    fitness: float
+    descriptor: np.ndarray
+    length: int
+    ending: int
+
+
+class Evaluation(NamedTuple):
+    """What a batch of episodes came to. All arrays begin with the shape of the seeds."""
+
+    fitness: np.ndarray  # float32, summed in float64 and rounded once
+    descriptor: np.ndarray  # float32 […, descriptor_size]
+    length: np.ndarray  # int32, steps
+    ending: np.ndarray  # uint8, an Ending
+    transitions: Transitions | None
+
+    @property
+    def invalid(self) -> int:
+        """How many episodes gave NaN and must stay out of any archive."""
+        return int(np.count_nonzero(self.ending == Ending.INVALID))
+
+
+class Evaluator(Protocol):
+    """Runs batches of controllers on one task. A result depends on task, controller and seed alone."""
+
+    def evaluate(
+        self,
+        parameters: ArrayLike,
+        seeds: ArrayLike,
+        *,
+        transitions: bool = False,
+        on_episode: Callable[[int], None] | None = None,
+    ) -> Evaluation:
+        """Runs an episode for each seed.
+
+        Args:
+            parameters: `[n, P]`, a flat controller a row.
+            seeds: whole numbers from 0, `[n]` for one episode a controller or `[n, m]` for m episodes.
+            transitions: whether to record every step.
+            on_episode: called in the calling thread with the steps of each episode that has ended.
+        """
+
+    def close(self) -> None:
+        """Frees threads, processes and simulators."""

@@ -1,0 +1,143 @@
+"""Evaluation on threads: for tasks whose episodes run in compiled code outside the interpreter's lock."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from queue import SimpleQueue
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import Evaluation, Outcome, Transitions
+from elites.tasks.task import CompiledTask, Simulator, parameter_count
+
+
+class ThreadEvaluator:
+    """One simulator per thread; a thread that is free takes the next episode."""
+
+    def __init__(
+        self, task: CompiledTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
+    ) -> None:
+        """`hidden` are the controllers' hidden layers; `threads` is one per core unless given."""
+        threads = len(os.sched_getaffinity(0)) if threads is None else threads
+        if threads < 1:
+            raise ElitesError(f"threads is {threads}; it must be at least 1")
+        self.task = task
+        self.sizes = task.controller(hidden)
+        self._simulators = [task.simulator() for _ in range(threads)]
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
+        self._stop = np.zeros(1, np.uint8)
+
+    def evaluate(
+        self,
+        parameters: ArrayLike,
+        seeds: ArrayLike,
+        *,
+        transitions: bool = False,
+        on_episode: Callable[[int], None] | None = None,
+    ) -> Evaluation:
+        """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
+        parameters, seeds = self._checked(parameters, seeds)
+        evaluation = self._allocate(seeds.shape, transitions)
+        finished: SimpleQueue[int | Exception] = SimpleQueue()
+        indices = itertools.count()  # shared: `next` on it is atomic
+        layers = np.array(self.sizes)
+
+        def work(simulator: Simulator) -> None:
+            while (index := next(indices)) < seeds.size and not self._stop[0]:
+                at = np.unravel_index(index, seeds.shape)
+                rows = evaluation.transitions
+                record = rows and Transitions(*(array[at] for array in rows))
+                try:
+                    outcome = simulator.run(parameters[at[0]], layers, int(seeds[at]), self._stop, record)
+                except Exception as error:
+                    finished.put(_described(error, self.task.name, int(seeds[at])))
+                    return
+                _store(outcome, evaluation, at)
+                finished.put(outcome.length)
+
+        self._stop[0] = 0
+        workers = [self._executor.submit(work, simulator) for simulator in self._simulators]
+        try:
+            for _ in range(seeds.size):
+                result = finished.get()
+                if isinstance(result, Exception):
+                    raise result
+                if on_episode is not None:
+                    on_episode(result)
+        finally:
+            self._stop[0] = 1
+            wait(workers)
+        return evaluation
+
+    def close(self) -> None:
+        """Ends the threads and frees the simulators."""
+        self._executor.shutdown()
+        while self._simulators:
+            self._simulators.pop().close()
+
+    def __enter__(self) -> ThreadEvaluator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _checked(self, parameters: ArrayLike, seeds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Both as the compiled code expects them: it checks nothing itself."""
+        if not self._simulators:
+            raise ElitesError("the evaluator is closed")
+        parameters = np.ascontiguousarray(parameters, np.float32).view()
+        parameters.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
+        size = parameter_count(self.sizes)
+        if parameters.ndim != 2 or parameters.shape[1] != size:
+            raise ElitesError(
+                f"parameters have shape {parameters.shape}; {self.task.name} with layers {self.sizes} "
+                f"takes (controllers, {size})"
+            )
+        seeds = np.asarray(seeds)
+        if not np.issubdtype(seeds.dtype, np.integer) or (seeds.size and seeds.min() < 0):
+            raise ElitesError(
+                f"seeds are {seeds.dtype} from {seeds.min()}; they must be whole numbers from 0"
+            )
+        if seeds.ndim not in (1, 2) or len(seeds) != len(parameters):
+            raise ElitesError(
+                f"seeds have shape {seeds.shape}; {len(parameters)} controllers take ({len(parameters)},) "
+                f"or ({len(parameters)}, episodes)"
+            )
+        return parameters, seeds
+
+    def _allocate(self, shape: tuple[int, ...], transitions: bool) -> Evaluation:
+        """Zeros: pages that no episode reaches are never touched, so they take no memory."""
+        task, steps = self.task, self.task.episode_length
+        return Evaluation(
+            fitness=np.zeros(shape, np.float32),
+            descriptor=np.zeros((*shape, task.descriptor_size), np.float32),
+            length=np.zeros(shape, np.int32),
+            ending=np.zeros(shape, np.uint8),
+            transitions=Transitions(
+                observations=np.zeros((*shape, steps + 1, task.observation_size), np.float32),
+                actions=np.zeros((*shape, steps, task.action_size), np.float32),
+                rewards=np.zeros((*shape, steps)),
+                contacts=np.zeros((*shape, steps, task.descriptor_size), np.uint8),
+            )
+            if transitions
+            else None,
+        )
+
+
+def _store(outcome: Outcome, evaluation: Evaluation, at: tuple[np.integer, ...]) -> None:
+    evaluation.fitness[at] = outcome.fitness
+    evaluation.descriptor[at] = outcome.descriptor
+    evaluation.length[at] = outcome.length
+    evaluation.ending[at] = outcome.ending
+
+
+def _described(error: Exception, task: str, seed: int) -> Exception:
+    """The error, saying which episode raised it."""
+    described = ElitesError(f"{task}: the episode with seed {seed} failed: {error}")
+    described.__cause__ = error
+    return described

@@ -1,0 +1,477 @@
+"""QDGym compiled: whole episodes without the interpreter and without its lock.
+
+The order of operations and their precision are those of PyBullet's own environments, so that results agree
+with theirs; what looks odd and is marked "sic" is part of the task as everyone has measured it.
+All code that Numba compiles is in this file and in `bullet.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import asin, atan2, cos, pi, sin, sqrt, tanh
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numba
+import numpy as np
+from numba import carray, njit
+
+from elites.cache import cache_folder
+from elites.tasks.qdgym import bullet as b3
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+TIME_STEP = 0.0165
+TARGET_X, TARGET_Y = 1e3, 0.0
+TERMINATED, TRUNCATED, INVALID, STOPPED = 0, 1, 2, 3  # elites.evaluation.Ending, and a run cut short
+
+
+def _numba_cache() -> str | None:
+    """A folder per content of the compiled files: Numba alone would miss a change in an imported one."""
+    sources = b"".join(Path(file).read_bytes() for file in (__file__, b3.__file__))
+    modes = f"{numba.__version__} boundscheck={numba.config.BOUNDSCHECK}"
+    folder = cache_folder(f"numba-{hashlib.sha256(sources + modes.encode()).hexdigest()[:16]}")
+    return None if folder is None else str(folder)
+
+
+CACHE = None if numba.config.DISABLE_JIT else _numba_cache()
+
+
+@contextmanager
+def _caching_in(folder: str | None) -> Iterator[None]:
+    """Numba reads its setting when a function is decorated; other users of Numba keep their own."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder or ""
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def compiled(function: Function, **options: Any) -> Function:
+    """Compiles for threads, with NumPy's division, and keeps the machine code between processes."""
+    with _caching_in(CACHE):
+        return njit(nogil=True, cache=CACHE is not None, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+
+
+class World(NamedTuple):
+    """A physics client that holds a robot on a floor. One thread at a time may use it."""
+
+    client: int
+    floor: int
+    body: int
+    start: int  # saved state
+
+
+class Anatomy(NamedTuple):
+    """What compiled code needs to know of a robot. Links, joints and coordinates are Bullet's indices."""
+
+    links: int
+    torso: int  # a link; -1 is the base
+    parts: np.ndarray  # links whose mean position is the robot's; -1 is the base
+    contacts: np.ndarray  # links whose touching the floor is observed
+    feet: np.ndarray  # positions among `contacts`
+    fatal: np.ndarray  # per contact: whether it must not happen
+    moving_position: np.ndarray  # per joint that moves, motor or not
+    moving_velocity: np.ndarray
+    joint: np.ndarray  # per motor, as are those below
+    position: np.ndarray
+    velocity: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    torque: np.ndarray
+    min_height: float
+    max_pitch: float
+
+
+class Trace(NamedTuple):
+    """Where an episode is recorded. With no room for a step, nothing is."""
+
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    contacts: np.ndarray
+
+
+@compiled
+def fill(target: np.ndarray, values: np.ndarray) -> None:
+    """target[:] = values, which takes Numba two seconds to compile."""
+    for i in range(len(values)):
+        target[i] = values[i]
+
+
+@compiled
+def submit(client: int, command: int) -> int:
+    b3.submit_command(client, command)
+    return b3.process_status(client)  # type: ignore[no-any-return]
+
+
+@compiled
+def set_physics(client: int) -> None:
+    command = b3.physics(client)
+    b3.set_gravity(command, 0.0, 0.0, -9.8)
+    b3.set_contact_erp(command, 0.9)
+    b3.set_solver_iterations(command, 5)
+    b3.set_substeps(command, 4)
+    b3.set_time_step(command, TIME_STEP)
+    submit(client, command)
+
+
+@compiled
+def disable_motors(client: int, body: int, positions: np.ndarray, velocities: np.ndarray) -> None:
+    command = b3.control(client, body, b3.POSITION_CONTROL)
+    for i in range(len(positions)):
+        b3.control_position(command, positions[i], 0.0)
+        b3.control_velocity(command, velocities[i], 0.0)
+        b3.control_kp(command, velocities[i], 0.1)
+        b3.control_kd(command, velocities[i], 0.1)
+        b3.control_max_force(command, velocities[i], 0.0)
+    submit(client, command)
+
+
+@compiled
+def pose_joints(client: int, body: int, anatomy: Anatomy, angles: np.ndarray) -> None:
+    """Puts the motors' joints at these angles, at rest and free to move."""
+    command = b3.pose(client, body)
+    for i in range(len(angles)):
+        b3.pose_position(client, command, anatomy.joint[i], angles[i])
+        b3.pose_velocity(client, command, anatomy.joint[i], 0.0)
+    submit(client, command)
+    disable_motors(client, body, anatomy.position, anatomy.velocity)
+
+
+@compiled
+def only_body(status: int) -> int:
+    """The body that a load command created; -1 if it did not create just one."""
+    bodies = np.empty(16, np.int32)
+    return bodies[0] if b3.body_indices(status, bodies.ctypes.data, 16) == 1 else np.int32(-1)  # type: ignore[return-value]
+
+
+@compiled
+def create(anatomy: Anatomy, plane_path: np.ndarray, model_path: np.ndarray, flags: int) -> tuple[int, ...]:
+    """The fields of a World, some -1 on failure. Paths are bytes that end in a zero."""
+    client = b3.connect()
+    submit(client, b3.sync_bodies(client))
+    submit(client, b3.sync_user_data(client))
+    submit(client, b3.reset_simulation(client))
+    command = b3.physics(client)
+    b3.set_deterministic(command, 1)
+    submit(client, command)
+    set_physics(client)
+
+    floor = only_body(submit(client, b3.load_sdf(client, plane_path.ctypes.data)))
+    command = b3.dynamics(client)
+    b3.set_friction(command, floor, -1, 0.8)
+    b3.set_restitution(command, floor, -1, 0.5)
+    submit(client, command)
+
+    command = b3.load_mjcf(client, model_path.ctypes.data)
+    b3.load_mjcf_flags(command, flags)
+    body = only_body(submit(client, command))
+    disable_motors(client, body, anatomy.moving_position, anatomy.moving_velocity)
+    pose_joints(client, body, anatomy, np.zeros(len(anatomy.joint)))
+    return client, floor, body, b3.saved_state(submit(client, b3.save_state(client)))
+
+
+@compiled
+def destroy(client: int) -> None:
+    b3.disconnect(client)
+
+
+@compiled
+def pairwise_sum(values: np.ndarray) -> float:
+    """Adds up to 128 values in NumPy's order."""
+    if len(values) < 8:
+        total = values[0]
+        for value in values[1:]:
+            total += value
+        return total  # type: ignore[no-any-return]
+    lanes = values[:8].copy()
+    whole = len(values) - len(values) % 8
+    for i in range(8, whole):
+        lanes[i % 8] += values[i]
+    total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
+    for value in values[whole:]:
+        total += value
+    return total  # type: ignore[no-any-return]
+
+
+@compiled
+def roll_pitch_yaw(x: float, y: float, z: float, w: float) -> tuple[float, float, float]:
+    sine = -2 * (x * z - w * y)
+    if sine <= -0.99999:
+        return 0.0, -0.5 * pi, 2 * atan2(x, -y)
+    if sine >= 0.99999:
+        return 0.0, 0.5 * pi, 2 * atan2(-x, y)
+    return (
+        atan2(2 * (y * z + w * x), w * w - x * x - y * y + z * z),
+        asin(sine),
+        atan2(2 * (x * y + w * z), w * w + x * x - y * y - z * z),
+    )
+
+
+@compiled
+def observe(
+    world: World, anatomy: Anatomy, contacts: np.ndarray, initial_height: float, observation: np.ndarray
+) -> tuple[float, float, float]:
+    """Fills in the observation, not yet clipped. Returns the torso's height and pitch, and the distance.
+
+    `initial_height` is NaN at the start of an episode, when it is the present one.
+    """
+    command = b3.request_state(world.client, world.body)
+    if anatomy.torso >= 0:
+        b3.request_link_velocity(command, 1)
+    status = submit(world.client, command)
+    found = np.empty(4, np.intp)
+    at = found.ctypes.data
+    b3.actual_state(status, 0, 0, 0, 0, 0, at, at + 8, 0, 0, 0, at + 16, at + 24)
+    coordinates = len(anatomy.moving_position)
+    q = carray(b3.pointer(found[0]), 7 + coordinates, np.float64)  # the base's pose first
+    u = carray(b3.pointer(found[1]), 6 + coordinates, np.float64)
+    link_poses = carray(b3.pointer(found[2]), (anatomy.links, 7), np.float64)
+    link_velocities = carray(b3.pointer(found[3]), (anatomy.links, 6), np.float64)
+
+    if anatomy.torso < 0:
+        pose, velocity, speed_y = q[:7], u[:6], u[1]
+    else:
+        pose, velocity = link_poses[anatomy.torso], link_velocities[anatomy.torso]
+        speed_y = velocity[5]  # sic: the yaw rate stands in for the speed along y
+
+    height = pose[2]
+    if np.isnan(initial_height):
+        initial_height = height
+    roll, pitch, yaw = roll_pitch_yaw(pose[3], pose[4], pose[5], pose[6])
+
+    parts = len(anatomy.parts)
+    xs, ys = np.zeros(parts + 1), np.zeros(parts + 1)  # sic: the last part is the floor, at 0
+    for i in range(parts):
+        link = anatomy.parts[i]
+        part = q[:7] if link < 0 else link_poses[link]
+        xs[i], ys[i] = part[0], part[1]
+    dx = TARGET_X - pairwise_sum(xs) / len(xs)
+    dy = TARGET_Y - pairwise_sum(ys) / len(ys)
+    distance = sqrt(b3.fma(dx, dx, dy * dy))
+    angle = atan2(dy, dx) - yaw
+    c, s = cos(-yaw), sin(-yaw)
+
+    observation[0] = height - initial_height
+    observation[1] = sin(angle)
+    observation[2] = cos(angle)
+    observation[3] = 0.3 * b3.fma(c, velocity[0], -s * speed_y)
+    observation[4] = 0.3 * b3.fma(s, velocity[0], c * speed_y)
+    observation[5] = 0.3 * velocity[2]
+    observation[6] = roll
+    observation[7] = pitch
+    motors = len(anatomy.joint)
+    for i in range(motors):
+        low, high = anatomy.low[i], anatomy.high[i]
+        observation[8 + 2 * i] = 2 * (q[anatomy.position[i]] - low) / (high - low) - 1.0
+        observation[9 + 2 * i] = 0.1 * u[anatomy.velocity[i]]
+    for i in range(len(contacts)):
+        observation[8 + 2 * motors + i] = contacts[i]
+    return height, pitch, distance
+
+
+@compiled
+def clip(observation: np.ndarray) -> None:
+    for i in range(len(observation)):
+        observation[i] = min(max(observation[i], np.float32(-5)), np.float32(5))
+
+
+@compiled
+def reset(
+    world: World, anatomy: Anatomy, angles: np.ndarray, contacts: np.ndarray, observation: np.ndarray
+) -> tuple[float, float]:
+    """Starts an episode with the joints at `angles`. Returns the torso's height and the target's distance."""
+    command = b3.load_state(world.client)
+    b3.load_state_id(command, world.start)
+    submit(world.client, command)
+    set_physics(world.client)
+    pose_joints(world.client, world.body, anatomy, angles)
+    contacts[:] = 0
+    height, _, distance = observe(world, anatomy, contacts, np.nan, observation)
+    clip(observation)
+    return height, distance
+
+
+@compiled
+def find_contacts(world: World, anatomy: Anatomy, contacts: np.ndarray) -> None:
+    """Sets each contact to 1 if its link touches the floor, else to 0."""
+    command = b3.request_contacts(world.client)
+    b3.contacts_body_a(command, world.body)
+    b3.contacts_body_b(command, world.floor)
+    submit(world.client, command)
+    found = np.empty(1, b3.CONTACTS)
+    b3.get_contacts(world.client, found.ctypes.data)
+    contacts[:] = 0
+    points = carray(b3.pointer(found[0]["points"]), found[0]["count"], b3.CONTACT)
+    for k in range(len(points)):
+        for i in range(len(contacts)):
+            if points[k]["link_a"] == anatomy.contacts[i] and points[k]["link_b"] == -1:
+                contacts[i] = 1
+
+
+@compiled
+def push(world: World, anatomy: Anatomy, action: np.ndarray) -> None:
+    """Applies the motors' torques for the next step."""
+    command = b3.control(world.client, world.body, b3.TORQUE_CONTROL)
+    for i in range(len(action)):
+        b3.control_torque(command, anatomy.velocity[i], anatomy.torque[i] * min(max(action[i], -1), 1))
+    submit(world.client, command)
+
+
+@compiled
+def advance(world: World) -> None:
+    """Bullet's own share of a step."""
+    submit(world.client, b3.step_simulation(world.client))
+
+
+@compiled
+def judge(
+    world: World,
+    anatomy: Anatomy,
+    action: np.ndarray,
+    initial_height: float,
+    distance: float,
+    contacts: np.ndarray,
+    observation: np.ndarray,
+) -> tuple[float, bool, float]:
+    """After a step: observation and contacts are filled in. Returns (reward, upright, distance)."""
+    _, pitch, new_distance = observe(world, anatomy, contacts, initial_height, observation)
+    motors = len(action)
+    work, heat, at_limit = np.empty(motors, np.float32), np.empty(motors, np.float32), 0
+    for i in range(motors):
+        at_limit += abs(observation[8 + 2 * i]) > np.float32(0.99)
+        work[i] = abs(action[i] * observation[9 + 2 * i])
+        heat[i] = action[i] * action[i]
+    clip(observation)
+
+    upright = observation[0] + initial_height > anatomy.min_height and abs(pitch) < anatomy.max_pitch
+    for i in range(len(contacts)):
+        if anatomy.fatal[i] and contacts[i] > 0:
+            upright = False
+    alive = 1.0 if upright else -1.0
+    progress = -new_distance / TIME_STEP - -distance / TIME_STEP
+    electricity = -2.0 * float(np.float32(pairwise_sum(work) / motors))
+    electricity += -0.1 * float(np.float32(pairwise_sum(heat) / motors))
+    reward = alive + progress + electricity + -0.1 * at_limit
+    find_contacts(world, anatomy, contacts)  # the observation carries those of the step before: sic
+    return reward, upright, new_distance
+
+
+@compiled
+def step(
+    world: World,
+    anatomy: Anatomy,
+    action: np.ndarray,
+    initial_height: float,
+    distance: float,
+    contacts: np.ndarray,
+    observation: np.ndarray,
+) -> tuple[float, bool, float]:
+    """One control step of 0.0165 s. Returns (reward, upright, distance)."""
+    push(world, anatomy, action)
+    advance(world)
+    return judge(world, anatomy, action, initial_height, distance, contacts, observation)
+
+
+@compiled
+def any_nan(values: np.ndarray) -> bool:
+    for value in values:  # noqa: SIM110 - a loop is what Numba compiles fast
+        if np.isnan(value):
+            return True
+    return False
+
+
+@partial(compiled, fastmath={"contract"})
+def perceptron(
+    parameters: np.ndarray, sizes: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, action: np.ndarray
+) -> None:
+    """Fills in the action: rectified hidden units, tanh at the end.
+
+    `inputs` begins with the observation; it and `outputs` are scratch as long as the widest layer.
+    """
+    start = 0
+    layers = len(sizes) - 1
+    for layer in range(layers):
+        width_in, width_out = sizes[layer], sizes[layer + 1]
+        biases = start + width_in * width_out
+        for j in range(width_out):
+            outputs[j] = parameters[biases + j]
+        for i in range(width_in):  # over inputs on the outside: vectorised without reordering a sum
+            row = parameters[start + i * width_out : start + (i + 1) * width_out]
+            value = inputs[i]
+            for j in range(width_out):
+                outputs[j] += value * row[j]
+        if layer < layers - 1:
+            for j in range(width_out):
+                outputs[j] = max(outputs[j], np.float32(0))
+        inputs, outputs = outputs, inputs
+        start = biases + width_out
+    for j in range(len(action)):
+        action[j] = tanh(inputs[j])
+
+
+@compiled
+def rollout(
+    world: World,
+    anatomy: Anatomy,
+    parameters: np.ndarray,
+    sizes: np.ndarray,
+    angles: np.ndarray,
+    max_steps: int,
+    ends_on_fall: bool,
+    stop: np.ndarray,
+    trace: Trace,
+) -> tuple[float, np.ndarray, int, int]:
+    """One episode. Returns its fitness, its descriptor, its length and how it ended."""
+    motors, feet = len(anatomy.joint), anatomy.feet
+    observation = np.empty(8 + 2 * motors + len(anatomy.contacts), np.float32)
+    contacts = np.empty(len(anatomy.contacts), np.float32)
+    action = np.empty(motors, np.float32)
+    widest = sizes.max()
+    inputs, outputs = np.empty(widest, np.float32), np.empty(widest, np.float32)
+    descriptor = np.zeros(len(feet))
+    fitness, steps, ending = 0.0, 0, TRUNCATED
+
+    initial_height, distance = reset(world, anatomy, angles, contacts, observation)
+    while steps < max_steps:
+        if stop[0]:
+            ending = STOPPED
+            break
+        fill(inputs, observation)
+        perceptron(parameters, sizes, inputs, outputs, action)
+        if any_nan(action):
+            ending = INVALID
+            break
+        recorded = steps < len(trace.rewards)
+        if recorded:
+            fill(trace.observations[steps], observation)
+            fill(trace.actions[steps], action)
+        reward, upright, distance = step(
+            world, anatomy, action, initial_height, distance, contacts, observation
+        )
+        if recorded:
+            fill(trace.observations[steps + 1], observation)
+            for i in range(len(feet)):
+                trace.contacts[steps, i] = contacts[feet[i]]
+            trace.rewards[steps] = reward
+        fitness += reward
+        for i in range(len(feet)):
+            descriptor[i] += contacts[feet[i]]
+        steps += 1
+        if any_nan(observation) or np.isnan(reward):
+            ending = INVALID
+            break
+        if ends_on_fall and not upright:
+            ending = TERMINATED
+            break
+    if ending == INVALID:
+        fitness = np.nan
+        descriptor[:] = np.nan
+    elif steps > 0:
+        for i in range(len(feet)):
+            descriptor[i] /= steps
+    return fitness, descriptor, steps, ending

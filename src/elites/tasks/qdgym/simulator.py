@@ -1,0 +1,158 @@
+"""A QDGym robot in a Bullet world of its own: whole episodes, or step by step."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pybullet_data
+
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import Outcome, Transitions
+from elites.tasks.qdgym import bullet, episode
+from elites.tasks.qdgym.robots import Robot
+
+if TYPE_CHECKING:
+    from elites.tasks.qdgym import QDGymTask
+
+ASSETS = Path(pybullet_data.getDataPath())
+FLAGS = bullet.USE_SELF_COLLISION | bullet.EXCLUDE_ALL_PARENTS
+_LOADING = threading.Lock()  # Bullet's model reader numbers fixed joints in a global
+
+
+@cache
+def _anatomy(name: str) -> tuple[bullet.Joint, ...]:
+    return tuple(bullet.joints_of(str(ASSETS / "mjcf" / name), FLAGS))
+
+
+def anatomy(robot: Robot) -> episode.Anatomy:
+    """The robot's model file, read by Bullet, together with what it does not say."""
+    joints = _anatomy(robot.model)
+    links = {joint.link_name.decode(): joint.link for joint in joints}
+    moving = [joint for joint in joints if joint.position_index >= 0]
+    motors = [joint for joint in moving if not joint.joint_name.startswith(b"ignore")]
+    torso = links.get("torso", -1)
+
+    def indices(values: list[int]) -> np.ndarray:
+        return np.array(values, np.int32)
+
+    return episode.Anatomy(
+        links=len(joints),
+        torso=torso,
+        parts=indices([0, torso] + [link for link in range(1, len(joints)) if link != torso]),
+        contacts=indices([links[contact] for contact in robot.contacts]),
+        feet=indices([robot.contacts.index(foot) for foot in robot.feet]),
+        fatal=np.array([contact in robot.fatal for contact in robot.contacts]),
+        moving_position=indices([joint.position_index for joint in moving]),
+        moving_velocity=indices([joint.velocity_index for joint in moving]),
+        joint=indices([joint.link for joint in motors]),
+        position=indices([joint.position_index for joint in motors]),
+        velocity=indices([joint.velocity_index for joint in motors]),
+        low=np.array([joint.low for joint in motors]),
+        high=np.array([joint.high for joint in motors]),
+        torque=np.array(
+            [robot.power * robot.strength.get(joint.joint_name.decode(), 100.0) for joint in motors]
+        ),
+        min_height=robot.min_height,
+        max_pitch=robot.max_pitch,
+    )
+
+
+class QDGymSimulator:
+    """Episodes of one task. One thread at a time may use it."""
+
+    def __init__(self, task: QDGymTask) -> None:
+        self.task = task
+        self.anatomy = anatomy(task.robot)
+        self._no_trace = episode.Trace(
+            np.empty((1, task.observation_size), np.float32),
+            np.empty((0, task.action_size), np.float32),
+            np.empty(0),
+            np.empty((0, task.descriptor_size), np.uint8),
+        )
+        self._observation = np.zeros(task.observation_size, np.float32)
+        self._contacts = np.zeros(len(self.anatomy.contacts), np.float32)
+        self._initial_height = self._distance = 0.0
+        self._open()
+        self._compile()
+
+    def angles(self, generator: np.random.Generator) -> np.ndarray:
+        """Initial joint angles, drawn as PyBullet's own environments draw them."""
+        if self.task.noise == 0:
+            return np.zeros(self.task.action_size)
+        if self.task.noise_distribution == "normal":
+            return generator.normal(0, self.task.noise, self.task.action_size)
+        return generator.uniform(-self.task.noise, self.task.noise, self.task.action_size)
+
+    def run(
+        self,
+        parameters: np.ndarray,
+        sizes: np.ndarray,
+        seed: int,
+        stop: np.ndarray,
+        transitions: Transitions | None,
+    ) -> Outcome:
+        """One whole episode: see `elites.tasks.task.Simulator`. The arguments' shapes must be right."""
+        fitness, descriptor, length, ending = episode.rollout(
+            self.world,
+            self.anatomy,
+            parameters,
+            sizes,
+            self.angles(np.random.default_rng(seed)),
+            self.task.episode_length,
+            self.task.ends_on_fall,
+            stop,
+            self._no_trace if transitions is None else episode.Trace(*transitions),
+        )
+        if ending == episode.INVALID:  # a world in which NaN has been is not used again
+            self.close()
+            self._open()
+        return Outcome(fitness, descriptor, length, ending)
+
+    def reset(self, angles: np.ndarray) -> np.ndarray:
+        """Starts an episode with the joints at these angles. Returns the observation."""
+        self._initial_height, self._distance = episode.reset(
+            self.world, self.anatomy, angles, self._contacts, self._observation
+        )
+        return self._observation.copy()
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, np.ndarray]:
+        """One control step by a float32 action. Returns observation, reward, upright, feet's contacts."""
+        reward, upright, self._distance = episode.step(
+            self.world,
+            self.anatomy,
+            action,
+            self._initial_height,
+            self._distance,
+            self._contacts,
+            self._observation,
+        )
+        return self._observation.copy(), reward, upright, self._contacts[self.anatomy.feet]
+
+    def close(self) -> None:
+        """Frees the Bullet world. Closing twice does nothing."""
+        self._free()
+
+    def _open(self) -> None:
+        plane, model = (
+            np.frombuffer(str(ASSETS / path).encode() + b"\0", np.uint8)
+            for path in ("plane_stadium.sdf", f"mjcf/{self.task.robot.model}")
+        )
+        with _LOADING:
+            self.world = episode.World(*episode.create(self.anatomy, plane, model, FLAGS))
+        self._free = weakref.finalize(self, episode.destroy, self.world.client)
+        if min(self.world) < 0:
+            raise ElitesError(f"Bullet could not load {self.task.robot.model} from {ASSETS}")
+
+    def _compile(self) -> None:
+        """An episode of no steps: compiling then keeps neither the first real one nor an interrupt waiting."""
+        parameters = np.zeros(0, np.float32)
+        parameters.flags.writeable = False
+        sizes = np.zeros(1, np.int64)
+        angles = np.zeros(self.task.action_size)
+        stop = np.ones(1, np.uint8)
+        episode.rollout(self.world, self.anatomy, parameters, sizes, angles, 0, True, stop, self._no_trace)

@@ -1,0 +1,79 @@
+"""What every task says about itself, wherever it is simulated."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+from elites.errors import ElitesError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from elites.evaluation.evaluation import Outcome, Transitions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is solved: its sizes, its descriptor, and the archive and QD-score offset that go with it."""
+
+    name: str
+    observation_size: int
+    action_size: int
+    descriptor_names: tuple[str, ...]
+    descriptor_bounds: tuple[tuple[float, float], ...]
+    cells: int  # of the CVT archive
+    grid: tuple[int, ...]  # cells per descriptor dimension of the grid archive
+    qd_offset: float  # fitness that counts nothing in the QD-score
+    episode_length: int = 1000  # steps after which an episode is truncated
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.episode_length, int) or self.episode_length < 1:
+            raise ElitesError(
+                f"{self.name}: episode_length is {self.episode_length!r}; it must be a whole number from 1"
+            )
+
+    @property
+    def descriptor_size(self) -> int:
+        return len(self.descriptor_names)
+
+    def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
+        """Layer sizes of a controller for this task, observation and action included."""
+        return (self.observation_size, *hidden, self.action_size)
+
+
+class Simulator(Protocol):
+    """Runs episodes of one task, one at a time, outside the interpreter's lock."""
+
+    def run(
+        self,
+        parameters: np.ndarray,
+        sizes: np.ndarray,
+        seed: int,
+        stop: np.ndarray,
+        transitions: Transitions | None,
+    ) -> Outcome:
+        """One episode of the controller `parameters` (flat, laid out as `elites.policies` says).
+
+        `stop[0]`, set from any thread, ends the episode at its next step. `transitions`, views of one
+        episode's rows, are filled in.
+        """
+
+    def close(self) -> None:
+        """Frees what the simulator holds."""
+
+
+class CompiledTask(Task, ABC):
+    """A task whose episodes run in compiled code, one simulator per thread."""
+
+    @abstractmethod
+    def simulator(self) -> Simulator:
+        """A simulator of this task, for one thread at a time."""
+
+
+def parameter_count(sizes: tuple[int, ...]) -> int:
+    """Weights and biases of a perceptron with these layer sizes."""
+    return sum(math.prod(pair) + pair[1] for pair in pairwise(sizes))

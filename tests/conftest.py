@@ -1,0 +1,35 @@
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+
+from elites import Policy, ThreadEvaluator, make_task
+
+ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
+
+
+@cache
+def _draw(policy):
+    return jax.jit(jax.vmap(lambda seed, index: policy.init(jax.random.fold_in(jax.random.key(seed), index))))
+
+
+def controllers(task, count, seed=0):
+    """Random controllers, always the same ones."""
+    indices = np.arange(100 if count > 16 else 16)  # few shapes to compile
+    return np.asarray(_draw(Policy.of(task))(np.full(len(indices), seed), indices))[:count]
+
+
+@pytest.fixture(scope="session")
+def evaluators():
+    """Evaluators shared by the tests, by task name and threads."""
+    made = {}
+
+    def get(name, threads=2):
+        if (name, threads) not in made:
+            made[name, threads] = ThreadEvaluator(make_task(name), threads=threads)
+        return made[name, threads]
+
+    yield get
+    for evaluator in made.values():
+        evaluator.close()

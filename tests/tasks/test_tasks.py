@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from elites import TASKS, ElitesError, ThreadEvaluator, make_task
+from elites.evaluation.evaluation import Ending
+from tests.conftest import ROBOTS, controllers
+
+NAMES = [f"qd-{variant}{robot}" for variant in ("", "deterministic-") for robot in ROBOTS]
+
+
+def test_there_are_the_eight_tasks_of_the_paper():
+    assert list(TASKS) == NAMES
+    assert [TASKS[name].cells for name in NAMES[:4]] == [1024, 1024, 1296, 1000]
+    assert [int(np.prod(TASKS[name].grid)) for name in NAMES] == [TASKS[name].cells for name in NAMES]
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_only_uncertain_tasks_depend_on_the_seed(robot, evaluators):
+    for name, differ in ((f"qd-{robot}", True), (f"qd-deterministic-{robot}", False)):
+        task = make_task(name)
+        parameters = np.repeat(controllers(task, 1, seed=1), 3, axis=0)
+        fitness = evaluators(name).evaluate(parameters, [1, 2, 3]).fitness
+        assert (len(set(fitness.tolist())) > 1) == differ
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "normal"])
+def test_noise_scales_the_initial_joints(distribution):
+    task = make_task("qd-hopper", noise=0.05, noise_distribution=distribution, episode_length=1)
+    with ThreadEvaluator(task, threads=1) as evaluator:
+        parameters = np.repeat(controllers(task, 1), 400, axis=0)
+        start = evaluator.evaluate(parameters, np.arange(400), transitions=True).transitions.observations[
+            :, 0
+        ]
+    angle = (start[:, 12] + 1) / 2 * np.pi / 2 - np.pi / 4  # the foot's joint, within ±π/4
+    width = 0.05 / np.sqrt(3) if distribution == "uniform" else 0.05
+    assert abs(angle.std() / width - 1) < 0.15
+    assert (np.abs(angle).max() <= 0.05 + 1e-6) == (distribution == "uniform")
+
+
+def test_episode_length_truncates():
+    task = make_task("qd-halfcheetah", episode_length=7)
+    with ThreadEvaluator(task, threads=1) as evaluator:
+        evaluation = evaluator.evaluate(controllers(task, 3), [0, 1, 2])
+    assert evaluation.length.tolist() == [7, 7, 7]
+    assert evaluation.ending.tolist() == [Ending.TRUNCATED] * 3
+
+
+def test_halfcheetah_ends_early_only_when_asked_to():
+    parameters = controllers(make_task("qd-halfcheetah"), 4)
+    lengths = {}
+    for ends in (False, True):
+        task = make_task("qd-halfcheetah", ends_on_fall=ends, episode_length=300)
+        with ThreadEvaluator(task, threads=2) as evaluator:
+            evaluation = evaluator.evaluate(parameters, range(4))
+            lengths[ends] = evaluation.length
+            assert (evaluation.ending == Ending.TERMINATED).tolist() == (evaluation.length < 300).tolist()
+    assert (lengths[False] == 300).all()
+    assert (lengths[True] < 300).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "told"),
+    [
+        ("qd-worm", {}, "unknown task 'qd-worm'; the tasks are qd-walker"),
+        ("qd-ant", {"gravity": 1}, "no parameter 'gravity'; it has"),
+        ("qd-ant", {"robot": None}, "no parameter 'robot'"),
+        ("qd-ant", {"noise": -0.1}, "noise is -0.1; it must be from 0 to pi"),
+        ("qd-ant", {"noise": float("nan")}, "noise is nan"),
+        (
+            "qd-ant",
+            {"noise_distribution": "cauchy"},
+            "noise_distribution is 'cauchy'; it is uniform or normal",
+        ),
+        ("qd-ant", {"episode_length": 0}, "episode_length is 0; it must be a whole number from 1"),
+        ("qd-ant", {"episode_length": 1.5}, "episode_length is 1.5"),
+    ],
+)
+def test_wrong_parameters_are_named(name, parameters, told):
+    with pytest.raises(ElitesError, match=told):
+        make_task(name, **parameters)
