@@ -25,3 +25,16 @@ def cache_folder(name: str) -> Path | None:
         )
         return None
     return folder
+
+
+def keep_compiled_programs() -> None:
+    """Has JAX keep what it compiles, unless the user has chosen a folder already."""
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
+        return
+    folder = cache_folder("jax")
+    if folder is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

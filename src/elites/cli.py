@@ -3,29 +3,57 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import io
 import re
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import tyro
 
 from elites.errors import ElitesError
 
 if TYPE_CHECKING:
+    from elites.experiments.run import Outcome
     from elites.tasks.task import Task
 
 INTERRUPTED = 130
 
 
-@dataclass
+class Command(Protocol):
+    """A subcommand whose options have been given."""
+
+    def run(self) -> int:
+        """Does it. Returns the exit status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """Parameters of a task; its own unless given."""
+
+    noise: float | None = None
+    """Of the initial joint angles, in rad; the task's own unless given."""
+    episode_length: int | None = None
+    """Steps after which an episode is truncated; the task's own unless given."""
+    ends_on_fall: bool | None = None
+    """Whether a robot that is not upright ends its episode; the task's own unless given."""
+
+    def task_parameters(self) -> dict[str, Any]:
+        """Those that were given."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(TaskOptions)}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Tasks:
     """List the tasks and their sizes."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         from elites.tasks import TASKS
         from elites.tasks.task import parameter_count
 
@@ -47,10 +75,29 @@ class Tasks:
         for name, *numbers in rows:
             cells = (number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))
             print("  ".join((name.ljust(widths[0]), *cells)))
+        return 0
 
 
-@dataclass
-class Random:
+@dataclass(frozen=True)
+class Algorithms:
+    """List the algorithms and their hyper-parameters."""
+
+    def run(self) -> int:
+        from elites.algorithms import ALGORITHMS
+
+        for name, entry in ALGORITHMS.items():
+            print(f"{name}: {entry.config.__doc__.splitlines()[0]}")
+            for field in dataclasses.fields(entry.config):
+                print(f"  --{field.name.replace('_', '-'):<22} {_as_typed(field.default)}")
+        return 0
+
+
+def _as_typed(default: object) -> str:
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(TaskOptions):
     """Evaluate random controllers and print what they do."""
 
     tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
@@ -61,25 +108,18 @@ class Random:
     """Of the controllers and of their episodes."""
     threads: int | None = None
     """One per core unless given."""
-    noise: float | None = None
-    """Of the initial joint angles, in rad; the task's own unless given."""
-    episode_length: int | None = None
-    """Steps after which an episode is truncated; the task's own unless given."""
-    ends_on_fall: bool | None = None
-    """Whether a robot that is not upright ends its episode; the task's own unless given."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         from elites.tasks import make_task
 
         if self.controllers < 1 or self.seed < 0:
             raise ElitesError(
                 f"controllers is {self.controllers} and seed {self.seed}; they must be at least 1 and 0"
             )
-        given = {name: getattr(self, name) for name in ("noise", "episode_length", "ends_on_fall")}
-        parameters = {name: value for name, value in given.items() if value is not None}
-        tasks = [make_task(name, **parameters) for name in self.tasks]  # all checked before any runs
+        tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # checked before any runs
         for task in tasks:
             self._evaluate(task)
+        return 0
 
     def _evaluate(self, task: Task) -> None:
         import jax
@@ -116,24 +156,156 @@ class Random:
             print(f"  {evaluation.invalid} episodes gave NaN")
 
 
-Command = Annotated[Tasks, tyro.conf.subcommand("tasks")] | Annotated[Random, tyro.conf.subcommand("random")]
+@dataclass(frozen=True, kw_only=True)
+class HowToRun:
+    """What changes nothing in the result."""
+
+    threads: int | None = None
+    """Of the rollouts; one per core unless given."""
+    max_hours: float | None = None
+    """Stops cleanly after so many hours; `elites resume` goes on."""
+    checkpoint_seconds: float = 60.0
+    """Least time between checkpoints; they never take more than 2 % of the time."""
+
+    def how(self) -> dict[str, Any]:
+        """For `elites.run` and `elites.resume`."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(HowToRun)}
 
 
-def parse(arguments: Sequence[str] | None) -> Tasks | Random:
-    """The command that was asked for. A wrong one is told in one line."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(TaskOptions, HowToRun):
+    """What every `elites run ALGORITHM` takes; the algorithm's hyper-parameters come on top."""
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """One of `elites tasks`."""
+    evaluations: int = 1_000_000
+    """Budget: episodes of offspring."""
+    seed: int = 0
+    """All that is random follows from it."""
+    out: Path | None = None
+    """Folder of the run; runs/ALGORITHM-TASK-SEED unless given."""
+    snapshots: int = 0
+    """How many archives to keep along the way, evenly spaced."""
+
+    def run(self) -> int:
+        from elites.experiments.config import RunConfig
+        from elites.experiments.display import Display
+        from elites.experiments.run import default_folder, run
+
+        hyper_parameters = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in RunOptions.__dataclass_fields__
+        }
+        config = RunConfig(
+            algorithm=type(self).__name__,
+            task=self.task,
+            evaluations=self.evaluations,
+            seed=self.seed,
+            snapshots=self.snapshots,
+            hyper_parameters=hyper_parameters,
+            task_parameters=self.task_parameters(),
+        )
+        folder = self.out or default_folder(config)
+        with Display(f"{config.algorithm} on {config.task}") as display:
+            outcome = run(config, folder, **self.how(), on_generation=display, tell=display.tell)
+        return _conclude(outcome)
+
+
+@functools.cache
+def run_command(name: str) -> type[RunOptions]:
+    """`elites run NAME`: the options of every run and the algorithm's own."""
+    from elites.algorithms import find
+
+    config = find(name).config
+    command = type(
+        name, (RunOptions, config), {"__doc__": config.__doc__, "__post_init__": lambda self: None}
+    )
+    return dataclass(frozen=True, kw_only=True)(command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(HowToRun):
+    """Go on with a run that was killed, interrupted or out of time."""
+
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The run's folder."""
+
+    def run(self) -> int:
+        from elites.experiments.display import Display
+        from elites.experiments.run import resume
+
+        with Display(f"{self.folder}") as display:
+            outcome = resume(self.folder, **self.how(), on_generation=display, tell=display.tell)
+        return _conclude(outcome)
+
+
+def _conclude(outcome: Outcome) -> int:
+    if not outcome.finished:
+        print(
+            f"stopped after {outcome.evaluations:,} evaluations; `elites resume {outcome.folder}` goes on",
+            flush=True,
+        )
+        return 0
+    return Show(folder=outcome.folder).run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Print what a run has found and draw its archive and its progress."""
+
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The run's folder."""
+
+    def run(self) -> int:
+        from elites.reports.show import show
+
+        print(show(self.folder))
+        return 0
+
+
+COMMANDS: dict[str, type[Command]] = {
+    "run": RunOptions,
+    "resume": Resume,
+    "show": Show,
+    "tasks": Tasks,
+    "algorithms": Algorithms,
+    "random": Random,
+}
+
+
+def overview() -> str:
+    """What `elites --help` prints."""
+    lines = ["usage: elites COMMAND …", "", "Evolve collections of diverse, high-performing controllers.", ""]
+    described = {name: (command.__doc__ or "").splitlines()[0] for name, command in COMMANDS.items()}
+    described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
+    lines += [f"  {name:<12} {text}" for name, text in described.items()]
+    return "\n".join([*lines, "", "elites COMMAND --help tells more."])
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command that was asked for, its options checked. A wrong one is told in one line."""
+    if not arguments:
+        raise ElitesError(f"no command was given; the commands are {', '.join(COMMANDS)}")
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise ElitesError(f"unknown command {name!r}; the commands are {', '.join(COMMANDS)}")
+    program, command = f"elites {name}", COMMANDS[name]
+    if name == "run":
+        from elites.algorithms import ALGORITHMS
+
+        if not rest or rest[0].startswith("-"):
+            raise ElitesError(f"usage: elites run ALGORITHM TASK; the algorithms are {', '.join(ALGORITHMS)}")
+        algorithm, *rest = rest
+        program, command = f"{program} {algorithm}", run_command(algorithm)
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
-            return tyro.cli(  # type: ignore[call-overload,no-any-return]
-                Command,
-                prog="elites",
-                args=arguments,
-                description="Evolve collections of diverse controllers.",
-            )
+            return tyro.cli(command, prog=program, args=rest)
     except SystemExit as stopped:
         if stopped.code in (0, None):
             raise
-    raise ElitesError(one_line(told.getvalue()))
+    raise ElitesError(f"{one_line(told.getvalue())}; see {program} --help")
 
 
 def one_line(box: str) -> str:
@@ -141,17 +313,23 @@ def one_line(box: str) -> str:
     text = " ".join(re.sub("[│╭╮╰╯]", " ", box).split())
     _, *sections = (part.strip(" ─") for part in re.split("[─-]{3,}", text))
     kept = [part for part in sections if part and not re.match("For full helptext|Argument helptext", part)]
-    return "; ".join(part.rstrip(".") for part in kept) + "; see elites --help"
+    return "; ".join(part.rstrip(".") for part in kept)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after Ctrl-C."""
+    """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) in (["-h"], ["--help"], ["run", "-h"], ["run", "--help"]):
+        print(overview())
+        return 0
     try:
-        parse(arguments).run()
+        return parse(arguments).run()
     except ElitesError as error:
         print(f"elites: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("elites: interrupted", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    except BrokenPipeError:  # whoever read the output has left, as `| head` does
+        sys.stdout = None  # type: ignore[assignment] # nothing is left to flush at exit
+        return 0

@@ -14,6 +14,24 @@ import jax.numpy as jnp
 
 from elites.tasks.task import Task, parameter_count
 
+Layers = tuple[tuple[jax.Array, jax.Array], ...]
+"""(weights [in, out], biases) of each layer."""
+
+
+def init_layers(key: jax.Array, sizes: tuple[int, ...]) -> Layers:
+    """Random layers: Xavier-uniform weights, biases within ±1/√inputs."""
+    layers = []
+    for inputs, outputs in pairwise(sizes):
+        key, weights, biases = jax.random.split(key, 3)
+        spread, shift = (6 / (inputs + outputs)) ** 0.5, inputs**-0.5
+        layers.append(
+            (
+                jax.random.uniform(weights, (inputs, outputs), minval=-spread, maxval=spread),
+                jax.random.uniform(biases, (outputs,), minval=-shift, maxval=shift),
+            )
+        )
+    return tuple(layers)
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -30,33 +48,33 @@ class Policy:
     def parameter_count(self) -> int:
         return parameter_count(self.sizes)
 
-    def layers(self, parameters: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
-        """(weights `[in, out]`, biases) of each layer of one flat controller."""
+    def init(self, key: jax.Array) -> jax.Array:
+        """A random controller, flat."""
+        return self.flat(init_layers(key, self.sizes))
+
+    def layers(self, parameters: jax.Array) -> Layers:
+        """The layers of a flat controller."""
         layers, start = [], 0
         for inputs, outputs in pairwise(self.sizes):
             biases = start + inputs * outputs
             layers.append((parameters[start:biases].reshape(inputs, outputs), parameters[biases:][:outputs]))
             start = biases + outputs
-        return layers
+        return tuple(layers)
 
-    def init(self, key: jax.Array) -> jax.Array:
-        """A random controller: Xavier-uniform weights, biases within ±1/√inputs."""
-        pieces = []
-        for inputs, outputs in pairwise(self.sizes):
-            key, weights, biases = jax.random.split(key, 3)
-            for kind, size, bound in (
-                (weights, inputs * outputs, (6 / (inputs + outputs)) ** 0.5),
-                (biases, outputs, inputs**-0.5),
-            ):
-                pieces.append(jax.random.uniform(kind, (size,), minval=-bound, maxval=bound))
-        return jnp.concatenate(pieces)
+    def flat(self, layers: Layers) -> jax.Array:
+        """The flat controller of these layers."""
+        return jnp.concatenate([array.reshape(-1) for layer in layers for array in layer])
+
+    def act(self, layers: Layers, observations: jax.Array) -> jax.Array:
+        """Actions on observations `[…, observation_size]`."""
+        for weights, biases in layers[:-1]:
+            observations = jax.nn.relu(observations @ weights + biases)
+        weights, biases = layers[-1]
+        return jnp.tanh(observations @ weights + biases)
 
     def apply(self, parameters: jax.Array, observations: jax.Array) -> jax.Array:
-        """Actions of one controller on observations `[…, observation_size]`.
+        """Actions of a flat controller.
 
         PyBullet rollouts use the compiled twin of this function, whose last bits differ.
         """
-        *hidden, (weights, biases) = self.layers(parameters)
-        for inner_weights, inner_biases in hidden:
-            observations = jax.nn.relu(observations @ inner_weights + inner_biases)
-        return jnp.tanh(observations @ weights + biases)
+        return self.act(self.layers(parameters), observations)

@@ -202,6 +202,6 @@ def test_ctrl_c_ends_a_long_evaluation():
 def test_a_hundred_full_episodes_fit_in_300_mib():
     task = make_task("qd-ant")
     with ThreadEvaluator(task, threads=1) as evaluator:
-        evaluation = evaluator._allocate((100,), transitions=True)
-    total = sum(array.nbytes for array in (*evaluation[:4], *evaluation.transitions))
+        evaluation = evaluator._allocate(np.arange(100), transitions=True)
+    total = sum(array.nbytes for array in (*evaluation[:5], *evaluation.transitions))
     assert total < 300 * 2**20

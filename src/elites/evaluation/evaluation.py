@@ -16,6 +16,7 @@ class Ending(IntEnum):
     TERMINATED = 0  # the task ended it: the robot fell
     TRUNCATED = 1  # it reached the time limit: learning bootstraps from the last observation
     INVALID = 2  # the controller gave NaN, or the simulation did: fitness and descriptor are NaN
+    SKIPPED = 3  # it was never run: the budget was spent
 
 
 class Transitions(NamedTuple):
@@ -42,6 +43,7 @@ class Outcome(NamedTuple):
 class Evaluation(NamedTuple):
     """What a batch of episodes came to. All arrays begin with the shape of the seeds."""
 
+    seed: np.ndarray  # uint32
     fitness: np.ndarray  # float32, summed in float64 and rounded once
     descriptor: np.ndarray  # float32 […, descriptor_size]
     length: np.ndarray  # int32, steps

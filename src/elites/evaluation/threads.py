@@ -42,7 +42,7 @@ class ThreadEvaluator:
     ) -> Evaluation:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         parameters, seeds = self._checked(parameters, seeds)
-        evaluation = self._allocate(seeds.shape, transitions)
+        evaluation = self._allocate(seeds, transitions)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
         layers = np.array(self.sizes)
@@ -99,10 +99,9 @@ class ThreadEvaluator:
                 f"takes (controllers, {size})"
             )
         seeds = np.asarray(seeds)
-        if not np.issubdtype(seeds.dtype, np.integer) or (seeds.size and seeds.min() < 0):
-            raise ElitesError(
-                f"seeds are {seeds.dtype} from {seeds.min()}; they must be whole numbers from 0"
-            )
+        in_range = seeds.size == 0 or 0 <= seeds.min() <= seeds.max() < 2**32
+        if not np.issubdtype(seeds.dtype, np.integer) or not in_range:
+            raise ElitesError(f"seeds are {seeds}; they must be whole numbers from 0 to 2**32 - 1")
         if seeds.ndim not in (1, 2) or len(seeds) != len(parameters):
             raise ElitesError(
                 f"seeds have shape {seeds.shape}; {len(parameters)} controllers take ({len(parameters)},) "
@@ -110,10 +109,11 @@ class ThreadEvaluator:
             )
         return parameters, seeds
 
-    def _allocate(self, shape: tuple[int, ...], transitions: bool) -> Evaluation:
+    def _allocate(self, seeds: np.ndarray, transitions: bool) -> Evaluation:
         """Zeros: pages that no episode reaches are never touched, so they take no memory."""
-        task, steps = self.task, self.task.episode_length
+        task, steps, shape = self.task, self.task.episode_length, seeds.shape
         return Evaluation(
+            seed=seeds.astype(np.uint32),
             fitness=np.zeros(shape, np.float32),
             descriptor=np.zeros((*shape, task.descriptor_size), np.float32),
             length=np.zeros(shape, np.int32),

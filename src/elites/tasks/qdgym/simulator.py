@@ -149,7 +149,7 @@ class QDGymSimulator:
             raise ElitesError(f"Bullet could not load {self.task.robot.model} from {ASSETS}")
 
     def _compile(self) -> None:
-        """An episode of no steps: compiling then keeps neither the first real one nor an interrupt waiting."""
+        """An episode of no steps: compiling keeps neither the first real one nor an interrupt waiting."""
         parameters = np.zeros(0, np.float32)
         parameters.flags.writeable = False
         sizes = np.zeros(1, np.int64)

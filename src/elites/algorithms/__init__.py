@@ -1,0 +1,41 @@
+"""Names become algorithms here, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from elites.algorithms.algorithm import Algorithm
+from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
+from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
+from elites.errors import ElitesError
+from elites.tasks.task import Task
+
+
+class Entry(NamedTuple):
+    """An algorithm and its hyper-parameters."""
+
+    algorithm: Any
+    config: Any
+
+
+ALGORITHMS: dict[str, Entry] = {
+    "pga-map-elites": Entry(PGAMAPElites, PGAMAPElitesConfig),
+    "map-elites": Entry(MAPElites, MAPElitesConfig),
+}
+
+
+def find(name: str) -> Entry:
+    """The algorithm called `name`."""
+    if name not in ALGORITHMS:
+        raise ElitesError(f"unknown algorithm {name!r}; the algorithms are {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def make_algorithm(name: str, task: Task, **hyper_parameters: Any) -> Algorithm:
+    """The algorithm called `name` on a task, the paper's hyper-parameters unless given."""
+    entry = find(name)
+    allowed = list(entry.config.__dataclass_fields__)
+    for parameter in hyper_parameters:
+        if parameter not in allowed:
+            raise ElitesError(f"{name} has no hyper-parameter {parameter!r}; it has {', '.join(allowed)}")
+    return entry.algorithm(task, entry.config(**hyper_parameters))  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Collections of elites, and the cells that tell them apart."""

@@ -1,0 +1,116 @@
+"""How descriptor space is cut into cells: CVT or a regular grid.
+
+Either way a descriptor belongs to the cell whose centroid is nearest; a grid only finds it faster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites.cache import cache_folder
+from elites.errors import ElitesError
+from elites.tasks.task import Task
+
+SAMPLES = 100_000
+CVT_SEED = 0  # one for all runs, never the run's own: they share their cells
+
+
+class Cells(NamedTuple):
+    """`centroids` [cells, d] within `bounds` [d, 2]; `grid` is empty for CVT, else cells per dimension."""
+
+    centroids: np.ndarray
+    bounds: np.ndarray
+    grid: tuple[int, ...]
+
+    def of(self, descriptors: jax.Array) -> jax.Array:
+        """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
+        if not self.grid:
+            differences = descriptors[:, None] - self.centroids.astype(np.float32)
+            return jnp.argmin((differences**2).sum(-1), axis=1).astype(jnp.int32)
+        low, high = self.bounds.T.astype(np.float32)
+        shape = np.array(self.grid)
+        places = jnp.floor((descriptors - low) / (high - low) * shape).astype(jnp.int32)
+        places = jnp.clip(places, 0, shape - 1)
+        return (places * np.array([math.prod(self.grid[i + 1 :]) for i in range(len(shape))])).sum(-1)
+
+
+def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt") -> Cells:
+    """The cells that every run of this task shares."""
+    if kind == "cvt":
+        return cvt(task.cells, task.descriptor_bounds)
+    if kind == "grid":
+        return grid(task.grid, task.descriptor_bounds)
+    raise ElitesError(f"archive is {kind!r}; it must be cvt or grid")
+
+
+def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
+    """A regular grid, cells numbered with the last dimension fastest."""
+    axes = [
+        low + (high - low) * (np.arange(count) + 0.5) / count
+        for count, (low, high) in zip(shape, bounds, strict=True)
+    ]
+    centroids = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+    return Cells(centroids, np.array(bounds, float), tuple(shape))
+
+
+def cvt(count: int, bounds: Sequence[tuple[float, float]]) -> Cells:
+    """A centroidal Voronoi tessellation: shipped for the package's own sizes, else computed once and kept."""
+    low, high = np.array(bounds, float).T
+    unit = _shipped(count, len(bounds))
+    if unit is None:
+        unit = _kept(count, len(bounds))
+    return Cells(low + (high - low) * unit, np.array(bounds, float), ())
+
+
+def lloyd(count: int, dimensions: int, *, seed: int = CVT_SEED, samples: int = SAMPLES) -> np.ndarray:
+    """k-means centroids of uniform samples in the unit cube, by Lloyd's iteration.
+
+    A k-d tree finds the nearest centroids: many times faster than scipy's `kmeans2` in few dimensions.
+    """
+    from scipy.spatial import cKDTree
+
+    generator = np.random.default_rng(seed)
+    points = generator.random((samples, dimensions))
+    centroids = points[:count]
+    for _ in range(200):
+        nearest = cKDTree(centroids).query(points)[1]
+        sizes = np.bincount(nearest, minlength=count)
+        sums = np.stack([np.bincount(nearest, axis, minlength=count) for axis in points.T], axis=1)
+        moved = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centroids)
+        if np.abs(moved - centroids).max() < 1e-6:
+            break
+        centroids = moved
+    return centroids[np.lexsort(centroids.T[::-1])]  # sorted by the first dimension, then the next
+
+
+def _shipped(count: int, dimensions: int) -> np.ndarray | None:
+    resource = files("elites.archives") / "centroids" / f"{count}x{dimensions}.npy"
+    if not resource.is_file():
+        return None
+    with as_file(resource) as path:
+        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+
+
+def _kept(count: int, dimensions: int) -> np.ndarray:
+    folder = cache_folder("centroids")
+    method = hashlib.sha256(f"{SAMPLES} {CVT_SEED}".encode()).hexdigest()[:8]
+    path = None if folder is None else folder / f"{count}x{dimensions}-{method}.npy"
+    if path is not None and path.exists():
+        try:
+            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+        except (ValueError, OSError, EOFError):  # cut short by a crash: made anew
+            pass
+    centroids = lloyd(count, dimensions)
+    if path is not None:
+        partial = path.with_suffix(".partial.npy")
+        np.save(partial, centroids)
+        partial.replace(path)
+    return centroids

@@ -1,0 +1,116 @@
+"""An archive in a file: plain arrays, and all that is needed to run an elite again."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from elites.archives.archive import Archive
+from elites.archives.cells import Cells
+from elites.errors import ElitesError
+from elites.files import write_atomically
+from elites.metrics.archive import ArchiveMetrics, archive_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class SavedArchive:
+    """Elites `[n, …]`, best first. `about` says which run they come from."""
+
+    parameters: np.ndarray
+    fitness: np.ndarray
+    descriptor: np.ndarray
+    cell: np.ndarray
+    evaluation: np.ndarray  # number of the evaluation that found the elite
+    seed: np.ndarray  # of that episode
+    generation: np.ndarray
+    operator: np.ndarray  # names
+    parents: np.ndarray  # evaluations of its parents; -1: none
+    centroids: np.ndarray
+    bounds: np.ndarray
+    grid: np.ndarray
+    policy_sizes: np.ndarray
+    about: dict[str, Any]
+
+    @property
+    def cells(self) -> Cells:
+        return Cells(self.centroids, self.bounds, tuple(int(count) for count in self.grid))
+
+    @property
+    def metrics(self) -> ArchiveMetrics:
+        return archive_metrics(self.fitness, len(self.centroids), self.about["task"]["qd_offset"])
+
+    def policy(self, elite: int = 0) -> Callable[[np.ndarray], np.ndarray]:
+        """An elite's controller, from observations `[…, observation_size]` to actions."""
+        import jax.numpy as jnp
+
+        from elites.policies import Policy
+
+        policy, parameters = Policy(tuple(int(size) for size in self.policy_sizes)), self.parameters[elite]
+        return lambda observation: np.asarray(policy.apply(parameters, jnp.asarray(observation)))
+
+
+ARRAYS = tuple(name for name in SavedArchive.__dataclass_fields__ if name != "about")
+
+
+def save_archive(
+    path: Path,
+    archive: Archive,
+    cells: Cells,
+    operators: tuple[str, ...],
+    policy_sizes: tuple[int, ...],
+    about: dict[str, Any],
+) -> None:
+    """Writes the filled cells, best first."""
+    elites = archive.elites
+    fitness = np.asarray(elites.fitness)
+    cell = np.flatnonzero(fitness > -np.inf)
+    cell = cell[np.argsort(-fitness[cell], kind="stable")]
+    arrays = {
+        "parameters": np.asarray(elites.parameters)[cell],
+        "fitness": fitness[cell],
+        "descriptor": np.asarray(elites.descriptor)[cell],
+        "cell": cell.astype(np.int32),
+        "evaluation": np.asarray(elites.origin.evaluation)[cell],
+        "seed": np.asarray(elites.origin.seed)[cell],
+        "generation": np.asarray(elites.origin.generation)[cell],
+        "operator": np.array(operators)[np.asarray(elites.origin.operator)[cell]],
+        "parents": np.asarray(elites.origin.parents)[cell],
+        "centroids": cells.centroids,
+        "bounds": cells.bounds,
+        "grid": np.array(cells.grid, np.int32),
+        "policy_sizes": np.array(policy_sizes, np.int32),
+        "about": np.array(json.dumps({"format": VERSION, **about})),
+    }
+
+    def write(file: IO[bytes]) -> None:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+    write_atomically(path, write)
+
+
+def load_archive(path: Path | str) -> SavedArchive:
+    """Reads an `archive.npz`, or the one in a run's folder."""
+    path = Path(path)
+    if path.is_dir():
+        path /= "archive.npz"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in ARRAYS}
+            about = json.loads(str(file["about"]))
+    except FileNotFoundError:
+        raise ElitesError(f"{path} does not exist") from None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ElitesError(f"{path} is not an archive of elites, or is damaged: {error}") from None
+    if about.get("format") != VERSION:
+        raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")
+    return SavedArchive(**arrays, about=about)

@@ -1,0 +1,99 @@
+"""What a person sees while a run goes on: a live panel on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from elites.experiments.run import Report
+
+LINE_SECONDS = 15.0
+
+
+class Display:
+    """Call it with each Report."""
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        self.console = console or Console()
+        self._bar = Progress(
+            TextColumn(title),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>5.1f} %"),
+            console=self.console,
+        )
+        self._task = self._bar.add_task(title)
+        self._live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
+        self._first: tuple[float, int] | None = None
+        self._told = 0.0
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def tell(self, message: str) -> None:
+        """A line above the panel."""
+        self.console.print(message, highlight=False, soft_wrap=True)
+
+    def __call__(self, report: Report) -> None:
+        metrics, now = report.metrics, time.perf_counter()
+        done = metrics["evaluations"]
+        if self._first is None:  # what came before is compilation, or a resumed run's past
+            self._first = (now, done)
+        rate = (done - self._first[1]) / (now - self._first[0]) if now > self._first[0] else 0.0
+        left = _duration((report.evaluations - done) / rate) if rate else "…"
+        if self.console.is_terminal:
+            self._bar.update(self._task, completed=done, total=report.evaluations)
+            self._live.update(Group(self._bar, _panel(report, rate, left)))
+        elif now - self._told > LINE_SECONDS or done >= report.evaluations:
+            self._told = now
+            self.tell(
+                f"{done:,} of {report.evaluations:,} evaluations, {rate:.1f}/s, {left} left: "
+                f"QD-score {metrics['qd_score']:,.0f}, max-fitness {metrics['max_fitness']:.1f}, "
+                f"coverage {metrics['coverage']:.1%}, added {_added(report)}"
+            )
+
+
+def _added(report: Report) -> str:
+    """Offspring added in the last generation, by operator."""
+    metrics = report.metrics
+    operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
+    return ", ".join(
+        f"{name} {metrics[f'new_{name}'] + metrics[f'improved_{name}']}/{metrics[f'made_{name}']}"
+        for name in operators
+        if metrics[f"made_{name}"]
+    )
+
+
+def _panel(report: Report, rate: float, left: str) -> Table:
+    metrics, timings = report.metrics, report.timings
+    table = Table.grid(padding=(0, 2))
+    rows = {
+        "evaluations": f"{metrics['evaluations']:,} of {report.evaluations:,}, {rate:.1f}/s, {left} left",
+        "QD-score": f"{metrics['qd_score']:,.0f}",
+        "max-fitness": f"{metrics['max_fitness']:.1f}",
+        "coverage": f"{metrics['coverage']:.1%}",
+        "added": f"{_added(report)} in the last generation",
+        "time": f"{timings['rollouts_s']:.1f} s of rollouts at {timings['steps_per_s']:,.0f} steps/s, "
+        f"{timings['ask_s']:.1f} s of training and variation",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

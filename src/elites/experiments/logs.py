@@ -1,0 +1,132 @@
+"""Logs that grow by a row per generation and can be cut back to a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from elites.errors import ElitesError
+
+
+class Appended:
+    """A file that is only ever appended to."""
+
+    def __init__(self, path: Path, size: int = 0) -> None:
+        """Cuts the file to `size` bytes and goes on from there."""
+        path.touch()
+        if path.stat().st_size < size:
+            raise ElitesError(f"{path} is shorter than its checkpoint says; it was changed since")
+        os.truncate(path, size)
+        self._file = path.open("ab")
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def size(self) -> int:
+        """Bytes so far, all handed to the operating system."""
+        self._file.flush()
+        return self._file.tell()
+
+    def sync(self) -> int:
+        """Bytes so far, all on the disk."""
+        size = self.size()
+        os.fsync(self._file.fileno())
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Table:
+    """A CSV file with fixed columns."""
+
+    def __init__(self, path: Path, columns: Iterable[str], size: int = 0) -> None:
+        self.columns = tuple(columns)
+        self.file = Appended(path, size)
+        if size == 0:
+            self.file.write((",".join(self.columns) + "\n").encode())
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Writes numbers so that they are read back exactly."""
+        self.file.write((",".join(repr(row[column]) for column in self.columns) + "\n").encode())
+        self.file.size()
+
+
+class TensorBoard:
+    """Scalars as TensorBoard reads them, in one file that resuming can cut back."""
+
+    NAME = "events.out.tfevents.0.elites"
+
+    def __init__(self, folder: Path, size: int = 0) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self.file = Appended(folder / self.NAME, size)
+        self._event, self._records = Event, RecordWriter(self.file)
+        if size == 0:
+            self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+
+    def append(self, step: int, scalars: Mapping[str, float]) -> None:
+        event = self._event(wall_time=time.time(), step=step)
+        for name, number in scalars.items():
+            event.summary.value.add(tag=name, simple_value=number)
+        self._write(event)
+        self.file.size()
+
+    def _write(self, event: object) -> None:
+        self._records.write(event.SerializeToString())  # type: ignore[attr-defined]
+
+
+class Logs:
+    """All logs of a run."""
+
+    NAMES = ("metrics.csv", "timings.csv", TensorBoard.NAME)
+
+    def __init__(
+        self, folder: Path, metrics: Iterable[str], timings: Iterable[str], sizes: Mapping[str, int]
+    ) -> None:
+        """`sizes` are the bytes to keep of each file, as `sync` returned them."""
+        self.metrics = Table(folder / "metrics.csv", metrics, sizes.get("metrics.csv", 0))
+        self.timings = Table(folder / "timings.csv", timings, sizes.get("timings.csv", 0))
+        self.tensorboard = TensorBoard(folder, sizes.get(TensorBoard.NAME, 0))
+
+    def sync(self) -> dict[str, int]:
+        """Puts everything on the disk. Returns the size of each file."""
+        return {name: log.sync() for name, log in zip(self.NAMES, self._files(), strict=True)}
+
+    def _files(self) -> tuple[Appended, ...]:
+        return (self.metrics.file, self.timings.file, self.tensorboard.file)
+
+    def __enter__(self) -> Logs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files():
+            try:
+                file.close()
+            except OSError:
+                if error is None:
+                    raise
+
+
+def read_table(path: Path) -> dict[str, np.ndarray]:
+    """A CSV file of numbers as columns; a last row that was cut short is left out."""
+    try:
+        lines = path.read_text().splitlines(keepends=True)
+    except FileNotFoundError:
+        raise ElitesError(f"{path} does not exist") from None
+    header, *rows = lines or [""]
+    columns = header.strip().split(",")
+    whole = [row.strip().split(",") for row in rows if row.endswith("\n")]
+    try:
+        numbers = np.array(whole, float).reshape(-1, len(columns))
+    except ValueError as error:
+        raise ElitesError(f"{path} is damaged: {error}") from None
+    return dict(zip(columns, numbers.T, strict=True))

@@ -1,0 +1,403 @@
+"""One run: ask, evaluate, tell, until the budget is spent; logged, checkpointed, resumable.
+
+Everything random comes from the run's seed, the generation and the number of the evaluation, so a run that is
+killed and resumed ends with the same bits as one that is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from elites.algorithms.algorithm import Algorithm, Batch, Round
+from elites.archives.archive import Status
+from elites.archives.saved import load_archive, save_archive
+from elites.cache import keep_compiled_programs
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import Ending, Evaluation, Evaluator
+from elites.evaluation.threads import ThreadEvaluator
+from elites.experiments.checkpoint import Checkpoints
+from elites.experiments.config import FILE, RunConfig, load_config
+from elites.experiments.logs import Logs
+from elites.files import told_in_one_line, write_atomically
+from elites.metrics.archive import archive_metrics
+from elites.tasks.task import CompiledTask
+
+CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
+TIMINGS = ("generation", "ask_s", "rollouts_s", "tell_s", "checkpoint_s", "elapsed_s", "steps_per_s")
+
+
+class Report(NamedTuple):
+    """What a run tells after each generation: the row of `metrics.csv` and that of `timings.csv`."""
+
+    metrics: dict[str, Any]
+    timings: dict[str, Any]
+    evaluations: int  # the budget
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run, or a part of one, ended."""
+
+    folder: Path
+    finished: bool  # else it was interrupted, or reached its time limit
+    evaluations: int
+    metrics: dict[str, Any]
+
+
+def default_folder(config: RunConfig) -> Path:
+    """Where a run goes unless told."""
+    return Path("runs") / f"{config.algorithm}-{config.task}-{config.seed}"
+
+
+def run(
+    config: RunConfig,
+    folder: Path | str | None = None,
+    *,
+    threads: int | None = None,
+    max_hours: float | None = None,
+    checkpoint_seconds: float = 60.0,
+    on_generation: Callable[[Report], None] | None = None,
+    tell: Callable[[str], None] = print,
+) -> Outcome:
+    """Begins a run in a new folder and drives it to its end.
+
+    Args:
+        config: what to run.
+        folder: where its files go; it must be new or empty.
+        threads: of the rollouts, one per core unless given. They change nothing but the speed.
+        max_hours: ends the run cleanly after so many hours; `resume` goes on.
+        checkpoint_seconds: the least time between checkpoints. They take at most 2 % of the time anyway.
+        on_generation: called after each generation.
+        tell: takes what a person should read.
+    """
+    folder = default_folder(config) if folder is None else Path(folder)
+    _create(folder, config)
+    return _drive(folder, config, threads, max_hours, checkpoint_seconds, on_generation, tell)
+
+
+def resume(
+    folder: Path | str,
+    *,
+    threads: int | None = None,
+    max_hours: float | None = None,
+    checkpoint_seconds: float = 60.0,
+    on_generation: Callable[[Report], None] | None = None,
+    tell: Callable[[str], None] = print,
+) -> Outcome:
+    """Goes on with a run that was killed, interrupted or out of time, from its last checkpoint."""
+    folder = Path(folder)
+    config = load_config(folder)
+    return _drive(folder, config, threads, max_hours, checkpoint_seconds, on_generation, tell)
+
+
+def _create(folder: Path, config: RunConfig) -> None:
+    with told_in_one_line(f"cannot make the run's folder {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / FILE).exists():
+            raise ElitesError(
+                f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"
+            )
+        if any(folder.iterdir()):
+            raise ElitesError(f"{folder} is not empty; --out takes a new folder")
+        record = json.dumps(config.record(), indent=2) + "\n"
+        write_atomically(folder / FILE, lambda file: _write_text(file, record))
+
+
+def _write_text(file: IO[bytes], text: str) -> None:
+    file.write(text.encode())
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keeps a second process off the run. The lock goes with the process, however that ends."""
+    with (folder / FILE).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ElitesError(f"{folder} is being run by another process") from None
+        yield
+
+
+class _Interrupts:
+    """The first Ctrl-C, or SIGTERM, asks the run to stop after this generation; the second ends it."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.asked = False
+        self._tell = tell
+
+    def __enter__(self) -> _Interrupts:
+        self._before = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        self._tell("stopping after this generation; again to stop at once")
+
+
+@jax.jit
+def _episode_seeds(key: jax.Array, evaluations: jax.Array) -> jax.Array:
+    return jax.vmap(lambda number: jax.random.bits(jax.random.fold_in(key, number)))(evaluations)
+
+
+class _Run:
+    """A run in memory: what the loop carries from generation to generation."""
+
+    def __init__(self, config: RunConfig, algorithm: Algorithm, evaluator: Evaluator) -> None:
+        self.config, self.algorithm, self.evaluator = config, algorithm, evaluator
+        self.evolving, self.starting, self.seeding = jax.random.split(jax.random.key(config.seed), 3)
+        self._ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
+        self._tell = jax.jit(algorithm.tell, static_argnums=2, donate_argnums=0)
+        self.state = jax.jit(algorithm.init)(self.starting)
+        self.generation = self.evaluations = self.environment_steps = 0
+
+    def rounds(self) -> tuple[Round, ...]:
+        opening = self.algorithm.opening
+        return opening[self.generation] if self.generation < len(opening) else self.algorithm.generation
+
+    def step(self) -> tuple[dict[str, Any], dict[str, float]]:
+        """One generation. Returns its metrics and its timings."""
+        counts = {
+            f"{what}_{name}": 0 for name in self.algorithm.operators for what in ("made", "new", "improved")
+        }
+        spent = {"ask_s": 0.0, "rollouts_s": 0.0, "tell_s": 0.0}
+        invalid = steps = 0
+        key = jax.random.fold_in(self.evolving, self.generation)
+        for index, round in enumerate(self.rounds()):
+            asking, telling = jax.random.split(jax.random.fold_in(key, index))
+            clock = time.perf_counter()
+            self.state, batch = self._ask(self.state, asking, round)
+            parameters = np.asarray(batch.parameters)
+            spent["ask_s"] += (asked := time.perf_counter()) - clock
+            evaluation = self._evaluate(parameters, round)
+            spent["rollouts_s"] += (evaluated := time.perf_counter()) - asked
+            self.state, status = self._tell(self.state, telling, round, batch, evaluation)
+            _count(counts, self.algorithm.operators, batch, np.asarray(status))
+            spent["tell_s"] += time.perf_counter() - evaluated
+            steps += int(evaluation.length.sum())
+            invalid += evaluation.invalid
+        self.generation += 1
+        self.environment_steps += steps
+        metrics = {
+            "generation": self.generation,
+            "evaluations": self.evaluations,
+            "environment_steps": self.environment_steps,
+            "gradient_steps": int(self.algorithm.gradient_steps(self.state)),
+            **self.metrics(),
+            "invalid": invalid,
+            **counts,
+        }
+        return metrics, {**spent, "steps_per_s": steps / max(spent["rollouts_s"], 1e-9)}
+
+    def _evaluate(self, parameters: np.ndarray, round: Round) -> Evaluation:
+        """Runs as many of the controllers as the budget has room for; the others count as skipped."""
+        count = min(round.policies, self.config.evaluations - self.evaluations)
+        numbers = self.evaluations + np.arange(round.policies, dtype=np.int32)
+        seeds = np.asarray(_episode_seeds(self.seeding, numbers))
+        evaluation = self.evaluator.evaluate(parameters[:count], seeds[:count], transitions=round.transitions)
+        self.evaluations += count
+        missing = round.policies - count
+        if not missing:
+            return evaluation
+
+        def pad(array: np.ndarray) -> np.ndarray:
+            return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+
+        padded: Evaluation = jax.tree.map(pad, evaluation)
+        padded.ending[count:] = Ending.SKIPPED
+        padded.fitness[count:] = np.nan
+        return padded
+
+    def metrics(self) -> dict[str, float]:
+        fitness = np.asarray(self.algorithm.archive(self.state).elites.fitness)
+        offset = self.algorithm.task.qd_offset
+        return archive_metrics(fitness[fitness > -np.inf], len(fitness), offset)._asdict()
+
+    def save_archive(self, path: Path) -> None:
+        algorithm = self.algorithm
+        about = {
+            "algorithm": self.config.algorithm,
+            "hyper_parameters": asdict(algorithm.config),  # type: ignore[attr-defined]
+            "task": {
+                "name": self.config.task,
+                "parameters": self.config.task_parameters,
+                "qd_offset": algorithm.task.qd_offset,
+                "descriptor_names": algorithm.task.descriptor_names,
+            },
+            "seed": self.config.seed,
+            "evaluations": self.evaluations,
+        }
+        save_archive(
+            path,
+            algorithm.archive(self.state),
+            algorithm.cells,
+            algorithm.operators,
+            algorithm.policy.sizes,
+            about,
+        )
+
+
+def _count(counts: dict[str, int], operators: tuple[str, ...], batch: Batch, status: np.ndarray) -> None:
+    operator = np.asarray(batch.operator)
+    for index, name in enumerate(operators):
+        of_operator = status[operator == index]
+        counts[f"made_{name}"] += int(np.count_nonzero(of_operator != Status.SKIPPED))
+        counts[f"new_{name}"] += int(np.count_nonzero(of_operator == Status.NEW))
+        counts[f"improved_{name}"] += int(np.count_nonzero(of_operator == Status.IMPROVED))
+
+
+def _drive(
+    folder: Path,
+    config: RunConfig,
+    threads: int | None,
+    max_hours: float | None,
+    checkpoint_seconds: float,
+    on_generation: Callable[[Report], None] | None,
+    tell: Callable[[str], None],
+) -> Outcome:
+    if max_hours is not None and not max_hours > 0:
+        raise ElitesError(f"max_hours is {max_hours}; it must be above 0")
+    if finished := _finished(folder, config):
+        tell(f"{folder} is finished: {finished.evaluations} evaluations")
+        return finished
+    keep_compiled_programs()
+    started = time.perf_counter()
+    task = config.make_task()
+    if not isinstance(task, CompiledTask):
+        raise ElitesError(f"{task.name} cannot be run on threads")
+    algorithm = config.make_algorithm()
+    checkpoints = Checkpoints(folder)
+    with (
+        told_in_one_line(f"cannot write to {folder}; what its last checkpoint holds is intact"),
+        _alone(folder),
+        ThreadEvaluator(task, hidden=algorithm.policy.sizes[1:-1], threads=threads) as evaluator,
+    ):
+        current = _Run(config, algorithm, evaluator)
+        header: dict[str, Any] = {"sizes": {}, "elapsed": 0.0}
+        if loaded := checkpoints.load(current.state):
+            current.state, header, wrong = loaded
+            for message in wrong:
+                tell(f"{message}; going on from the one before it")
+            current.generation, current.evaluations = header["generation"], header["evaluations"]
+            current.environment_steps = header["environment_steps"]
+        columns = _metric_columns(algorithm)
+        with Logs(folder, columns, TIMINGS, header["sizes"]) as logs, _Interrupts(tell) as interrupts:
+            return _loop(
+                folder,
+                current,
+                logs,
+                checkpoints,
+                interrupts,
+                started,
+                header["elapsed"],
+                max_hours,
+                checkpoint_seconds,
+                on_generation,
+            )
+
+
+def _metric_columns(algorithm: Algorithm) -> list[str]:
+    made = [f"{what}_{name}" for name in algorithm.operators for what in ("made", "new", "improved")]
+    progress = ["generation", "evaluations", "environment_steps", "gradient_steps"]
+    return [*progress, "qd_score", "max_fitness", "coverage", "invalid", *made]
+
+
+def _loop(
+    folder: Path,
+    current: _Run,
+    logs: Logs,
+    checkpoints: Checkpoints,
+    interrupts: _Interrupts,
+    started: float,
+    elapsed_before: float,
+    max_hours: float | None,
+    checkpoint_seconds: float,
+    on_generation: Callable[[Report], None] | None,
+) -> Outcome:
+    config = current.config
+    saved_at, cost = time.perf_counter(), 0.0
+    metrics: dict[str, Any] = {}
+    snapshots = _snapshots(config)
+
+    def elapsed() -> float:
+        return elapsed_before + time.perf_counter() - started
+
+    def checkpoint() -> float:
+        clock = time.perf_counter()
+        checkpoints.save(
+            current.state,
+            {
+                "generation": current.generation,
+                "evaluations": current.evaluations,
+                "environment_steps": current.environment_steps,
+                "elapsed": elapsed(),
+                "sizes": logs.sync(),
+            },
+        )
+        current.save_archive(folder / "archive.npz")
+        return time.perf_counter() - clock
+
+    while current.evaluations < config.evaluations:
+        before = current.evaluations
+        metrics, timings = current.step()
+        for moment in snapshots:
+            if before < moment <= current.evaluations:
+                (folder / "snapshots").mkdir(exist_ok=True)
+                current.save_archive(folder / "snapshots" / f"{moment:010d}.npz")
+        logs.metrics.append(metrics)
+        logs.tensorboard.append(
+            current.evaluations, {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
+        )
+        over = max_hours is not None and time.perf_counter() - started >= 3600 * max_hours
+        stop = interrupts.asked or over
+        done = current.evaluations >= config.evaluations
+        waited = time.perf_counter() - saved_at
+        timings["checkpoint_s"] = 0.0
+        if not done and (stop or waited > max(checkpoint_seconds, cost / CHECKPOINT_SHARE)):
+            timings["checkpoint_s"] = cost = checkpoint()
+            saved_at = time.perf_counter()
+        timings |= {"generation": current.generation, "elapsed_s": elapsed()}
+        logs.timings.append(timings)
+        if on_generation is not None:
+            on_generation(Report(metrics, timings, config.evaluations))
+        if stop and not done:
+            return Outcome(folder, False, current.evaluations, metrics)
+    current.save_archive(folder / "archive.npz")
+    logs.sync()
+    checkpoints.clear()
+    return Outcome(folder, True, current.evaluations, metrics)
+
+
+def _snapshots(config: RunConfig) -> list[int]:
+    """Evaluations at which the archive is kept, the last at the end."""
+    return [config.evaluations * (index + 1) // config.snapshots for index in range(config.snapshots)]
+
+
+def _finished(folder: Path, config: RunConfig) -> Outcome | None:
+    """What a run came to that has spent its budget; None if it has not."""
+    if (folder / "checkpoints").exists() or not (folder / "archive.npz").exists():
+        return None
+    archive = load_archive(folder)
+    if archive.about["evaluations"] < config.evaluations:
+        return None
+    return Outcome(folder, True, archive.about["evaluations"], archive.metrics._asdict())

@@ -1,0 +1,140 @@
+"""TD3's critics and greedy actor (Fujimoto, van Hoof and Meger, "Addressing Function Approximation Error in
+Actor-Critic Methods", 2018), trained on a replay buffer.
+
+Twin critics learn the smaller of their two targets, with smoothing noise on the target action; every second
+step the greedy actor climbs the first critic and all targets follow by Polyak averaging.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from elites.learning.replay_buffer import Experience, ReplayBuffer, sample
+from elites.policies import Layers, Policy, init_layers
+
+
+class TD3(NamedTuple):
+    """Everything that learns. Critics are stacked: each of their arrays is `[2, …]`."""
+
+    critics: Layers
+    target_critics: Layers
+    actor: Layers
+    target_actor: Layers
+    critics_optimiser: optax.OptState
+    actor_optimiser: optax.OptState
+    steps: jax.Array  # of critic training, since the run began
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config:
+    """How critics and greedy actor are trained."""
+
+    critic_hidden: tuple[int, ...] = (256, 256)
+    """Hidden units of the critics."""
+    training_batch: int = 256
+    """Transitions per gradient step (N)."""
+    critic_learning_rate: float = 3e-4
+    """Of the critics' Adam."""
+    greedy_learning_rate: float = 3e-4
+    """Of the greedy actor's Adam."""
+    discount: float = 0.99
+    """Discount factor (γ)."""
+    smoothing_noise: float = 0.2
+    """Standard deviation of the noise on target actions (σ_p)."""
+    smoothing_clip: float = 0.5
+    """Where that noise is clipped (c)."""
+    target_rate: float = 0.005
+    """Polyak rate of the targets (τ)."""
+    delay: int = 2
+    """Critic steps per step of the greedy actor and the targets (d)."""
+    buffer_size: int = 1_000_000
+    """Transitions in the replay buffer."""
+
+
+def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
+    """Random critics and greedy actor; their targets are copies."""
+    first, second, acting = jax.random.split(key, 3)
+    sizes = (policy.sizes[0] + policy.sizes[-1], *config.critic_hidden, 1)
+    critics = jax.vmap(lambda one: init_layers(one, sizes))(jnp.stack([first, second]))
+    actor = init_layers(acting, policy.sizes)
+    return TD3(
+        critics=critics,
+        target_critics=jax.tree.map(jnp.copy, critics),
+        actor=actor,
+        target_actor=jax.tree.map(jnp.copy, actor),
+        critics_optimiser=optax.adam(config.critic_learning_rate).init(critics),
+        actor_optimiser=optax.adam(config.greedy_learning_rate).init(actor),
+        steps=jnp.int32(0),
+    )
+
+
+def value(critic: Layers, observation: jax.Array, action: jax.Array) -> jax.Array:
+    """Q(s, a) of one critic, `[…]`."""
+    hidden = jnp.concatenate([observation, action], axis=-1)
+    for weights, biases in critic[:-1]:
+        hidden = jax.nn.relu(hidden @ weights + biases)
+    weights, biases = critic[-1]
+    return (hidden @ weights + biases)[..., 0]
+
+
+def first(critics: Layers) -> Layers:
+    """Q1, the critic that actors climb."""
+    return tuple((weights[0], biases[0]) for weights, biases in critics)
+
+
+def train(
+    td3: TD3, config: TD3Config, policy: Policy, buffer: ReplayBuffer, key: jax.Array, steps: int
+) -> TD3:
+    """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th."""
+
+    def one(state: TD3, key: jax.Array) -> tuple[TD3, None]:
+        drawing, noise = jax.random.split(key)
+        batch = sample(buffer, drawing, config.training_batch, policy.sizes[0])
+        state = _train_critics(state, config, policy, batch, noise)
+        due = state.steps % config.delay == 0
+        return jax.lax.cond(due, lambda s: _train_actor(s, config, policy, batch), lambda s: s, state), None
+
+    return jax.lax.scan(one, td3, jax.random.split(key, steps))[0]
+
+
+def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experience, key: jax.Array) -> TD3:
+    """One step of both critics towards r + γ min Q'(s', π'(s') + ε)."""
+    noise = config.smoothing_noise * jax.random.normal(key, batch.action.shape)
+    noise = jnp.clip(noise, -config.smoothing_clip, config.smoothing_clip)
+    next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation) + noise, -1, 1)
+    next_values = jax.vmap(value, (0, None, None))(state.target_critics, batch.next_observation, next_action)
+    target = batch.reward + config.discount * (1 - batch.terminal) * next_values.min(0)
+
+    def loss(critics: Layers) -> jax.Array:
+        values = jax.vmap(value, (0, None, None))(critics, batch.observation, batch.action)
+        return ((values - target) ** 2).mean(1).sum()
+
+    updates, optimiser = optax.adam(config.critic_learning_rate).update(
+        jax.grad(loss)(state.critics), state.critics_optimiser
+    )
+    critics = optax.apply_updates(state.critics, updates)
+    return state._replace(critics=critics, critics_optimiser=optimiser, steps=state.steps + 1)
+
+
+def _train_actor(state: TD3, config: TD3Config, policy: Policy, batch: Experience) -> TD3:
+    """One step of the greedy actor up Q1, then of all targets towards what they follow."""
+    critic = first(state.critics)
+
+    def loss(actor: Layers) -> jax.Array:
+        return -value(critic, batch.observation, policy.act(actor, batch.observation)).mean()
+
+    updates, optimiser = optax.adam(config.greedy_learning_rate).update(
+        jax.grad(loss)(state.actor), state.actor_optimiser
+    )
+    actor = optax.apply_updates(state.actor, updates)
+    return state._replace(
+        actor=actor,
+        actor_optimiser=optimiser,
+        target_actor=optax.incremental_update(actor, state.target_actor, config.target_rate),
+        target_critics=optax.incremental_update(state.critics, state.target_critics, config.target_rate),
+    )

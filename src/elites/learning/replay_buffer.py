@@ -1,0 +1,85 @@
+"""A ring of transitions, first in, first out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites.evaluation.evaluation import Ending, Evaluation
+
+
+class Experience(NamedTuple):
+    """Transitions `[n, …]`. `terminal` is 1 where the task ended the episode: a truncation is not an end."""
+
+    observation: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    next_observation: jax.Array
+    terminal: jax.Array
+
+
+class ReplayBuffer(NamedTuple):
+    """`rows` [capacity, 2 observations + action + 2]: a transition is one piece of memory."""
+
+    rows: jax.Array
+    next: jax.Array  # where the next transition goes
+    size: jax.Array  # how many rows are filled
+
+
+def empty_buffer(capacity: int, observation_size: int, action_size: int) -> ReplayBuffer:
+    """A buffer with nothing in it."""
+    width = 2 * observation_size + action_size + 2
+    return ReplayBuffer(jnp.zeros((capacity, width)), jnp.int32(0), jnp.int32(0))
+
+
+def add(buffer: ReplayBuffer, evaluation: Evaluation) -> ReplayBuffer:
+    """Adds every transition of every episode, in order; the oldest make room.
+
+    An episode that gave NaN adds nothing. With the buffer donated to `jit`, nothing else is copied.
+    """
+    transitions = evaluation.transitions
+    assert transitions is not None
+    steps = jnp.arange(transitions.rewards.shape[-1])
+    usable = evaluation.ending <= Ending.TRUNCATED
+    happened = (steps < evaluation.length[..., None]) & usable[..., None]
+    last = steps == evaluation.length[..., None] - 1
+    terminal = last & (evaluation.ending == Ending.TERMINATED)[..., None]
+    rows = jnp.concatenate(
+        [
+            transitions.observations[..., :-1, :],
+            transitions.actions,
+            jnp.asarray(transitions.rewards, jnp.float32)[..., None],
+            transitions.observations[..., 1:, :],
+            terminal[..., None].astype(jnp.float32),
+        ],
+        axis=-1,
+    )
+    rows = rows.reshape(-1, rows.shape[-1])
+    happened = happened.reshape(-1)
+
+    capacity = len(buffer.rows)
+    rank = jnp.cumsum(happened) - 1
+    total = rank[-1] + 1
+    kept = happened & (rank >= total - capacity)  # more than fit: the last ones stay
+    beyond = capacity + jnp.arange(len(kept))  # dropped; all different, so that the scatter may be unordered
+    destination = jnp.where(kept, (buffer.next + rank) % capacity, beyond)
+    return ReplayBuffer(
+        rows=buffer.rows.at[destination].set(rows, mode="drop", unique_indices=True),
+        next=(buffer.next + total) % capacity,
+        size=jnp.minimum(buffer.size + total, capacity),
+    )
+
+
+def sample(buffer: ReplayBuffer, key: jax.Array, count: int, observation_size: int) -> Experience:
+    """`count` transitions, uniformly, with replacement."""
+    rows = buffer.rows[jax.random.randint(key, (count,), 0, jnp.maximum(buffer.size, 1))]
+    action_end = rows.shape[1] - observation_size - 2
+    return Experience(
+        observation=rows[:, :observation_size],
+        action=rows[:, observation_size:action_end],
+        reward=rows[:, action_end],
+        next_observation=rows[:, action_end + 1 : -1],
+        terminal=rows[:, -1],
+    )

@@ -1,0 +1,1 @@
+"""Numbers that sum up an archive: plain arrays in, numbers out."""

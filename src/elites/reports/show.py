@@ -1,0 +1,51 @@
+"""The summary of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from elites.archives.saved import load_archive
+from elites.errors import ElitesError
+from elites.experiments.config import load_config
+from elites.experiments.logs import read_table
+from elites.files import told_in_one_line
+
+
+def show(folder: Path) -> str:
+    """Draws `archive.png` and `progress.png` in the run's folder. Returns the summary as text."""
+    from elites.reports.figures import draw_archive, draw_progress
+
+    config = load_config(folder)
+    if not (folder / "archive.npz").exists():
+        raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
+    archive, metrics = load_archive(folder), read_table(folder / "metrics.csv")
+    title = f"{config.algorithm} on {config.task}, seed {config.seed}"
+    with told_in_one_line(f"cannot draw into {folder}"):
+        draw_archive(archive, folder / "archive.png")
+        draw_progress(metrics, folder / "progress.png", title)
+
+    evaluations, summary = archive.about["evaluations"], archive.metrics
+    rows = {
+        "evaluations": f"{evaluations:,} of {config.evaluations:,}",
+        "QD-score": f"{summary.qd_score:,.0f}",
+        "max-fitness": f"{summary.max_fitness:.1f}",
+        "coverage": f"{summary.coverage:.1%} ({len(archive.fitness)} of {len(archive.centroids)} cells)",
+    }
+    if len(archive.fitness):
+        names = archive.about["task"]["descriptor_names"]
+        where = ", ".join(
+            f"{name} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)
+        )
+        rows["best elite"] = (
+            f"cell {archive.cell[0]} ({where}), found by {archive.operator[0]} "
+            f"in generation {archive.generation[0]}, episode seed {archive.seed[0]}"
+        )
+        found, counts = np.unique(archive.operator, return_counts=True)
+        rows["elites found by"] = ", ".join(
+            f"{name} {count}" for name, count in zip(found, counts, strict=True)
+        )
+    rows["archive"] = f"{folder / 'archive.npz'}, drawn in {folder / 'archive.png'}"
+    rows["progress"] = f"{folder / 'metrics.csv'}, drawn in {folder / 'progress.png'}"
+    return "\n".join([title, *(f"  {name:<16} {text}" for name, text in rows.items())])

@@ -1,0 +1,1 @@
+"""Operators that make offspring from parents."""
