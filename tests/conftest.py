@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 
 from elites import Policy, ThreadEvaluator, make_task
+from elites.cache import keep_compiled_programs
+
+keep_compiled_programs()
 
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
 

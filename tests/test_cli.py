@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 
@@ -44,8 +45,20 @@ def test_random_controllers_are_evaluated():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "Expected one of {tasks, random}"),
-        (["taks"], "Unrecognized options: taks"),
+        ([], "no command was given; the commands are run, resume"),
+        (["taks"], "unknown command 'taks'; the commands are run, resume"),
+        (["run"], "usage: elites run ALGORITHM TASK; the algorithms are pga-map-elites"),
+        (["run", "luck", "qd-ant"], "unknown algorithm 'luck'; the algorithms are pga-map-elites"),
+        (["run", "map-elites"], "TASK"),
+        (["run", "map-elites", "qd-worm"], "unknown task 'qd-worm'; the tasks are qd-walker"),
+        (["run", "map-elites", "qd-ant", "--evaluations", "-1"], "evaluations is -1"),
+        (["run", "map-elites", "qd-ant", "--p-evo", "1"], "Unrecognized options: --p-evo"),
+        (["run", "map-elites", "qd-ant", "--archive", "tree"], "Expected one of ('cvt', 'grid')"),
+        (["run", "pga-map-elites", "qd-ant", "--p-evo", "2"], "p_evo is 2.0; it must be from 0 to 1"),
+        (["run", "map-elites", "qd-ant", "--out", "/dev/null/run"], "cannot make the run's folder"),
+        (["resume"], "DIR"),
+        (["resume", "nowhere"], "nowhere holds no run"),
+        (["show", "nowhere"], "nowhere holds no run"),
         (["random", "--controllers", "many"], "--controllers"),
         (["random", "--wings", "2"], "Unrecognized options: --wings"),
         (["random", "qd-worm"], "unknown task 'qd-worm'; the tasks are qd-walker"),
@@ -69,3 +82,43 @@ def test_help_is_help(capsys):
         cli.main(["random", "--help"])
     assert stopped.value.code == 0
     assert "--controllers" in capsys.readouterr().out
+
+
+def test_algorithms_are_listed_with_their_defaults(capsys):
+    assert cli.main(["algorithms"]) == 0
+    out = capsys.readouterr().out
+    assert "pga-map-elites: " in out
+    assert re.search(r"--p-evo +0\.5\n", out)
+    assert re.search(r"--critic-hidden +256 256\n", out)
+
+
+def test_a_run_from_the_command_line_ends_with_its_summary(tmp_path, capsys):
+    folder = tmp_path / "run"
+    options = [
+        "--evaluations",
+        "60",
+        "--initial",
+        "40",
+        "--batch",
+        "20",
+        "--out",
+        str(folder),
+        "--noise",
+        "0.05",
+    ]
+    assert cli.main(["run", "map-elites", "qd-hopper", *options]) == 0
+    out = capsys.readouterr().out
+    assert "60 of 60 evaluations" in out
+    assert "QD-score" in out
+    assert "elites found by" in out
+    assert (folder / "archive.png").exists()
+    assert (folder / "progress.png").exists()
+    assert cli.main(["show", str(folder)]) == 0
+    assert str(folder / "archive.png") in capsys.readouterr().out
+
+
+def test_the_reader_of_the_output_may_leave():
+    main = f"{sys.executable} -c 'import sys; from elites.cli import main; sys.exit(main())'"
+    done = subprocess.run(f"{main} algorithms | head -1", shell=True, capture_output=True, text=True)
+    assert done.stdout.startswith("pga-map-elites")
+    assert done.stderr == ""

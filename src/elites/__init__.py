@@ -15,41 +15,87 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from elites.algorithms import ALGORITHMS, make_algorithm
+    from elites.algorithms.algorithm import Algorithm
+    from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
+    from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
+    from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
     from elites.evaluation.threads import ThreadEvaluator
+    from elites.experiments.config import RunConfig
+    from elites.experiments.logs import read_table
+    from elites.experiments.run import Outcome, Report, resume, run
+    from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.policies import Policy
+    from elites.reports.show import show
     from elites.tasks import TASKS, make_task
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import Task
 
-__all__ = [
-    "TASKS",
-    "ElitesError",
-    "Ending",
-    "Evaluation",
-    "Evaluator",
-    "Policy",
-    "QDGymTask",
-    "Task",
-    "ThreadEvaluator",
-    "Transitions",
-    "make_task",
-]
-
 _HOME = {
+    "ALGORITHMS": "elites.algorithms",
+    "TASKS": "elites.tasks",
+    "Algorithm": "elites.algorithms.algorithm",
+    "ArchiveMetrics": "elites.metrics.archive",
     "ElitesError": "elites.errors",
     "Ending": "elites.evaluation.evaluation",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
+    "MAPElites": "elites.algorithms.map_elites",
+    "MAPElitesConfig": "elites.algorithms.map_elites",
+    "Outcome": "elites.experiments.run",
+    "PGAMAPElites": "elites.algorithms.pga_map_elites",
+    "PGAMAPElitesConfig": "elites.algorithms.pga_map_elites",
     "Policy": "elites.policies",
     "QDGymTask": "elites.tasks.qdgym",
-    "TASKS": "elites.tasks",
+    "Report": "elites.experiments.run",
+    "RunConfig": "elites.experiments.config",
+    "SavedArchive": "elites.archives.saved",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.evaluation.evaluation",
+    "archive_metrics": "elites.metrics.archive",
+    "load_archive": "elites.archives.saved",
+    "make_algorithm": "elites.algorithms",
     "make_task": "elites.tasks",
+    "read_table": "elites.experiments.logs",
+    "resume": "elites.experiments.run",
+    "run": "elites.experiments.run",
+    "show": "elites.reports.show",
 }
+
+__all__ = [
+    "ALGORITHMS",
+    "TASKS",
+    "Algorithm",
+    "ArchiveMetrics",
+    "ElitesError",
+    "Ending",
+    "Evaluation",
+    "Evaluator",
+    "MAPElites",
+    "MAPElitesConfig",
+    "Outcome",
+    "PGAMAPElites",
+    "PGAMAPElitesConfig",
+    "Policy",
+    "QDGymTask",
+    "Report",
+    "RunConfig",
+    "SavedArchive",
+    "Task",
+    "ThreadEvaluator",
+    "Transitions",
+    "archive_metrics",
+    "load_archive",
+    "make_algorithm",
+    "make_task",
+    "read_table",
+    "resume",
+    "run",
+    "show",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -27,7 +27,7 @@ from elites.algorithms.algorithm import (
 )
 from elites.archives.archive import Archive, empty_archive, insert
 from elites.archives.cells import make_cells
-from elites.errors import ElitesError
+from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
 from elites.policies import Policy
 from elites.tasks.task import Task
@@ -56,12 +56,6 @@ class MAPElitesConfig:
         require(self.sigma1 >= 0, "sigma1", self.sigma1, "at least 0")
         require(self.sigma2 >= 0, "sigma2", self.sigma2, "at least 0")
         require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
-
-
-def require(holds: bool, name: str, given: object, allowed: str) -> None:
-    """Names a hyper-parameter that makes no sense."""
-    if not holds:
-        raise ElitesError(f"{name} is {given}; it must be {allowed}")
 
 
 class State(NamedTuple):

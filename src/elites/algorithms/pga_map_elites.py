@@ -27,9 +27,10 @@ from elites.algorithms.algorithm import (
     solutions,
     start,
 )
-from elites.algorithms.map_elites import MAPElitesConfig, require
+from elites.algorithms.map_elites import MAPElitesConfig
 from elites.archives.archive import Archive, empty_archive, insert, select
 from elites.archives.cells import make_cells
+from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.policies import Policy
@@ -51,7 +52,8 @@ class PGAMAPElitesConfig(critics.TD3Config, MAPElitesConfig):
     """Of a PG offspring's Adam (lr_act)."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        critics.TD3Config.__post_init__(self)
+        MAPElitesConfig.__post_init__(self)
         require(0 <= self.p_evo <= 1, "p_evo", self.p_evo, "from 0 to 1")
         require(self.critic_steps >= 1, "critic_steps", self.critic_steps, "at least 1")
         require(self.pg_steps >= 0, "pg_steps", self.pg_steps, "at least 0")

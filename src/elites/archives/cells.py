@@ -5,7 +5,6 @@ Either way a descriptor belongs to the cell whose centroid is nearest; a grid on
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from importlib.resources import as_file, files
@@ -101,14 +100,13 @@ def _shipped(count: int, dimensions: int) -> np.ndarray | None:
 
 def _kept(count: int, dimensions: int) -> np.ndarray:
     folder = cache_folder("centroids")
-    method = hashlib.sha256(f"{SAMPLES} {CVT_SEED}".encode()).hexdigest()[:8]
-    path = None if folder is None else folder / f"{count}x{dimensions}-{method}.npy"
+    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npy"
     if path is not None and path.exists():
         try:
             return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
         except (ValueError, OSError, EOFError):  # cut short by a crash: made anew
             pass
-    centroids = lloyd(count, dimensions)
+    centroids = lloyd(count, dimensions, samples=SAMPLES)
     if path is not None:
         partial = path.with_suffix(".partial.npy")
         np.save(partial, centroids)

@@ -104,7 +104,7 @@ def load_archive(path: Path | str) -> SavedArchive:
     if path.is_dir():
         path /= "archive.npz"
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ARRAYS}
             about = json.loads(str(file["about"]))
     except FileNotFoundError:

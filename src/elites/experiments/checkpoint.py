@@ -121,7 +121,7 @@ class Checkpoints:
         wrong: list[str] = []
         for path in self.paths():
             try:
-                with np.load(path, allow_pickle=False) as file:
+                with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                     packed = {name: file[name] for name in file.files}
                 header = json.loads(str(packed["header"]))
                 if header["format"] != VERSION:

@@ -335,7 +335,7 @@ def _loop(
     on_generation: Callable[[Report], None] | None,
 ) -> Outcome:
     config = current.config
-    saved_at, cost = time.perf_counter(), 0.0
+    saved_at, cost, spent = time.perf_counter(), 0.0, 0.0
     metrics: dict[str, Any] = {}
     snapshots = _snapshots(config)
 
@@ -368,16 +368,16 @@ def _loop(
         logs.tensorboard.append(
             current.evaluations, {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
         )
+        # A checkpoint's time stands in the row after it: every row is written before the checkpoint it is in.
+        timings |= {"generation": current.generation, "checkpoint_s": spent, "elapsed_s": elapsed()}
+        logs.timings.append(timings)
         over = max_hours is not None and time.perf_counter() - started >= 3600 * max_hours
         stop = interrupts.asked or over
         done = current.evaluations >= config.evaluations
-        waited = time.perf_counter() - saved_at
-        timings["checkpoint_s"] = 0.0
+        waited, spent = time.perf_counter() - saved_at, 0.0
         if not done and (stop or waited > max(checkpoint_seconds, cost / CHECKPOINT_SHARE)):
-            timings["checkpoint_s"] = cost = checkpoint()
+            cost = spent = checkpoint()
             saved_at = time.perf_counter()
-        timings |= {"generation": current.generation, "elapsed_s": elapsed()}
-        logs.timings.append(timings)
         if on_generation is not None:
             on_generation(Report(metrics, timings, config.evaluations))
         if stop and not done:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from elites.errors import require
 from elites.learning.replay_buffer import Experience, ReplayBuffer, sample
 from elites.policies import Layers, Policy, init_layers
 
@@ -54,6 +55,18 @@ class TD3Config:
     """Critic steps per step of the greedy actor and the targets (d)."""
     buffer_size: int = 1_000_000
     """Transitions in the replay buffer."""
+
+    def __post_init__(self) -> None:
+        for name in ("training_batch", "delay", "buffer_size"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        for name in ("critic_learning_rate", "greedy_learning_rate"):
+            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        for name in ("discount", "target_rate"):
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "from 0 to 1")
+        for name in ("smoothing_noise", "smoothing_clip"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        widths = self.critic_hidden
+        require(all(width >= 1 for width in widths), "critic_hidden", widths, "widths of at least 1")
 
 
 def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:

@@ -1,0 +1,75 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elites import TASKS, ElitesError, make_task
+from elites.archives import cells
+from elites.archives.cells import cvt, grid, lloyd, make_cells
+
+points = st.lists(st.tuples(st.floats(-1, 2, width=32), st.floats(-1, 2, width=32)), min_size=1, max_size=20)
+
+
+def nearest(centroids, descriptors):
+    return ((descriptors[:, None] - centroids.astype(np.float32)) ** 2).sum(-1).argmin(1)
+
+
+@given(points)
+@settings(max_examples=30, deadline=None)
+def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
+    descriptors = np.array(descriptors, np.float32)
+    of = make_cells(make_task("qd-walker"))
+    np.testing.assert_array_equal(of.of(jnp.array(descriptors)), nearest(of.centroids, descriptors))
+
+
+@given(points)
+@settings(max_examples=50, deadline=None)
+def test_a_grid_finds_the_nearest_centroid_too(descriptors):
+    descriptors = np.array(descriptors, np.float32)
+    of = grid((4, 8), [(0, 1), (-1, 1)])
+    found = np.asarray(of.of(jnp.array(descriptors)))
+    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - of.centroids[found]) ** 2).max(1))
+    assert (distance <= 0.125 + 1e-6).all()  # half a cell's side, in either dimension
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch):
+    monkeypatch.setattr(cells, "_kept", None)  # would be called if they were not shipped
+    task = make_task(name)
+    of = make_cells(task)
+    assert of.centroids.shape == (task.cells, task.descriptor_size)
+    assert len(np.unique(of.centroids, axis=0)) == task.cells
+    assert (of.centroids > 0).all()
+    assert (of.centroids < 1).all()
+    spread = np.random.default_rng(1).random((20_000, task.descriptor_size)).astype(np.float32)
+    shares = np.bincount(of.of(jnp.array(spread)), minlength=task.cells) / len(spread) * task.cells
+    assert (shares > 0).mean() > 0.99
+    assert shares.std() < 0.6
+
+
+def test_shipped_cells_are_what_the_code_computes():
+    np.testing.assert_allclose(cvt(1000, [(0, 1)]).centroids, lloyd(1000, 1), atol=1e-12)
+
+
+def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
+    monkeypatch.setattr(cells, "SAMPLES", 1000)
+    first = cvt(20, [(0, 1), (-5, 5)])
+    assert first.centroids[:, 1].min() < -3
+    monkeypatch.setattr(cells, "lloyd", None)
+    np.testing.assert_array_equal(cvt(20, [(0, 1), (-5, 5)]).centroids, first.centroids)
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
+    monkeypatch.setattr(cells, "SAMPLES", 1000)
+    first = cvt(20, [(0, 1)])
+    for path in tmp_path.rglob("*.npy"):
+        path.write_bytes(path.read_bytes()[:100])
+    np.testing.assert_array_equal(cvt(20, [(0, 1)]).centroids, first.centroids)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ElitesError, match="archive is 'tree'; it must be cvt or grid"):
+        make_cells(make_task("qd-ant"), "tree")

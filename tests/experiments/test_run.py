@@ -1,0 +1,336 @@
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import elites
+from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, make_task, read_table
+from elites.experiments.checkpoint import Checkpoints
+
+SMALL = {
+    "initial": 40, "batch": 20, "hidden": (16,), "critic_hidden": (16,), "training_batch": 32,
+    "buffer_size": 3000, "critic_steps": 10, "pg_steps": 4,
+}  # fmt: skip
+OPTIONS = [
+    word
+    for name, value in SMALL.items()
+    for word in (
+        f"--{name.replace('_', '-')}",
+        *(map(str, value) if isinstance(value, tuple) else [str(value)]),
+    )
+]
+BUDGET = 1010  # the last generation is cut short
+
+
+def config(**changes):
+    given = {"algorithm": "pga-map-elites", "task": "qd-hopper", "evaluations": BUDGET, "seed": 3}
+    return RunConfig(**{**given, "hyper_parameters": SMALL, **changes})
+
+
+def command(*arguments):
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from elites.cli import main; sys.exit(main())",
+        *map(str, arguments),
+    ]
+
+
+def start(folder, **options):
+    arguments = ["run", "pga-map-elites", "qd-hopper", "--evaluations", BUDGET, "--seed", 3, "--out", folder]
+    return subprocess.Popen(
+        command(*arguments, *OPTIONS, "--checkpoint-seconds", 0),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def assert_same_result(one, other):
+    """Bit for bit."""
+    for name in ("metrics.csv", "archive.npz"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
+    outcome = elites.run(config(), folder, threads=1, tell=lambda _: None)
+    assert outcome.finished
+    return folder
+
+
+def test_the_budget_is_spent_exactly(undisturbed):
+    metrics = read_table(undisturbed / "metrics.csv")
+    assert metrics["evaluations"][-1] == BUDGET
+    assert len(metrics["generation"]) == 2 + 49  # two of random controllers, the last one cut to ten
+    made = sum(metrics[f"made_{name}"] for name in ("random", "ga", "pg", "greedy"))
+    np.testing.assert_array_equal(np.cumsum(made), metrics["evaluations"])
+    assert metrics["made_random"].sum() == 40
+    assert metrics["gradient_steps"][-1] == 10 * 49
+
+
+def test_metrics_agree_with_the_archive(undisturbed):
+    metrics, archive = read_table(undisturbed / "metrics.csv"), load_archive(undisturbed)
+    for name, value in archive.metrics._asdict().items():
+        assert metrics[name][-1] == value
+    new = sum(metrics[f"new_{name}"] for name in ("random", "ga", "pg", "greedy"))
+    np.testing.assert_allclose(np.cumsum(new), metrics["coverage"] * 1000)
+    assert (np.diff(metrics["qd_score"]) >= 0).all()
+    assert (np.diff(metrics["environment_steps"]) > 0).all()
+    assert set(archive.operator) <= {"random", "ga", "pg", "greedy"}
+
+
+def test_every_elite_replays_to_its_recorded_fitness_and_descriptor(undisturbed):
+    archive = load_archive(undisturbed)
+    with ThreadEvaluator(make_task("qd-hopper"), hidden=(16,), threads=2) as evaluator:
+        again = evaluator.evaluate(archive.parameters, archive.seed)
+    np.testing.assert_array_equal(again.fitness, archive.fitness)
+    np.testing.assert_array_equal(again.descriptor, archive.descriptor)
+    np.testing.assert_array_equal(archive.cells.of(archive.descriptor), archive.cell)
+
+
+def test_an_elites_policy_acts(undisturbed):
+    archive = load_archive(undisturbed)
+    with ThreadEvaluator(make_task("qd-hopper"), hidden=(16,), threads=1) as evaluator:
+        record = evaluator.evaluate(archive.parameters[:1], archive.seed[:1], transitions=True)
+    length = record.length[0]
+    actions = archive.policy(0)(record.transitions.observations[0, :length])
+    np.testing.assert_allclose(actions, record.transitions.actions[0, :length], atol=1e-5)
+    assert archive.policy(0)(np.zeros(15)).shape == (3,)
+
+
+def test_threads_change_nothing(undisturbed, tmp_path):
+    elites.run(config(), tmp_path / "run", threads=2, tell=lambda _: None)
+    assert_same_result(tmp_path / "run", undisturbed)
+
+
+def test_killed_at_random_moments_and_resumed_it_ends_the_same(undisturbed, tmp_path):
+    folder, generator, kills, at = tmp_path / "run", random.Random(0), 0, []
+    process = start(folder)
+    while process.poll() is None:
+        # Once it logs again, let it go on for a moment; the first kill may come before it has.
+        time.sleep(generator.uniform(0.5, 3.0) if kills == 0 else 0)
+        while kills and process.poll() is None and not _grown(folder, at[-1]):
+            time.sleep(0.01)
+        time.sleep(generator.uniform(0.0, 0.4))
+        process.kill()
+        process.communicate()
+        kills += 1
+        at.append(_rows(folder))
+        arguments = command("resume", folder, "--checkpoint-seconds", 0)
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if kills == 5:
+            _, told = process.communicate()
+            assert process.returncode == 0, told
+    assert kills == 5, "the run ended before it was killed often enough"
+    assert at[-1] > 0
+    assert_same_result(folder, undisturbed)
+    assert not (folder / "checkpoints").exists()
+    assert _rows(folder, "timings.csv") == _rows(folder)
+
+
+def _rows(folder, name="metrics.csv"):
+    path = folder / name
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _grown(folder, rows):
+    return _rows(folder) > rows
+
+
+def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder)
+    while _rows(folder) < 8:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "stopping after this generation" in out
+    assert f"elites resume {folder}" in out
+    assert list((folder / "checkpoints").glob("*.npz"))
+    assert load_archive(folder).about["evaluations"] < BUDGET
+    assert elites.resume(folder, tell=lambda _: None).finished
+    assert_same_result(folder, undisturbed)
+
+
+def test_a_time_limit_ends_a_run_cleanly(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    outcome = elites.run(config(), folder, max_hours=1e-6, tell=lambda _: None)
+    assert not outcome.finished
+    assert outcome.evaluations == 20
+    assert elites.resume(folder, tell=lambda _: None).finished
+    assert_same_result(folder, undisturbed)
+    told = []
+    assert elites.resume(folder, tell=told.append).finished
+    assert told == [f"{folder} is finished: {BUDGET} evaluations"]
+
+
+def test_snapshots_are_the_archive_along_the_way(undisturbed, tmp_path):
+    elites.run(config(snapshots=3), tmp_path / "run", tell=lambda _: None)
+    paths = sorted((tmp_path / "run" / "snapshots").iterdir())
+    assert [path.name for path in paths] == ["0000000336.npz", "0000000673.npz", "0000001010.npz"]
+    metrics = read_table(undisturbed / "metrics.csv")
+    for path in paths:
+        archive = load_archive(path)
+        row = metrics["evaluations"].tolist().index(archive.about["evaluations"])
+        assert archive.metrics.qd_score == metrics["qd_score"][row]
+        assert archive.about["evaluations"] >= int(path.stem)
+
+
+def test_tensorboard_reads_the_events(undisturbed):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(undisturbed))
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("qd_score")]
+    metrics = read_table(undisturbed / "metrics.csv")
+    assert [step for step, _ in found] == metrics["evaluations"].tolist()
+    np.testing.assert_allclose([value for _, value in found], metrics["qd_score"], rtol=1e-6)
+
+
+def test_the_record_is_enough_to_do_it_again(undisturbed, tmp_path):
+    record = json.loads((undisturbed / "config.json").read_text())
+    assert record["hyper_parameters"]["p_evo"] == 0.5
+    assert record["versions"]["pybullet"] == "3.2.7"
+    record.pop("versions")
+    elites.run(RunConfig(**record), tmp_path / "again", tell=lambda _: None)
+    assert_same_result(tmp_path / "again", undisturbed)
+
+
+def interrupted(folder):
+    """A run with two checkpoints that is not finished."""
+    seen = []
+
+    def stop(report):
+        seen.append(report)
+        if len(seen) == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        elites.run(config(), folder, checkpoint_seconds=0, on_generation=stop, tell=lambda _: None)
+    assert len(Checkpoints(folder).paths()) == 2
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, tmp_path):
+    folder, told = tmp_path / "run", []
+    interrupted(folder)
+    newest = Checkpoints(folder).paths()[0]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    newest.write_bytes(data)
+    assert elites.resume(folder, tell=told.append).finished
+    assert len(told) == 1
+    assert f"checkpoint {newest} is damaged" in told[0]
+    assert_same_result(folder, undisturbed)
+
+
+def test_without_any_readable_checkpoint_nothing_is_touched(tmp_path):
+    folder = tmp_path / "run"
+    interrupted(folder)
+    for path in Checkpoints(folder).paths():
+        path.write_bytes(path.read_bytes()[:-100])
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = subprocess.run(command("resume", folder), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "is damaged" in done.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_full_disk_loses_nothing(undisturbed, tmp_path):
+    """A limit on file sizes stands in for a full disk: writing fails in the same place, in the same way."""
+    folder = tmp_path / "run"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000));"
+    arguments = command("resume", folder, "--checkpoint-seconds", "0")
+    interrupted(folder)
+    before = load_archive(folder).about["evaluations"]
+    arguments[2] = limit + arguments[2]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "File too large" in done.stderr
+    assert "last checkpoint" in done.stderr
+    assert load_archive(folder).about["evaluations"] >= before
+    assert not list(folder.rglob("*.partial"))
+    assert elites.resume(folder, tell=lambda _: None).finished
+    assert_same_result(folder, undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"evaluations": 0}, "evaluations is 0; it must be a whole number from 1"),
+        ({"evaluations": -3}, "evaluations is -3"),
+        ({"seed": -1}, "seed is -1; it must be a whole number from 0"),
+        ({"seed": 2**40}, "seed must be below"),
+        ({"snapshots": -1}, "snapshots is -1"),
+        ({"algorithm": "luck"}, "unknown algorithm 'luck'"),
+        ({"task": "qd-worm"}, "unknown task 'qd-worm'"),
+        ({"task_parameters": {"noise": -1}}, "noise is -1"),
+        ({"hyper_parameters": {"p_evo": 2}}, "p_evo is 2"),
+        ({"hyper_parameters": {"luck": 2}}, "no hyper-parameter luck"),
+    ],
+)
+def test_a_wrong_plan_is_refused(changes, told):
+    with pytest.raises(ElitesError, match=told):
+        config(**changes)
+
+
+def test_a_second_run_into_the_same_folder_is_refused(undisturbed):
+    before = (undisturbed / "archive.npz").read_bytes()
+    with pytest.raises(ElitesError, match="already holds a run: `elites resume"):
+        elites.run(config(), undisturbed)
+    assert (undisturbed / "archive.npz").read_bytes() == before
+
+
+def test_folders_that_cannot_be_used_are_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ElitesError, match="is not empty"):
+        elites.run(config(), tmp_path)
+    with pytest.raises(ElitesError, match="cannot make the run's folder"):
+        elites.run(config(), tmp_path / "file" / "run")
+    with pytest.raises(ElitesError, match="holds no run"):
+        elites.resume(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ElitesError, match=r"config\.json is damaged"):
+        elites.resume(tmp_path)
+
+
+def test_two_processes_do_not_share_a_run(tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder)
+    while _rows(folder) < 3:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGSTOP)
+    with pytest.raises(ElitesError, match="is being run by another process"):
+        elites.resume(folder, tell=lambda _: None)
+    process.kill()
+    process.communicate()
+
+
+def test_a_log_that_was_shortened_is_not_continued(tmp_path):
+    folder = tmp_path / "run"
+    interrupted(folder)
+    (folder / "metrics.csv").write_text("")
+    with pytest.raises(ElitesError, match=r"metrics\.csv is shorter than its checkpoint says"):
+        elites.resume(folder, tell=lambda _: None)
+
+
+def test_metrics_are_a_plain_table(undisturbed):
+    with (undisturbed / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["generation"] == "1"
+    assert rows[-1]["evaluations"] == str(BUDGET)
+    assert None not in rows[-1].values()

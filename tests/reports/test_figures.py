@@ -1,0 +1,88 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from elites import ElitesError, load_archive, make_task
+from elites.archives.archive import Origin, Solutions, empty_archive, insert
+from elites.archives.cells import grid, make_cells
+from elites.archives.saved import save_archive
+from elites.reports.figures import draw_archive, draw_progress, voronoi_polygons
+
+
+def saved(task, tmp_path, kind="cvt", count=300):
+    """An archive of made-up solutions."""
+    rng, of = np.random.default_rng(0), make_cells(task, kind)
+    descriptor = rng.random((count, task.descriptor_size)).astype(np.float32)
+    numbers = np.arange(count, dtype=np.int32)
+    solutions = Solutions(
+        np.zeros((count, 1), np.float32),
+        descriptor.sum(1) * 1000,
+        descriptor,
+        Origin(numbers, numbers.astype(np.uint32), numbers, numbers % 2, np.full((count, 2), -1, np.int32)),
+    )
+    archive, _ = insert(
+        empty_archive(len(of.centroids), 1, task.descriptor_size), of.of(descriptor), solutions
+    )
+    about = {
+        "algorithm": "map-elites",
+        "task": {"name": task.name, "qd_offset": task.qd_offset, "descriptor_names": task.descriptor_names},
+        "evaluations": count,
+    }
+    save_archive(tmp_path / "archive.npz", archive, of, ("random", "ga"), (1, 1), about)
+    return load_archive(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["cvt", "grid"])
+@pytest.mark.parametrize("name", ["qd-hopper", "qd-walker", "qd-ant"])
+def test_archives_of_every_dimension_are_drawn(name, kind, tmp_path):
+    archive = saved(make_task(name), tmp_path, kind)
+    draw_archive(archive, tmp_path / "archive.png")
+    image = imread(tmp_path / "archive.png")
+    colours = np.unique((image[..., :3] * 255).astype(int).reshape(-1, 3), axis=0)
+    assert min(image.shape[:2]) > 400
+    assert len(colours) > 50  # a colour scale, not a blank page
+
+
+def test_the_picture_shows_the_fitness(tmp_path):
+    """Where fitness is high the map is bright, where it is low it is dark."""
+    archive = saved(make_task("qd-walker"), tmp_path, count=20_000)
+    draw_archive(archive, tmp_path / "archive.png")
+    image = imread(tmp_path / "archive.png")[..., :3].mean(-1)
+    height, width = image.shape
+    assert image[int(0.2 * height), int(0.65 * width)] > image[int(0.8 * height), int(0.2 * width)] + 0.2
+
+
+def test_voronoi_cells_tile_the_space():
+    for of in (make_cells(make_task("qd-walker")), grid((5, 4), [(0, 1), (-1, 3)])):
+        areas = []
+        for polygon in voronoi_polygons(of.centroids, of.bounds):
+            x, y = polygon.T
+            areas.append(abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2)
+        assert sum(areas) == pytest.approx(np.prod(of.bounds[:, 1] - of.bounds[:, 0]))
+
+
+def test_an_empty_archive_is_said_so(tmp_path):
+    archive = dataclasses.replace(saved(make_task("qd-walker"), tmp_path), fitness=np.zeros(0))
+    with pytest.raises(ElitesError, match="the archive is empty"):
+        draw_archive(archive, tmp_path / "archive.png")
+
+
+def test_progress_is_drawn(tmp_path):
+    rows = np.arange(1, 50.0)
+    names = (
+        "qd_score",
+        "max_fitness",
+        "coverage",
+        "made_ga",
+        "new_ga",
+        "improved_ga",
+        "made_x",
+        "new_x",
+        "improved_x",
+    )
+    draw_progress({"evaluations": rows, **dict.fromkeys(names, rows)}, tmp_path / "progress.png", "a run")
+    assert imread(tmp_path / "progress.png").shape[0] > 400
+    with pytest.raises(ElitesError, match="no generation has been logged"):
+        draw_progress({"evaluations": rows[:0]}, tmp_path / "progress.png", "a run")

@@ -1,0 +1,64 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from elites.learning import critics
+from elites.learning.critics import TD3Config
+from elites.learning.replay_buffer import ReplayBuffer
+from elites.policies import Policy
+from elites.variation import isoline, policy_gradient
+
+POLICY = Policy((2, 8, 1))
+
+
+def test_isoline_has_the_spread_of_its_formula():
+    first, second = np.zeros((4000, 50), np.float32), np.full((4000, 50), 2.0, np.float32)
+    offspring = np.asarray(isoline.vary(jax.random.key(0), first, second, 0.1, 0.5))
+    along = offspring.mean(1)  # the line's draw times σ2 (y - x): one number per offspring
+    assert abs(along.std() / np.sqrt(1.0 + 0.01 / 50) - 1) < 0.05
+    across = offspring - along[:, None]
+    assert abs(across.std() / (0.1 * np.sqrt(49 / 50)) - 1) < 0.02
+
+
+def test_isoline_without_spread_returns_the_first_parent():
+    first, second = np.eye(3, dtype=np.float32), np.ones((3, 3), np.float32)
+    np.testing.assert_array_equal(isoline.vary(jax.random.key(0), first, second, 0.0, 0.0), first)
+
+
+def climb(parents, steps):
+    states = np.random.default_rng(0).uniform(-1, 1, (500, 2)).astype(np.float32)
+    buffer = ReplayBuffer(jnp.concatenate([states, np.zeros((500, 5))], axis=1), jnp.int32(0), jnp.int32(500))
+    td3 = critics.init(jax.random.key(5), TD3Config(critic_hidden=(16,)), POLICY)
+    critic = critics.first(td3.critics)
+    offspring = policy_gradient.vary(
+        jax.random.key(1), parents, critic, buffer, POLICY, steps=steps, batch=64, learning_rate=0.01
+    )
+    return offspring, critic, buffer, jnp.array(states)
+
+
+def test_policy_gradient_climbs_the_critic():
+    parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), 4))
+    offspring, critic, _, states = climb(parents, 50)
+
+    def mean_value(parameters):
+        return critics.value(critic, states, POLICY.apply(parameters, states)).mean()
+
+    gains = jax.vmap(mean_value)(offspring) - jax.vmap(mean_value)(parents)
+    assert (np.asarray(gains) > 0.01).all()
+
+
+def test_each_parent_climbs_alone_with_an_adam_of_its_own():
+    parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), 4))
+    together, critic, buffer, _ = climb(parents, 3)
+    alone, _, _, _ = climb(parents[2:3], 3)
+    np.testing.assert_allclose(together[2], alone[0], atol=1e-6)
+    # And by hand, step by step.
+    actor, adam = parents[2], optax.adam(0.01)
+    state = adam.init(actor)
+    for key in jax.random.split(jax.random.key(1), 3):
+        states = buffer.rows[jax.random.randint(key, (64,), 0, 500), :2]
+        gradient = jax.grad(lambda p, s=states: -critics.value(critic, s, POLICY.apply(p, s)).mean())(actor)
+        updates, state = adam.update(gradient, state)
+        actor = optax.apply_updates(actor, updates)
+    np.testing.assert_allclose(together[2], actor, atol=1e-5)
