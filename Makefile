@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: setup run test check benchmark lock clean
+.PHONY: setup run test test-slow check benchmark lock clean
 
 setup: $(INSTALLED)
 
@@ -14,10 +14,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 run: setup
-	$(BIN)/elites random
+	$(BIN)/elites run pga-map-elites qd-hopper --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
 test: setup
 	$(BIN)/python -m pytest
+
+test-slow: setup
+	$(BIN)/python -m pytest -m slow
 
 check: setup
 	$(BIN)/ruff check
@@ -26,6 +29,7 @@ check: setup
 
 benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
+	$(BIN)/python benchmarks/generation.py
 
 # Newest versions of everything, tried in an environment of their own.
 lock:

@@ -2,10 +2,10 @@
 
     import elites
 
-    task = elites.make_task("qd-walker")
-    policy = elites.Policy.of(task)
-    with elites.ThreadEvaluator(task, threads=2) as evaluator:
-        evaluation = evaluator.evaluate(parameters, seeds)
+    config = elites.RunConfig(algorithm="pga-map-elites", task="qd-hopper", evaluations=5000)
+    elites.run(config, "runs/first")
+    archive = elites.load_archive("runs/first")
+    act = archive.policy(0)  # the best elite: observation in, action out
 
 Names are imported when first used, so that `import elites` itself takes no time.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from elites.algorithms.algorithm import Algorithm
     from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
     from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
+    from elites.archives.archive import Status
     from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
@@ -52,6 +53,7 @@ _HOME = {
     "Report": "elites.experiments.run",
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.archives.saved",
+    "Status": "elites.archives.archive",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.evaluation.evaluation",
@@ -84,6 +86,7 @@ __all__ = [
     "Report",
     "RunConfig",
     "SavedArchive",
+    "Status",
     "Task",
     "ThreadEvaluator",
     "Transitions",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites import ElitesError, Policy, ThreadEvaluator, make_task
-from elites.evaluation.evaluation import Ending
+from elites.evaluation.evaluation import Ending, blank_evaluation
 from tests.conftest import ROBOTS, controllers
 
 
@@ -201,7 +201,6 @@ def test_ctrl_c_ends_a_long_evaluation():
 
 def test_a_hundred_full_episodes_fit_in_300_mib():
     task = make_task("qd-ant")
-    with ThreadEvaluator(task, threads=1) as evaluator:
-        evaluation = evaluator._allocate(np.arange(100), transitions=True)
+    evaluation = blank_evaluation(task, np.arange(100), transitions=True)
     total = sum(array.nbytes for array in (*evaluation[:5], *evaluation.transitions))
     assert total < 300 * 2**20

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from elites.tasks.task import Task
 
 
 class Ending(IntEnum):
@@ -54,6 +57,26 @@ class Evaluation(NamedTuple):
     def invalid(self) -> int:
         """How many episodes gave NaN and must stay out of any archive."""
         return int(np.count_nonzero(self.ending == Ending.INVALID))
+
+
+def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evaluation:
+    """Zeros to be filled in: pages that no episode reaches are never touched, so they take no memory."""
+    steps, shape = task.episode_length, seeds.shape
+    return Evaluation(
+        seed=seeds.astype(np.uint32),
+        fitness=np.zeros(shape, np.float32),
+        descriptor=np.zeros((*shape, task.descriptor_size), np.float32),
+        length=np.zeros(shape, np.int32),
+        ending=np.zeros(shape, np.uint8),
+        transitions=Transitions(
+            observations=np.zeros((*shape, steps + 1, task.observation_size), np.float32),
+            actions=np.zeros((*shape, steps, task.action_size), np.float32),
+            rewards=np.zeros((*shape, steps)),
+            contacts=np.zeros((*shape, steps, task.descriptor_size), np.uint8),
+        )
+        if transitions
+        else None,
+    )
 
 
 class Evaluator(Protocol):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Outcome, Transitions
+from elites.evaluation.evaluation import Evaluation, Outcome, Transitions, blank_evaluation
 from elites.tasks.task import CompiledTask, Simulator, parameter_count
 
 
@@ -42,7 +42,7 @@ class ThreadEvaluator:
     ) -> Evaluation:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         parameters, seeds = self._checked(parameters, seeds)
-        evaluation = self._allocate(seeds, transitions)
+        evaluation = blank_evaluation(self.task, seeds, transitions)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
         layers = np.array(self.sizes)
@@ -108,25 +108,6 @@ class ThreadEvaluator:
                 f"or ({len(parameters)}, episodes)"
             )
         return parameters, seeds
-
-    def _allocate(self, seeds: np.ndarray, transitions: bool) -> Evaluation:
-        """Zeros: pages that no episode reaches are never touched, so they take no memory."""
-        task, steps, shape = self.task, self.task.episode_length, seeds.shape
-        return Evaluation(
-            seed=seeds.astype(np.uint32),
-            fitness=np.zeros(shape, np.float32),
-            descriptor=np.zeros((*shape, task.descriptor_size), np.float32),
-            length=np.zeros(shape, np.int32),
-            ending=np.zeros(shape, np.uint8),
-            transitions=Transitions(
-                observations=np.zeros((*shape, steps + 1, task.observation_size), np.float32),
-                actions=np.zeros((*shape, steps, task.action_size), np.float32),
-                rewards=np.zeros((*shape, steps)),
-                contacts=np.zeros((*shape, steps, task.descriptor_size), np.uint8),
-            )
-            if transitions
-            else None,
-        )
 
 
 def _store(outcome: Outcome, evaluation: Evaluation, at: tuple[np.integer, ...]) -> None:

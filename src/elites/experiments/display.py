@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -28,7 +29,7 @@ class Display:
         )
         self._task = self._bar.add_task(title)
         self._live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
-        self._first: tuple[float, int] | None = None
+        self._recent: deque[tuple[float, int]] = deque(maxlen=20)
         self._told = 0.0
 
     def __enter__(self) -> Display:
@@ -49,9 +50,9 @@ class Display:
     def __call__(self, report: Report) -> None:
         metrics, now = report.metrics, time.perf_counter()
         done = metrics["evaluations"]
-        if self._first is None:  # what came before is compilation, or a resumed run's past
-            self._first = (now, done)
-        rate = (done - self._first[1]) / (now - self._first[0]) if now > self._first[0] else 0.0
+        self._recent.append((now, done))
+        (then, before), *_ = self._recent
+        rate = (done - before) / (now - then) if now > then else 0.0
         left = _duration((report.evaluations - done) / rate) if rate else "…"
         if self.console.is_terminal:
             self._bar.update(self._task, completed=done, total=report.evaluations)

@@ -87,12 +87,13 @@ def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
 
 
 def value(critic: Layers, observation: jax.Array, action: jax.Array) -> jax.Array:
-    """Q(s, a) of one critic, `[…]`."""
-    hidden = jnp.concatenate([observation, action], axis=-1)
-    for weights, biases in critic[:-1]:
-        hidden = jax.nn.relu(hidden @ weights + biases)
-    weights, biases = critic[-1]
-    return (hidden @ weights + biases)[..., 0]
+    """Q(s, a) of one critic. Shapes broadcast: the states of many actors' actions are needed only once."""
+    (weights, biases), *others = critic
+    split = observation.shape[-1]
+    hidden = observation @ weights[:split] + action @ weights[split:] + biases
+    for weights, biases in others:
+        hidden = jax.nn.relu(hidden) @ weights + biases
+    return hidden[..., 0]
 
 
 def first(critics: Layers) -> Layers:

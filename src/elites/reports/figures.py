@@ -11,6 +11,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 from scipy.spatial import Voronoi
 
 from elites.archives.saved import SavedArchive
@@ -156,6 +157,7 @@ def draw_progress(metrics: Mapping[str, np.ndarray], path: Path, title: str) -> 
     for axes, name in zip(panels, ("qd_score", "max_fitness", "coverage"), strict=False):
         axes.plot(evaluations, metrics[name], color="#0072b2")
         axes.set(xlabel="evaluations", ylabel=name.replace("_", "-").replace("qd", "QD"))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
     _contribution(panels[3], metrics)
     figure.savefig(path, dpi=DPI)
@@ -173,4 +175,5 @@ def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     axes.stackplot(metrics["evaluations"], smooth, labels=operators, colors=colours)
     mean = f"\n(mean of {window} generations)" if window > 1 else ""
     axes.set(xlabel="evaluations", ylabel=f"added per generation{mean}")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.legend(loc="upper right", fontsize=8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from elites.learning.critics import value
@@ -36,8 +35,7 @@ def vary(
 
         def loss(actors: Layers) -> jax.Array:
             actions = jax.vmap(policy.act, (0, None))(actors, observations)
-            observed = jnp.broadcast_to(observations, (*actions.shape[:-1], observations.shape[-1]))
-            return -value(critic, observed, actions).mean(-1).sum()  # a sum: each actor climbs alone
+            return -value(critic, observations, actions).mean(-1).sum()  # a sum: each actor climbs alone
 
         updates, state = optimiser.update(jax.grad(loss)(actors), state)
         return (optax.apply_updates(actors, updates), state), None

@@ -103,6 +103,13 @@ def fill(target: np.ndarray, values: np.ndarray) -> None:
 
 
 @compiled
+def clear(target: np.ndarray) -> None:
+    """target[:] = 0, likewise."""
+    for i in range(len(target)):
+        target[i] = 0
+
+
+@compiled
 def submit(client: int, command: int) -> int:
     b3.submit_command(client, command)
     return b3.process_status(client)  # type: ignore[no-any-return]
@@ -146,7 +153,8 @@ def pose_joints(client: int, body: int, anatomy: Anatomy, angles: np.ndarray) ->
 def only_body(status: int) -> int:
     """The body that a load command created; -1 if it did not create just one."""
     bodies = np.empty(16, np.int32)
-    return bodies[0] if b3.body_indices(status, bodies.ctypes.data, 16) == 1 else np.int32(-1)  # type: ignore[return-value]
+    count = b3.body_indices(status, bodies.ctypes.data, 16)
+    return np.int64(bodies[0]) if count == 1 else np.int64(-1)  # type: ignore[return-value]
 
 
 @compiled
@@ -290,7 +298,7 @@ def reset(
     submit(world.client, command)
     set_physics(world.client)
     pose_joints(world.client, world.body, anatomy, angles)
-    contacts[:] = 0
+    clear(contacts)
     height, _, distance = observe(world, anatomy, contacts, np.nan, observation)
     clip(observation)
     return height, distance
@@ -305,7 +313,7 @@ def find_contacts(world: World, anatomy: Anatomy, contacts: np.ndarray) -> None:
     submit(world.client, command)
     found = np.empty(1, b3.CONTACTS)
     b3.get_contacts(world.client, found.ctypes.data)
-    contacts[:] = 0
+    clear(contacts)
     points = carray(b3.pointer(found[0]["points"]), found[0]["count"], b3.CONTACT)
     for k in range(len(points)):
         for i in range(len(contacts)):
@@ -431,7 +439,9 @@ def rollout(
     observation = np.empty(8 + 2 * motors + len(anatomy.contacts), np.float32)
     contacts = np.empty(len(anatomy.contacts), np.float32)
     action = np.empty(motors, np.float32)
-    widest = sizes.max()
+    widest = 0
+    for size in sizes:
+        widest = max(widest, size)
     inputs, outputs = np.empty(widest, np.float32), np.empty(widest, np.float32)
     descriptor = np.zeros(len(feet))
     fitness, steps, ending = 0.0, 0, TRUNCATED
@@ -470,7 +480,8 @@ def rollout(
             break
     if ending == INVALID:
         fitness = np.nan
-        descriptor[:] = np.nan
+        for i in range(len(feet)):
+            descriptor[i] = np.nan
     elif steps > 0:
         for i in range(len(feet)):
             descriptor[i] /= steps

@@ -1,0 +1,206 @@
+"""Where the time of one PGA-MAP-Elites generation goes: the paper's sizes, `qd-walker`, all cores.
+
+    python benchmarks/generation.py [--quick]
+
+Parts are compiled and timed one by one, medians over repetitions. Then, but for --quick, a child process does
+the first seven generations of a real run, with an empty cache and with a warm one, for start-up and
+memory. The last line is one JSON object of all figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+STARTED = time.time()
+
+
+def timed(function: Callable[[], Any], repetitions: int) -> float:
+    """Seconds, without the first call, which compiles."""
+    import jax
+
+    jax.block_until_ready(function())
+    seconds = []
+    for _ in range(repetitions):
+        started = time.perf_counter()
+        jax.block_until_ready(function())
+        seconds.append(time.perf_counter() - started)
+    return median(seconds)
+
+
+def parts(repetitions: int) -> dict[str, float]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from elites import PGAMAPElites, QDGymTask, ThreadEvaluator, make_task
+    from elites.algorithms.algorithm import ga_offspring, solutions
+    from elites.archives.archive import insert
+    from elites.evaluation.evaluation import Ending
+    from elites.experiments.checkpoint import Checkpoints
+    from elites.learning import critics, replay_buffer
+    from elites.variation import policy_gradient
+
+    task = make_task("qd-walker")
+    assert isinstance(task, QDGymTask)
+    algorithm = PGAMAPElites(task)
+    config, policy, key = algorithm.config, algorithm.policy, jax.random.key(0)
+    state = jax.jit(algorithm.init)(key)
+    _, batch = algorithm.ask(state, key, algorithm.opening[0][0])
+    assert state.learning is not None
+
+    with ThreadEvaluator(task) as evaluator:
+        parameters = np.asarray(batch.parameters)
+        rollouts_s = timed(lambda: evaluator.evaluate(parameters, range(100), transitions=True), repetitions)
+        evaluation = evaluator.evaluate(parameters, range(100), transitions=True)
+    # As late in a run: every episode is as long as it can be, the buffer is full, all cells are filled.
+    full = evaluation._replace(
+        length=np.full(100, task.episode_length, np.int32), ending=np.full(100, Ending.TRUNCATED, np.uint8)
+    )
+    random = np.random.default_rng(0)
+    buffer = replay_buffer.ReplayBuffer(
+        jnp.array(random.normal(size=state.learning.buffer.rows.shape).astype(np.float32)),
+        jnp.int32(0),
+        jnp.int32(config.buffer_size),
+    )
+    elites = state.archive.elites
+    archive = state.archive._replace(
+        elites=elites._replace(
+            parameters=jnp.array(parameters[random.integers(0, 100, len(elites.fitness))]),
+            fitness=jnp.zeros(len(elites.fitness)),
+        )
+    )
+    td3 = state.learning.td3
+    steps = max(2, repetitions // 4)
+    train = jax.jit(lambda: critics.train(td3, config, policy, buffer, key, config.critic_steps))
+    train_s = timed(train, steps)
+    climb = jax.jit(
+        lambda: policy_gradient.vary(
+            key,
+            archive.elites.parameters[:49],
+            critics.first(td3.critics),
+            buffer,
+            policy,
+            steps=config.pg_steps,
+            batch=config.training_batch,
+            learning_rate=config.pg_learning_rate,
+        )
+    )
+    policy_gradient_s = timed(climb, steps)
+    vary = jax.jit(lambda key: ga_offspring(archive, key, 50, 1, config.sigma1, config.sigma2))
+    ga_ms = 1e3 * timed(lambda: vary(key), repetitions)
+
+    held: dict[str, Any] = {"archive": archive, "buffer": buffer}
+    put = jax.jit(insert, donate_argnums=0)
+    cells = jax.jit(algorithm.cells.of)
+    offspring = solutions(batch, evaluation, state.progress)
+
+    def inserting() -> Any:  # better each time, so that every offspring may enter
+        better = offspring._replace(fitness=offspring.fitness + held.setdefault("turn", 0))
+        held["turn"] += 1000
+        jax.block_until_ready(better)
+        started = time.perf_counter()
+        held["archive"], status = put(held["archive"], cells(offspring.descriptor), better)
+        jax.block_until_ready((held["archive"], status))
+        return time.perf_counter() - started
+
+    inserting()
+    insert_ms = 1e3 * median(inserting() for _ in range(5 * repetitions))
+    add = jax.jit(replay_buffer.add, donate_argnums=0)
+
+    def adding() -> Any:
+        held["buffer"] = add(held["buffer"], full)
+        return held["buffer"]
+
+    buffer_ms = 1e3 * timed(adding, repetitions)
+    whole = state._replace(archive=held["archive"], learning=state.learning._replace(buffer=held["buffer"]))
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoints = Checkpoints(Path(folder))
+        checkpoint_s = timed(lambda: checkpoints.save(whole, {"generation": 0}), 2)
+    return {
+        "rollouts_s": rollouts_s,
+        "rollout_steps": float(evaluation.length.sum()),
+        "train_s": train_s,
+        "policy_gradient_s": policy_gradient_s,
+        "ga_ms": ga_ms,
+        "insert_ms": insert_ms,
+        "buffer_ms": buffer_ms,
+        "checkpoint_s": checkpoint_s,
+    }
+
+
+def child(folder: str) -> None:
+    """Seven generations of a real run: when the first was done, and the most memory it held."""
+    import elites
+
+    reports: list[tuple[float, dict[str, Any]]] = []
+    config = elites.RunConfig(algorithm="pga-map-elites", task="qd-walker", evaluations=700)
+    elites.run(config, folder, on_generation=lambda report: reports.append((time.time(), report.timings)))
+    (before, _), (after, timings) = reports[-2:]
+    (line,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
+    print(
+        json.dumps(
+            {
+                "start_s": reports[0][0] - STARTED,
+                "trained_s": reports[5][0] - STARTED,
+                "other_s": after - before - timings["ask_s"] - timings["rollouts_s"],
+                "resident_mib": int(line.split()[1]) / 1024,
+            }
+        )
+    )
+
+
+def real_run(cache: Path) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, __file__, "--child", folder],
+            env={**os.environ, "ELITES_CACHE": str(cache)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, under 40 s")
+    parser.add_argument("--child", metavar="DIR", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return
+    found = parts(4 if options.quick else 20)
+    if not options.quick:
+        with tempfile.TemporaryDirectory() as cache:
+            cold = real_run(Path(cache))
+            warm = real_run(Path(cache))
+        found |= {
+            "start_cold_s": cold["start_s"],
+            "start_warm_s": warm["start_s"],
+            "trained_cold_s": cold["trained_s"],
+            "trained_warm_s": warm["trained_s"],
+            "other_s": warm["other_s"],
+            "resident_mib": warm["resident_mib"],
+        }
+    print("| part | figure |\n|---|---|")
+    for name, figure in found.items():
+        print(f"| {name} | {figure:.3g} |")
+    print(json.dumps({name: round(figure, 4) for name, figure in found.items()}))
+
+
+if __name__ == "__main__":
+    main()

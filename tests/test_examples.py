@@ -1,0 +1,39 @@
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_quickstart_runs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "quickstart.py", tmp_path / "run", "200"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "elites; the best has fitness" in done.stdout
+    assert "new cells" in done.stdout
+
+
+def test_runs_can_be_compared(tmp_path):
+    folders = sorted((ROOT / "docs" / "results").glob("*-qd-hopper-*"))
+    arguments = [sys.executable, ROOT / "examples" / "compare.py", tmp_path / "curves.png", *folders]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert "| qd-hopper | pga-map-elites | 3 | 30,000 | 1,358,978" in done.stdout
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_the_readmes_python_runs(tmp_path):
+    """Every block of Python in the README, in one process, with a small budget."""
+    blocks = (ROOT / "README.md").read_text().split("```python\n")[1:]
+    code = "\n".join(block.split("```")[0] for block in blocks).replace("evaluations=5000", "evaluations=100")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_everything_promised_can_be_imported():
+    import elites
+
+    for name in elites.__all__:
+        assert getattr(elites, name) is not None
