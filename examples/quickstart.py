@@ -42,15 +42,11 @@ assert again.fitness[0] == archive.fitness[0]
 act = archive.policy(0)
 environment = gymnasium.make("elites/QDHopper-v0")
 observation, info = environment.reset(seed=int(archive.seed[0]))
-total = 0.0
-for step in range(1, 101):
+total, steps, over = 0.0, 0, False
+while not over:
     observation, reward, terminated, truncated, info = environment.step(act(observation))
-    total += float(reward)
-    if terminated or truncated:
-        break
-print(
-    f"after {step} steps: return {total:.1f}, foot on the ground {np.round(info['descriptor'], 2)} of the time"
-)
+    total, steps, over = total + float(reward), steps + 1, terminated or truncated
+print(f"{steps} steps, return {total:.1f}, foot on the ground {info['descriptor'][0]:.0%} of the time")
 environment.close()
 
 # An algorithm is pure functions over one state: drive it yourself, one exchange at a time.

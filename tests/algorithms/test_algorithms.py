@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from elites import ALGORITHMS, ElitesError, make_algorithm, make_task
+from elites import ALGORITHMS, TASKS, ElitesError, RunConfig, make_algorithm, make_task, run
 from elites.archives.archive import Status
 from elites.evaluation.evaluation import Ending, Evaluation, Transitions
 
@@ -152,6 +152,25 @@ def test_it_runs_vmapped_over_seeds(name):
     state, batch = algorithm.ask(algorithm.init(keys[1]), keys[1], round)
     alone = algorithm.tell(state, keys[1], round, batch, evaluation)
     jax.tree.map(lambda many, one: np.testing.assert_allclose(many[1], one, atol=1e-6), told, alone)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_it_runs_on_every_task(name, task, tmp_path):
+    allowed = ALGORITHMS[name].config.__dataclass_fields__
+    chosen = {key: value for key, value in {**SMALL, **SMALL_LEARNING}.items() if key in allowed}
+    config = RunConfig(
+        algorithm=name,
+        task=task,
+        evaluations=65,
+        hyper_parameters=chosen,
+        task_parameters={"episode_length": 20},
+    )
+    outcome = run(config, tmp_path / "run", tell=lambda _: None)
+    assert outcome.finished
+    assert outcome.evaluations == 65
+    assert outcome.metrics["coverage"] > 0
+    assert outcome.metrics["invalid"] == 0
 
 
 def test_p_evo_1_is_map_elites_and_trains_nothing():

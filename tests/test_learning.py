@@ -1,0 +1,29 @@
+"""Whether it learns: slow, so behind a marker. Floors are about 80 % of what was measured."""
+
+import pytest
+
+from elites import RunConfig, read_table, run
+
+
+def final(folder, algorithm, evaluations, **hyper_parameters):
+    config = RunConfig(
+        algorithm=algorithm, task="qd-hopper", evaluations=evaluations, hyper_parameters=hyper_parameters
+    )
+    run(config, folder, tell=lambda _: None)
+    return read_table(folder / "metrics.csv")
+
+
+@pytest.mark.slow
+def test_map_elites_beats_random_search(tmp_path):
+    evolved = final(tmp_path / "evolved", "map-elites", 2000)
+    drawn = final(tmp_path / "drawn", "map-elites", 2000, initial=2000)
+    assert evolved["qd_score"][-1] > 115_000  # measured: 142 000 to 146 000
+    assert evolved["qd_score"][-1] > 1.2 * drawn["qd_score"][-1]
+
+
+@pytest.mark.slow
+def test_policy_gradients_find_what_map_elites_does_not(tmp_path):
+    """Without a GA all that enters after the random controllers comes from the critics."""
+    metrics = final(tmp_path / "run", "pga-map-elites", 3000, p_evo=0.0)
+    assert metrics["new_pg"].sum() + metrics["improved_pg"].sum() > 50
+    assert metrics["max_fitness"][-1] > 200
