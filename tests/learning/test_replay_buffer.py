@@ -66,7 +66,7 @@ def test_samples_are_uniform_over_what_is_filled():
     buffer = add(
         buffer, evaluation([(2, Ending.TRUNCATED), (1, Ending.TERMINATED), (0, Ending.TRUNCATED)], 1)
     )
-    batch = sample(buffer, jax.random.key(0), 30_000, OBSERVATION)
+    batch = sample(buffer, jax.random.key(0), 30_000, OBSERVATION, ACTION)
     numbers, counts = np.unique(np.asarray(batch.reward), return_counts=True)
     assert numbers.tolist() == [1, 2, 6]
     assert np.abs(counts - 10_000).max() < 5 * np.sqrt(30_000 * 2 / 9)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from elites.algorithms.algorithm import Algorithm
+from elites.algorithms.deep_grid import DeepGrid, DeepGridConfig
 from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
+from elites.algorithms.map_elites_es import MAPElitesES, MAPElitesESConfig
+from elites.algorithms.map_elites_sampling import MAPElitesSampling, MAPElitesSamplingConfig
 from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
+from elites.algorithms.qd_pg import QDPG, QDPGConfig
 from elites.errors import ElitesError
 from elites.tasks.task import Task
 
@@ -21,6 +25,10 @@ class Entry(NamedTuple):
 ALGORITHMS: dict[str, Entry] = {
     "pga-map-elites": Entry(PGAMAPElites, PGAMAPElitesConfig),
     "map-elites": Entry(MAPElites, MAPElitesConfig),
+    "map-elites-sampling": Entry(MAPElitesSampling, MAPElitesSamplingConfig),
+    "deep-grid": Entry(DeepGrid, DeepGridConfig),
+    "map-elites-es": Entry(MAPElitesES, MAPElitesESConfig),
+    "qd-pg": Entry(QDPG, QDPGConfig),
 }
 
 

@@ -40,6 +40,12 @@ class Stream(IntEnum):
     GA = 1
     PG = 2
     TRAINING = 3
+    EVICTION = 4
+    PARENT = 5
+    NOISE = 6
+    DIVERSITY = 7
+    DIVERSITY_TRAINING = 8
+    STATE_DESCRIPTORS = 9
 
 
 class Algorithm(Protocol):
@@ -88,11 +94,13 @@ def advance(progress: Progress, evaluation: Evaluation) -> Progress:
     return Progress(progress.generation + 1, progress.evaluations + evaluated.astype(jnp.int32))
 
 
-def rounds_of_random(initial: int, batch: int, *, transitions: bool) -> tuple[tuple[Round, ...], ...]:
+def rounds_of_random(
+    initial: int, batch: int, *, episodes: int = 1, transitions: bool = False
+) -> tuple[tuple[Round, ...], ...]:
     """`initial` random controllers, in generations as large as all others: nothing is compiled twice."""
     whole, rest = divmod(initial, batch)
     sizes = [batch] * whole + [rest] * (rest > 0)
-    return tuple((Round("random", size, transitions=transitions),) for size in sizes)
+    return tuple((Round("random", size, episodes, transitions),) for size in sizes)
 
 
 def random_controllers(policy: Policy, key: jax.Array, count: int, operator: int) -> Batch:
@@ -120,15 +128,34 @@ def join(batches: list[Batch]) -> Batch:
     return Batch(*map(jnp.concatenate, zip(*batches, strict=True)))
 
 
+def averaged(evaluation: Evaluation) -> tuple[jax.Array, jax.Array]:
+    """Fitness `[n]` and descriptor `[n, d]` of controllers: the mean, if they have several episodes.
+
+    Skipped episodes do not count; a controller with an invalid one, or none at all, is NaN. The mean of equal
+    numbers is exactly that number.
+    """
+    fitness, descriptor = jnp.asarray(evaluation.fitness), jnp.asarray(evaluation.descriptor)
+    if fitness.ndim == 1:
+        return fitness, descriptor
+    ran = (evaluation.ending != Ending.SKIPPED)[..., None]
+
+    def mean(values: jax.Array) -> jax.Array:
+        first = values[:, :1]
+        return first[:, 0] + jnp.where(ran, values - first, 0).sum(1) / jnp.maximum(ran.sum(1), 1)
+
+    return mean(fitness[..., None])[:, 0], mean(descriptor)
+
+
 def solutions(batch: Batch, evaluation: Evaluation, progress: Progress) -> Solutions:
     """What was evaluated, with its origin."""
-    count = len(batch.operator)
+    count, episodes = len(batch.operator), evaluation.fitness.size // len(batch.operator)
+    fitness, descriptor = averaged(evaluation)
     return Solutions(
         parameters=batch.parameters,
-        fitness=jnp.asarray(evaluation.fitness),
-        descriptor=jnp.asarray(evaluation.descriptor),
+        fitness=fitness,
+        descriptor=descriptor,
         origin=Origin(
-            evaluation=progress.evaluations + jnp.arange(count, dtype=jnp.int32),
+            evaluation=progress.evaluations + episodes * jnp.arange(count, dtype=jnp.int32),
             seed=jnp.asarray(evaluation.seed),
             generation=jnp.full(count, progress.generation),
             operator=batch.operator,
@@ -139,4 +166,5 @@ def solutions(batch: Batch, evaluation: Evaluation, progress: Progress) -> Solut
 
 def skipped(evaluation: Evaluation, status: jax.Array) -> jax.Array:
     """The status, saying which offspring the budget had no room for."""
-    return jnp.where(evaluation.ending == Ending.SKIPPED, Status.SKIPPED, status)
+    first = evaluation.ending.reshape(len(status), -1)[:, 0]
+    return jnp.where(first == Ending.SKIPPED, Status.SKIPPED, status)

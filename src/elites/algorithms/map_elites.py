@@ -75,7 +75,7 @@ class MAPElites:
         self.config = config = config or MAPElitesConfig()
         self.policy = Policy.of(task, config.hidden)
         self.cells = make_cells(task, config.archive)
-        self.opening = rounds_of_random(config.initial, config.batch, transitions=False)
+        self.opening = rounds_of_random(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
 
     def init(self, key: jax.Array) -> State:
@@ -97,8 +97,8 @@ class MAPElites:
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the archive."""
-        cells = self.cells.of(jnp.asarray(evaluation.descriptor))
-        archive, status = insert(state.archive, cells, solutions(batch, evaluation, state.progress))
+        offspring = solutions(batch, evaluation, state.progress)
+        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
         return State(archive, advance(state.progress, evaluation)), skipped(evaluation, status)
 
     def archive(self, state: State) -> Archive:

@@ -160,8 +160,8 @@ class PGAMAPElites:
         learning = state.learning
         if learning is not None:
             learning = learning._replace(buffer=replay_buffer.add(learning.buffer, evaluation))
-        cells = self.cells.of(jnp.asarray(evaluation.descriptor))
-        archive, status = insert(state.archive, cells, solutions(batch, evaluation, state.progress))
+        offspring = solutions(batch, evaluation, state.progress)
+        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
         return State(archive, learning, advance(state.progress, evaluation)), skipped(evaluation, status)
 
     def archive(self, state: State) -> Archive:

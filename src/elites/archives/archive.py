@@ -16,13 +16,14 @@ class Status(IntEnum):
     NEW = 1  # entered an empty cell
     IMPROVED = 2  # replaced an elite that it beat
     SKIPPED = 3  # was never evaluated: the budget was spent
+    STORED = 4  # was kept beside its cell's elite: only Deep-grid does that
 
 
 class Origin(NamedTuple):
     """Where solutions come from. All fields `[n]` but `parents` `[n, 2]`; -1 means none."""
 
     evaluation: jax.Array  # int32, its number in the run
-    seed: jax.Array  # uint32, of its episode
+    seed: jax.Array  # uint32, of its episode; [n, episodes] for means over several
     generation: jax.Array  # int32
     operator: jax.Array  # int32, an index into the algorithm's `operators`
     parents: jax.Array  # int32, their evaluations
@@ -47,8 +48,8 @@ class Archive(NamedTuple):
         return self.elites.fitness > -jnp.inf
 
 
-def empty_archive(cells: int, parameters: int, descriptor: int) -> Archive:
-    """An archive with no elite in it."""
+def empty_archive(cells: int, parameters: int, descriptor: int, episodes: int = 1) -> Archive:
+    """An archive with no elite in it; `episodes` are those that a solution's fitness is the mean of."""
     return Archive(
         Solutions(
             parameters=jnp.zeros((cells, parameters)),
@@ -56,7 +57,7 @@ def empty_archive(cells: int, parameters: int, descriptor: int) -> Archive:
             descriptor=jnp.full((cells, descriptor), jnp.nan),
             origin=Origin(
                 evaluation=jnp.full(cells, -1, jnp.int32),
-                seed=jnp.zeros(cells, jnp.uint32),
+                seed=jnp.zeros(cells if episodes == 1 else (cells, episodes), jnp.uint32),
                 generation=jnp.full(cells, -1, jnp.int32),
                 operator=jnp.full(cells, -1, jnp.int32),
                 parents=jnp.full((cells, 2), -1, jnp.int32),

@@ -60,14 +60,17 @@ class Evaluation(NamedTuple):
 
 
 def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evaluation:
-    """Zeros to be filled in: pages that no episode reaches are never touched, so they take no memory."""
+    """To be filled in: nothing has been run yet.
+
+    Transitions are zeros: pages that no episode reaches are never touched, so they take no memory.
+    """
     steps, shape = task.episode_length, seeds.shape
     return Evaluation(
         seed=seeds.astype(np.uint32),
-        fitness=np.zeros(shape, np.float32),
-        descriptor=np.zeros((*shape, task.descriptor_size), np.float32),
+        fitness=np.full(shape, np.nan, np.float32),
+        descriptor=np.full((*shape, task.descriptor_size), np.nan, np.float32),
         length=np.zeros(shape, np.int32),
-        ending=np.zeros(shape, np.uint8),
+        ending=np.full(shape, Ending.SKIPPED, np.uint8),
         transitions=Transitions(
             observations=np.zeros((*shape, steps + 1, task.observation_size), np.float32),
             actions=np.zeros((*shape, steps, task.action_size), np.float32),
@@ -88,6 +91,7 @@ class Evaluator(Protocol):
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation:
         """Runs an episode for each seed.
@@ -96,6 +100,7 @@ class Evaluator(Protocol):
             parameters: `[n, P]`, a flat controller a row.
             seeds: whole numbers from 0, `[n]` for one episode a controller or `[n, m]` for m episodes.
             transitions: whether to record every step.
+            limit: how many episodes to run, row by row; the others count as skipped, with NaN fitness.
             on_episode: called in the calling thread with the steps of each episode that has ended.
         """
 

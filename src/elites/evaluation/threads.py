@@ -38,6 +38,7 @@ class ThreadEvaluator:
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
@@ -46,9 +47,10 @@ class ThreadEvaluator:
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
         layers = np.array(self.sizes)
+        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
 
         def work(simulator: Simulator) -> None:
-            while (index := next(indices)) < seeds.size and not self._stop[0]:
+            while (index := next(indices)) < total and not self._stop[0]:
                 at = np.unravel_index(index, seeds.shape)
                 rows = evaluation.transitions
                 record = rows and Transitions(*(array[at] for array in rows))
@@ -63,7 +65,7 @@ class ThreadEvaluator:
         self._stop[0] = 0
         workers = [self._executor.submit(work, simulator) for simulator in self._simulators]
         try:
-            for _ in range(seeds.size):
+            for _ in range(total):
                 result = finished.get()
                 if isinstance(result, Exception):
                     raise result

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.archives.archive import Archive
+from elites.archives.archive import Solutions
 from elites.errors import ElitesError
 from elites.files import write_atomically
 from elites.learning.replay_buffer import ReplayBuffer
@@ -25,17 +25,18 @@ KEPT = 2
 
 
 def _partly_filled(node: Any) -> bool:
-    return isinstance(node, Archive | ReplayBuffer)
+    return isinstance(node, Solutions | ReplayBuffer)
 
 
-def _rows(node: Any, arrays: list[np.ndarray]) -> np.ndarray | None:
-    """Which rows of a partly filled node hold something, given its arrays in order."""
-    if isinstance(node, Archive):
-        fitness = jax.tree.unflatten(jax.tree.structure(node), arrays).elites.fitness
-        return np.flatnonzero(fitness > -np.inf)
+def _as_rows(node: Any) -> tuple[Any, list[np.ndarray]]:
+    """Which rows of a partly filled node hold something, and its arrays as rows; numbers are left as they are."""
+    arrays = [np.asarray(array) for array in jax.tree.leaves(node)]
     if isinstance(node, ReplayBuffer):
-        return np.arange(int(jax.tree.unflatten(jax.tree.structure(node), arrays).size))
-    return None
+        return slice(int(node.size)), arrays
+    fitness = np.asarray(node.fitness)  # [cells] or, in a deep grid, [cells, depth]
+    rows = np.flatnonzero(fitness > -np.inf)
+    flat = [array.reshape(fitness.size, *array.shape[fitness.ndim :]) for array in arrays]
+    return slice(None) if len(rows) == fitness.size else rows, flat  # a slice is a view: nothing is copied
 
 
 def pack(state: Any) -> dict[str, np.ndarray]:
@@ -43,19 +44,14 @@ def pack(state: Any) -> dict[str, np.ndarray]:
     packed: dict[str, np.ndarray] = {}
     for path, node in jax.tree_util.tree_flatten_with_path(state, is_leaf=_partly_filled)[0]:
         name = jax.tree_util.keystr(path)
-        arrays = [np.asarray(array) for array in jax.tree.leaves(node)]
-        rows = _rows(node, arrays)
-        if rows is None:
-            packed[name] = arrays[0]
+        if not _partly_filled(node):
+            packed[name] = np.asarray(node)
             continue
-        if isinstance(node, Archive):
-            packed[f"{name}#rows"] = rows
+        rows, arrays = _as_rows(node)
+        if not isinstance(node, ReplayBuffer):
+            packed[f"{name}#rows"] = np.arange(len(arrays[0]))[rows]
         for index, array in enumerate(arrays):
-            cut = array.ndim > 0
-            # A buffer's rows are its first ones: a view, where an archive's are copied out.
-            packed[f"{name}#{index}"] = (
-                (array[: len(rows)] if isinstance(node, ReplayBuffer) else array[rows]) if cut else array
-            )
+            packed[f"{name}#{index}"] = array[rows] if array.ndim else array
     return packed
 
 
@@ -68,17 +64,15 @@ def unpack(empty: Any, packed: dict[str, np.ndarray]) -> Any:
         if not _partly_filled(node):
             restored.append(_fitting(packed, name, node))
             continue
-        arrays = []
-        rows = packed.get(f"{name}#rows")
-        for index, array in enumerate(jax.tree.leaves(node)):
-            key = f"{name}#{index}"
-            if array.ndim == 0:
-                arrays.append(_fitting(packed, key, array))
+        leaves, arrays = jax.tree.leaves(node), []
+        for index, (leaf, array) in enumerate(zip(leaves, _as_rows(node)[1], strict=True)):
+            stored = packed[f"{name}#{index}"]
+            if not leaf.ndim:
+                arrays.append(_fitting(packed, f"{name}#{index}", leaf))
                 continue
             whole = np.array(array)
-            stored = packed[key]
-            whole[rows if rows is not None else slice(len(stored))] = stored
-            arrays.append(jnp.array(whole))
+            whole[packed.get(f"{name}#rows", slice(len(stored)))] = stored
+            arrays.append(jnp.array(whole.reshape(leaf.shape)))
         restored.append(jax.tree.unflatten(jax.tree.structure(node), arrays))
     return jax.tree.unflatten(structure, restored)
 

@@ -25,7 +25,7 @@ from elites.archives.archive import Status
 from elites.archives.saved import load_archive, save_archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Evaluation, Evaluator
+from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments.checkpoint import Checkpoints
 from elites.experiments.config import FILE, RunConfig, load_config
@@ -168,6 +168,7 @@ class _Run:
         self.evolving, self.starting, self.seeding = jax.random.split(jax.random.key(config.seed), 3)
         self._ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
         self._tell = jax.jit(algorithm.tell, static_argnums=2, donate_argnums=0)
+        self._fitness = jax.jit(lambda state: algorithm.archive(state).elites.fitness)
         self.state = jax.jit(algorithm.init)(self.starting)
         self.generation = self.evaluations = self.environment_steps = 0
 
@@ -210,26 +211,17 @@ class _Run:
         return metrics, {**spent, "steps_per_s": steps / max(spent["rollouts_s"], 1e-9)}
 
     def _evaluate(self, parameters: np.ndarray, round: Round) -> Evaluation:
-        """Runs as many of the controllers as the budget has room for; the others count as skipped."""
-        count = min(round.policies, self.config.evaluations - self.evaluations)
-        numbers = self.evaluations + np.arange(round.policies, dtype=np.int32)
-        seeds = np.asarray(_episode_seeds(self.seeding, numbers))
-        evaluation = self.evaluator.evaluate(parameters[:count], seeds[:count], transitions=round.transitions)
-        self.evaluations += count
-        missing = round.policies - count
-        if not missing:
-            return evaluation
-
-        def pad(array: np.ndarray) -> np.ndarray:
-            return np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
-
-        padded: Evaluation = jax.tree.map(pad, evaluation)
-        padded.ending[count:] = Ending.SKIPPED
-        padded.fitness[count:] = np.nan
-        return padded
+        """Runs as many episodes as the budget has room for; the others count as skipped."""
+        shape = (round.policies,) if round.episodes == 1 else (round.policies, round.episodes)
+        total = round.policies * round.episodes
+        numbers = self.evaluations + np.arange(total, dtype=np.int32)
+        seeds = np.asarray(_episode_seeds(self.seeding, numbers)).reshape(shape)
+        limit = min(total, self.config.evaluations - self.evaluations)
+        self.evaluations += limit
+        return self.evaluator.evaluate(parameters, seeds, transitions=round.transitions, limit=limit)
 
     def metrics(self) -> dict[str, float]:
-        fitness = np.asarray(self.algorithm.archive(self.state).elites.fitness)
+        fitness = np.asarray(self._fitness(self.state))
         offset = self.algorithm.task.qd_offset
         return archive_metrics(fitness[fitness > -np.inf], len(fitness), offset)._asdict()
 

@@ -7,6 +7,7 @@ step the greedy actor climbs the first critic and all targets follow by Polyak a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -102,13 +103,24 @@ def first(critics: Layers) -> Layers:
 
 
 def train(
-    td3: TD3, config: TD3Config, policy: Policy, buffer: ReplayBuffer, key: jax.Array, steps: int
+    td3: TD3,
+    config: TD3Config,
+    policy: Policy,
+    buffer: ReplayBuffer,
+    key: jax.Array,
+    steps: int,
+    reward: Callable[[Experience], jax.Array] | None = None,
 ) -> TD3:
-    """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th."""
+    """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
+
+    `reward` stands in for the task's.
+    """
 
     def one(state: TD3, key: jax.Array) -> tuple[TD3, None]:
         drawing, noise = jax.random.split(key)
-        batch = sample(buffer, drawing, config.training_batch, policy.sizes[0])
+        batch = sample(buffer, drawing, config.training_batch, policy.sizes[0], policy.sizes[-1])
+        if reward is not None:
+            batch = batch._replace(reward=reward(batch))
         state = _train_critics(state, config, policy, batch, noise)
         due = state.steps % config.delay == 0
         return jax.lax.cond(due, lambda s: _train_actor(s, config, policy, batch), lambda s: s, state), None

@@ -18,24 +18,25 @@ class Experience(NamedTuple):
     reward: jax.Array
     next_observation: jax.Array
     terminal: jax.Array
+    extra: jax.Array  # what else the algorithm keeps of a step, [n, e]
 
 
 class ReplayBuffer(NamedTuple):
-    """`rows` [capacity, 2 observations + action + 2]: a transition is one piece of memory."""
+    """`rows` [capacity, 2 observations + action + 2 + extra]: a transition is one piece of memory."""
 
     rows: jax.Array
     next: jax.Array  # where the next transition goes
     size: jax.Array  # how many rows are filled
 
 
-def empty_buffer(capacity: int, observation_size: int, action_size: int) -> ReplayBuffer:
+def empty_buffer(capacity: int, observation_size: int, action_size: int, extra: int = 0) -> ReplayBuffer:
     """A buffer with nothing in it."""
-    width = 2 * observation_size + action_size + 2
+    width = 2 * observation_size + action_size + 2 + extra
     return ReplayBuffer(jnp.zeros((capacity, width)), jnp.int32(0), jnp.int32(0))
 
 
-def add(buffer: ReplayBuffer, evaluation: Evaluation) -> ReplayBuffer:
-    """Adds every transition of every episode, in order; the oldest make room.
+def add(buffer: ReplayBuffer, evaluation: Evaluation, extra: jax.Array | None = None) -> ReplayBuffer:
+    """Adds every transition of every episode, in order, with `extra` [n, T, e]; the oldest make room.
 
     An episode that gave NaN adds nothing. With the buffer donated to `jit`, nothing else is copied.
     """
@@ -53,6 +54,7 @@ def add(buffer: ReplayBuffer, evaluation: Evaluation) -> ReplayBuffer:
             jnp.asarray(transitions.rewards, jnp.float32)[..., None],
             transitions.observations[..., 1:, :],
             terminal[..., None].astype(jnp.float32),
+            *([] if extra is None else [extra]),
         ],
         axis=-1,
     )
@@ -72,14 +74,18 @@ def add(buffer: ReplayBuffer, evaluation: Evaluation) -> ReplayBuffer:
     )
 
 
-def sample(buffer: ReplayBuffer, key: jax.Array, count: int, observation_size: int) -> Experience:
+def sample(
+    buffer: ReplayBuffer, key: jax.Array, count: int, observation_size: int, action_size: int
+) -> Experience:
     """`count` transitions, uniformly, with replacement."""
     rows = buffer.rows[jax.random.randint(key, (count,), 0, jnp.maximum(buffer.size, 1))]
-    action_end = rows.shape[1] - observation_size - 2
+    reward = observation_size + action_size
+    terminal = reward + 1 + observation_size
     return Experience(
         observation=rows[:, :observation_size],
-        action=rows[:, observation_size:action_end],
-        reward=rows[:, action_end],
-        next_observation=rows[:, action_end + 1 : -1],
-        terminal=rows[:, -1],
+        action=rows[:, observation_size:reward],
+        reward=rows[:, reward],
+        next_observation=rows[:, reward + 1 : terminal],
+        terminal=rows[:, terminal],
+        extra=rows[:, terminal + 1 :],
     )

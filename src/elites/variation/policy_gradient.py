@@ -31,7 +31,7 @@ def vary(
         carry: tuple[Layers, optax.OptState], key: jax.Array
     ) -> tuple[tuple[Layers, optax.OptState], None]:
         actors, state = carry
-        observations = sample(buffer, key, batch, policy.sizes[0]).observation
+        observations = sample(buffer, key, batch, policy.sizes[0], policy.sizes[-1]).observation
 
         def loss(actors: Layers) -> jax.Array:
             actions = jax.vmap(policy.act, (0, None))(actors, observations)

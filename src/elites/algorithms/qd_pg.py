@@ -1,0 +1,207 @@
+"""QD-PG: T. Pierrot, V. Macé, F. Chalumeau, A. Flajolet, G. Cideron, K. Beguir, A. Cully, O. Sigaud and
+N. Perrin-Gilbert, "Diversity policy gradient for sample efficient quality-diversity optimization", 2022.
+
+Half of the offspring climb a critic of the task's reward, the other half a critic of novelty: how far the
+descriptor of a state is from those visited before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites.algorithms.algorithm import (
+    Batch,
+    Progress,
+    Round,
+    Stream,
+    advance,
+    join,
+    random_controllers,
+    rounds_of_random,
+    skipped,
+    solutions,
+    start,
+)
+from elites.archives import state_descriptors
+from elites.archives.archive import Archive, empty_archive, insert, select
+from elites.archives.cells import make_cells
+from elites.errors import require
+from elites.evaluation.evaluation import Ending, Evaluation
+from elites.learning import critics, replay_buffer
+from elites.policies import Policy
+from elites.tasks.task import Task
+from elites.variation import policy_gradient
+
+QUALITY, DIVERSITY = 1, 2  # among the operators
+
+
+@dataclass(frozen=True, kw_only=True)
+class QDPGConfig(critics.TD3Config):
+    """Quality and diversity policy gradients, half and half."""
+
+    initial: int = 500
+    """Random controllers evaluated first."""
+    batch: int = 100
+    """Offspring per generation."""
+    critic_steps: int = 300
+    """Training steps of each pair of critics per generation."""
+    pg_steps: int = 50
+    """Gradient steps of an offspring."""
+    pg_learning_rate: float = 0.005
+    """Of an offspring's Adam."""
+    state_descriptor: Literal["mean", "contacts"] = "mean"
+    """The mean of the contacts so far in the episode, or the contacts of the step alone."""
+    neighbours: int = 5
+    """Nearest state descriptors that novelty is measured by (k)."""
+    stored_descriptors: int = 10_000
+    """State descriptors in the archive, at most."""
+    least_distance: float = 0.1
+    """How far a state descriptor must be from all in the archive to be added."""
+    candidates: int = 1000
+    """Steps of a generation whose descriptors may be added, drawn uniformly."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Hidden units of the controllers."""
+    archive: Literal["cvt", "grid"] = "cvt"
+    """How descriptor space is cut into cells."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("initial", "critic_steps", "neighbours", "stored_descriptors", "candidates"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(self.batch >= 2, "batch", self.batch, "at least 2")
+        require(self.pg_steps >= 0, "pg_steps", self.pg_steps, "at least 0")
+        require(self.pg_learning_rate > 0, "pg_learning_rate", self.pg_learning_rate, "above 0")
+        require(self.least_distance >= 0, "least_distance", self.least_distance, "at least 0")
+        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
+
+
+class State(NamedTuple):
+    """All that QD-PG knows."""
+
+    archive: Archive
+    buffer: replay_buffer.ReplayBuffer  # with each step's state descriptor
+    quality: critics.TD3
+    diversity: critics.TD3
+    visited: state_descriptors.StateDescriptors
+    progress: Progress
+
+
+class QDPG:
+    """Two policy-gradient operators on one replay buffer."""
+
+    operators = ("random", "quality", "diversity")
+
+    def __init__(self, task: Task, config: QDPGConfig | None = None) -> None:
+        self.task = task
+        self.config = config = config or QDPGConfig()
+        self.policy = Policy.of(task, config.hidden)
+        self.cells = make_cells(task, config.archive)
+        self.opening = rounds_of_random(config.initial, config.batch, transitions=True)
+        self.generation = (Round("offspring", config.batch, transitions=True),)
+
+    def init(self, key: jax.Array) -> State:
+        """Everything empty but the critics and their actors, which are random."""
+        task, config, dimensions = self.task, self.config, self.task.descriptor_size
+        quality, diversity = jax.random.split(jax.random.fold_in(key, Stream.TRAINING))
+        return State(
+            empty_archive(len(self.cells.centroids), self.policy.parameter_count, dimensions),
+            replay_buffer.empty_buffer(
+                config.buffer_size, task.observation_size, task.action_size, dimensions
+            ),
+            critics.init(quality, config, self.policy),
+            critics.init(diversity, config, self.policy),
+            state_descriptors.empty_state_descriptors(config.stored_descriptors, dimensions),
+            start(),
+        )
+
+    def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
+        """Random controllers first; later both critics are trained, and elites climb the one or the other."""
+        if round.name == "random":
+            drawing = jax.random.fold_in(key, Stream.RANDOM)
+            return state, random_controllers(self.policy, drawing, round.policies, operator=0)
+
+        def novelty(batch: replay_buffer.Experience) -> jax.Array:
+            return state_descriptors.novelty(state.visited, batch.extra, self.config.neighbours)
+
+        config, shared = self.config, (self.config, self.policy, state.buffer)
+        training = jax.random.fold_in(key, Stream.TRAINING)
+        quality = critics.train(state.quality, *shared, training, config.critic_steps)
+        training = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
+        diversity = critics.train(state.diversity, *shared, training, config.critic_steps, novelty)
+        state = state._replace(quality=quality, diversity=diversity)
+
+        half = round.policies // 2
+        return state, join(
+            [
+                self._climb(state, quality, jax.random.fold_in(key, Stream.PG), QUALITY, half),
+                self._climb(
+                    state,
+                    diversity,
+                    jax.random.fold_in(key, Stream.DIVERSITY),
+                    DIVERSITY,
+                    round.policies - half,
+                ),
+            ]
+        )
+
+    def _climb(self, state: State, td3: critics.TD3, key: jax.Array, operator: int, count: int) -> Batch:
+        """Elites, drawn uniformly, after climbing a critic."""
+        selecting, climbing = jax.random.split(key)
+        parents, elites = select(state.archive, selecting, count), state.archive.elites
+        parameters = policy_gradient.vary(
+            climbing,
+            elites.parameters[parents],
+            critics.first(td3.critics),
+            state.buffer,
+            self.policy,
+            steps=self.config.pg_steps,
+            batch=self.config.training_batch,
+            learning_rate=self.config.pg_learning_rate,
+        )
+        one_parent = jnp.full((count, 2), -1, jnp.int32).at[:, 0].set(elites.origin.evaluation[parents])
+        return Batch(parameters, jnp.full(count, operator, jnp.int32), one_parent)
+
+    def tell(
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+    ) -> tuple[State, jax.Array]:
+        """Updates the replay buffer, the state descriptors and the archive."""
+        descriptors = self._state_descriptors(evaluation)
+        drawing = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
+        candidates = self._candidates(drawing, descriptors, evaluation)
+        offspring = solutions(batch, evaluation, state.progress)
+        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
+        return state._replace(
+            archive=archive,
+            buffer=replay_buffer.add(state.buffer, evaluation, descriptors),
+            visited=state_descriptors.add(state.visited, candidates, self.config.least_distance),
+            progress=advance(state.progress, evaluation),
+        ), skipped(evaluation, status)
+
+    def _state_descriptors(self, evaluation: Evaluation) -> jax.Array:
+        """The descriptor of the state that each step leads to, `[n, T, d]`."""
+        assert evaluation.transitions is not None
+        contacts = jnp.asarray(evaluation.transitions.contacts, jnp.float32)
+        if self.config.state_descriptor == "contacts":
+            return contacts
+        return jnp.cumsum(contacts, axis=1) / jnp.arange(1, contacts.shape[1] + 1)[:, None]
+
+    def _candidates(self, key: jax.Array, descriptors: jax.Array, evaluation: Evaluation) -> jax.Array:
+        """Descriptors of steps that happened, drawn uniformly; NaN if none did."""
+        happened = jnp.arange(descriptors.shape[1]) < evaluation.length[:, None]
+        happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]
+        ranks = jnp.cumsum(happened.reshape(-1))
+        drawn = jax.random.randint(key, (self.config.candidates,), 0, jnp.maximum(ranks[-1], 1))
+        rows = descriptors.reshape(-1, descriptors.shape[-1])[jnp.searchsorted(ranks, drawn, side="right")]
+        return jnp.where(ranks[-1] > 0, rows, jnp.nan)
+
+    def archive(self, state: State) -> Archive:
+        """The collection so far."""
+        return state.archive
+
+    def gradient_steps(self, state: State) -> jax.Array:
+        """Training steps of both pairs of critics so far."""
+        return state.quality.steps + state.diversity.steps

@@ -1,0 +1,88 @@
+"""The archive of Deep-grid: several members per cell, always room for one more.
+
+Pure functions over arrays `[cells, depth, …]`; with the grid donated to `jit`, nothing is copied.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites.archives.archive import Archive, Solutions, Status, empty_archive
+
+
+class DeepGrid(NamedTuple):
+    """Members `[cells, depth, …]`; those with fitness -inf are empty. A cell fills from its first slot."""
+
+    members: Solutions
+
+
+def empty_deep_grid(cells: int, depth: int, parameters: int, descriptor: int) -> DeepGrid:
+    """A grid with nothing in it."""
+    flat = empty_archive(cells * depth, parameters, descriptor).elites
+    return DeepGrid(jax.tree.map(lambda array: array.reshape(cells, depth, *array.shape[1:]), flat))
+
+
+def size_in_bytes(cells: int, depth: int, parameters: int, descriptor: int) -> int:
+    """What such a grid takes."""
+    grid = jax.eval_shape(lambda: empty_deep_grid(cells, depth, parameters, descriptor))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(grid))
+
+
+def insert(
+    grid: DeepGrid, cells: jax.Array, offspring: Solutions, key: jax.Array
+) -> tuple[DeepGrid, jax.Array]:
+    """Adds a batch as if one by one: always, in place of a random member where the cell is full.
+
+    Returns the grid and each offspring's Status: NEW in an empty cell, IMPROVED if it is better than all in
+    its cell, else STORED. What is not finite never enters and is REJECTED.
+    """
+    count, depth = grid.members.fitness.shape
+    valid = jnp.isfinite(offspring.fitness) & jnp.isfinite(offspring.descriptor).all(-1)
+    fitness = jnp.where(valid, offspring.fitness, -jnp.inf)
+    order = jnp.arange(len(cells))
+    together = (cells[:, None] == cells) & valid
+    earlier = together & (order[:, None] > order)
+
+    present = (grid.members.fitness > -jnp.inf).sum(1)[cells] + earlier.sum(1)
+    evicted = jax.random.randint(key, (len(cells),), 0, depth)
+    slot = jnp.where(present < depth, present, evicted)
+    # Of two that take the same slot the later one stays.
+    overwritten = ((slot[:, None] == slot) & together & (order[:, None] < order)).any(1)
+    destination = jnp.where(valid & ~overwritten, cells, count)  # beyond the end: dropped
+    members = jax.tree.map(
+        lambda old, new: old.at[destination, slot].set(new.astype(old.dtype), mode="drop"),
+        grid.members,
+        offspring,
+    )
+    best = jnp.maximum(grid.members.fitness.max(1)[cells], jnp.where(earlier, fitness, -jnp.inf).max(1))
+    status = jnp.where(fitness > best, Status.IMPROVED, Status.STORED)
+    status = jnp.where(present == 0, Status.NEW, status)
+    return DeepGrid(members), jnp.where(valid, status, Status.REJECTED)
+
+
+def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """(cells, slots) of `count` parents: a filled cell uniformly, then a member by its fitness in the cell.
+
+    A member's chance is in proportion to its fitness above the cell's worst; equal when all are as good.
+    """
+    choosing, drawing = jax.random.split(key)
+    fitness = grid.members.fitness
+    ranks = jnp.cumsum((fitness > -jnp.inf).any(1))
+    drawn = jax.random.randint(choosing, (count,), 0, jnp.maximum(ranks[-1], 1))
+    cells = jnp.searchsorted(ranks, drawn, side="right").astype(jnp.int32)
+
+    chosen = fitness[cells]
+    filled = chosen > -jnp.inf
+    low = jnp.where(filled, chosen, jnp.inf).min(1, keepdims=True)
+    high = chosen.max(1, keepdims=True)
+    weights = jnp.where(filled, jnp.where(high > low, (chosen - low) / (high - low), 1.0), 0.0)
+    return cells, jax.random.categorical(drawing, jnp.log(weights)).astype(jnp.int32)
+
+
+def best(grid: DeepGrid) -> Archive:
+    """The best member of each cell."""
+    slots = grid.members.fitness.argmax(1)
+    return Archive(jax.tree.map(lambda array: array[jnp.arange(len(slots)), slots], grid.members))

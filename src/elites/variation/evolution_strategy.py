@@ -1,0 +1,41 @@
+"""OpenAI-ES (T. Salimans et al., "Evolution strategies as a scalable alternative to reinforcement learning").
+
+Perturbations come in mirrored pairs and are made from a key in chunks, twice: to be evaluated, and to sum up
+the gradient. However many there are, one chunk of them is held at a time.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def noise(key: jax.Array, chunk: jax.Array | int, pairs: int, size: int) -> jax.Array:
+    """The standard normal perturbations `[pairs, size]` of one chunk."""
+    return jax.random.normal(jax.random.fold_in(key, chunk), (pairs, size))
+
+
+def mirrored(centre: jax.Array, perturbations: jax.Array, sigma: float) -> jax.Array:
+    """Controllers to evaluate: all on the one side, then all on the other."""
+    return jnp.concatenate([centre + sigma * perturbations, centre - sigma * perturbations])
+
+
+def centred_ranks(scores: jax.Array) -> jax.Array:
+    """Ranks from -0.5 to 0.5; those of equal scores are equal, and NaN is worst."""
+    scores = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
+    ordered = jnp.sort(scores)
+    below, upto = (jnp.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
+    return ((below + upto - 1) / 2) / jnp.maximum(len(scores) - 1, 1) - 0.5
+
+
+def gradient(key: jax.Array, scores: jax.Array, size: int, sigma: float) -> jax.Array:
+    """The direction that raises the score, from scores `[chunks, 2, pairs]` of mirrored perturbations."""
+    chunks, _, pairs = scores.shape
+    ranks = centred_ranks(scores.reshape(-1)).reshape(scores.shape)
+    weights = ranks[:, 0] - ranks[:, 1]
+
+    def one(total: jax.Array, chunk: jax.Array) -> tuple[jax.Array, None]:
+        return total + weights[chunk] @ noise(key, chunk, pairs, size), None
+
+    total, _ = jax.lax.scan(one, jnp.zeros(size), jnp.arange(chunks))
+    return total / (2 * chunks * pairs * sigma)
