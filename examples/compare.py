@@ -20,7 +20,7 @@ METRICS = {"qd_score": "QD-score", "max_fitness": "max-fitness", "coverage": "co
 figure_path, *folders = map(Path, sys.argv[1:])
 runs = defaultdict(list)
 for folder in folders:
-    config = load_config(folder)
+    config, _ = load_config(folder)
     runs[config.task, config.algorithm].append(elites.read_table(folder / "metrics.csv"))
 
 tasks = list(dict.fromkeys(task for task, _ in runs))

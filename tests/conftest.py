@@ -3,11 +3,14 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from elites import Policy, ThreadEvaluator, make_task
 from elites.cache import keep_compiled_programs
 
 keep_compiled_programs()
+settings.register_profile("elites", deadline=None, derandomize=True)  # compiling may fall into any example
+settings.load_profile("elites")
 
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
 

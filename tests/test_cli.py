@@ -65,7 +65,7 @@ def test_random_controllers_are_evaluated():
         (["random", "--controllers", "-3"], "controllers is -3"),
         (["random", "qd-ant", "--threads", "0"], "threads is 0; it must be at least 1"),
         (["random", "--noise", "nan"], "noise is nan; it must be from 0 to pi"),
-        (["random", "--episode-length", "0"], "episode_length is 0; it must be a whole number from 1"),
+        (["random", "--episode-length", "0"], "episode_length is 0; it must be at least 1"),
     ],
 )
 def test_wrong_input_gets_one_line(arguments, told, capsys):

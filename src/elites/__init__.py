@@ -7,7 +7,7 @@
     archive = elites.load_archive("runs/first")
     act = archive.policy(0)  # the best elite: observation in, action out
 
-Names are imported when first used, so that `import elites` itself takes no time.
+Names are imported when first used: `import elites` itself only registers the Gymnasium environments.
 """
 
 from importlib import import_module
@@ -111,7 +111,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if find_spec("gymnasium") is not None:
+if find_spec("gymnasium") is not None:  # tasks on a GPU do without
     from elites.tasks.qdgym import register_environments
 
     register_environments()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import tyro
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, require
 
 if TYPE_CHECKING:
     from elites.experiments.run import Outcome
@@ -112,10 +112,9 @@ class Random(TaskOptions):
     def run(self) -> int:
         from elites.tasks import make_task
 
-        if self.controllers < 1 or self.seed < 0:
-            raise ElitesError(
-                f"controllers is {self.controllers} and seed {self.seed}; they must be at least 1 and 0"
-            )
+        require(self.controllers >= 1, "controllers", self.controllers, "at least 1")
+        last = 2**32 - self.controllers
+        require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
         tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # checked before any runs
         for task in tasks:
             self._evaluate(task)

@@ -25,9 +25,9 @@ from elites.archives.archive import Status
 from elites.evaluation.evaluation import Ending, Transitions, blank_evaluation
 
 SMALL = {
-    "initial": 30, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16, "buffer_size": 500,
-    "critic_steps": 4, "pg_steps": 3, "samples": 3, "depth": 4, "pairs": 10, "chunk": 5, "steps": 2,
-    "centre_samples": 3, "neighbours": 3, "candidates": 20, "stored_descriptors": 50,
+    "initial": 30, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,
+    "buffer_size": 500, "critic_steps": 4, "pg_steps": 3, "samples": 3, "depth": 4, "pairs": 10, "chunk": 5,
+    "steps": 2, "centre_samples": 3, "neighbours": 3, "candidates": 20, "stored_descriptors": 50,
 }  # fmt: skip
 TASK = make_task("qd-hopper", episode_length=12)
 
@@ -165,17 +165,23 @@ def test_what_the_budget_skipped_leaves_no_trace(name):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_runs_vmapped_over_seeds(name):
-    """Two replications in one program give what each gives alone."""
-    algorithm = small(name)
+    """Two replications in one program do what each does alone, training and all."""
+    algorithm = small(name, initial=20) if name != "map-elites-es" else small(name)
     keys = jax.random.split(jax.random.key(0), 2)
-    states = jax.vmap(algorithm.init)(keys)
-    round = algorithm.opening[0][0]
-    states, batches = jax.vmap(lambda s, k: algorithm.ask(s, k, round))(states, keys)
-    evaluation = pretend(algorithm, jax.tree.map(lambda x: x[0], batches), round, 0)
-    told = jax.vmap(lambda s, k, b: algorithm.tell(s, k, round, b, evaluation))(states, keys, batches)
-    state, batch = algorithm.ask(algorithm.init(keys[1]), keys[1], round)
-    alone = algorithm.tell(state, keys[1], round, batch, evaluation)
-    jax.tree.map(lambda many, one: np.testing.assert_allclose(many[1], one, atol=1e-6), told, alone)
+    states, alone = jax.vmap(algorithm.init)(keys), algorithm.init(keys[1])
+    for turn, round in enumerate((*algorithm.opening[0], *algorithm.generation)):
+        states, batches = jax.vmap(lambda s, k, r=round: algorithm.ask(s, k, r))(states, keys)
+        alone, batch = algorithm.ask(alone, keys[1], round)
+        np.testing.assert_allclose(batches.parameters[1], batch.parameters, atol=1e-4)
+        evaluation = pretend(algorithm, batch, round, turn)
+        told = jax.vmap(lambda s, k, b, r=round, e=evaluation: algorithm.tell(s, k, r, b, e))
+        states, statuses = told(states, keys, batches)
+        alone, status = algorithm.tell(alone, keys[1], round, batch, evaluation)
+        np.testing.assert_array_equal(statuses[1], status)
+    fitness = [
+        algorithm.archive(state).elites.fitness for state in (jax.tree.map(lambda x: x[1], states), alone)
+    ]
+    np.testing.assert_array_equal(*fitness)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -302,10 +308,19 @@ def test_defaults_are_the_papers():
     ("name", "parameters", "told"),
     [
         ("hill-climber", {}, "unknown algorithm 'hill-climber'; the algorithms are pga-map-elites"),
-        ("map-elites", {"p_evo": 0.5}, "map-elites has no hyper-parameter 'p_evo'; it has initial"),
+        ("map-elites", {"p_evo": 0.5}, "map-elites has no parameter 'p_evo'; it has initial"),
         ("pga-map-elites", {"p_evo": 1.5}, "p_evo is 1.5; it must be from 0 to 1"),
         ("pga-map-elites", {"p_evo": float("nan")}, "p_evo is nan"),
         ("map-elites", {"batch": 0}, "batch is 0; it must be at least 1"),
+        ("map-elites", {"batch": "10"}, "batch is '10'; it must be a whole number"),
+        ("map-elites", {"batch": 10.5}, "batch is 10.5; it must be a whole number"),
+        ("map-elites", {"hidden": 16}, "hidden is 16; it must be a list"),
+        ("map-elites", {"archive": "tree"}, "archive is 'tree'; it must be one of cvt, grid"),
+        ("map-elites-sampling", {"samples": 0}, "samples is 0"),
+        ("deep-grid", {"depth": 0}, "depth is 0"),
+        ("map-elites-es", {"pairs": 150}, "pairs is 150; it must be a multiple of chunk"),
+        ("map-elites-es", {"normalise": 1}, "normalise is 1; it must be true or false"),
+        ("qd-pg", {"state_descriptor": "pose"}, "state_descriptor is 'pose'"),
         ("map-elites", {"sigma1": -1.0}, "sigma1 is -1.0; it must be at least 0"),
         ("map-elites", {"hidden": (0,)}, "hidden is"),
         ("pga-map-elites", {"buffer_size": 0}, "buffer_size is 0"),
@@ -316,6 +331,22 @@ def test_defaults_are_the_papers():
 def test_wrong_hyper_parameters_are_named(name, parameters, told):
     with pytest.raises(ElitesError, match=told):
         make_algorithm(name, TASK, **parameters)
+
+
+def test_a_deep_grid_that_cannot_fit_is_refused():
+    with pytest.raises(ElitesError, match=r"depth 1000000 takes \d+\.\d GB and .* are free; depth \d+ fits"):
+        make_algorithm("deep-grid", make_task("qd-ant"), depth=1_000_000)
+
+
+def test_a_mean_of_equal_numbers_is_that_number():
+    algorithm = small("map-elites-sampling")
+    *_, (_, round, batch, evaluation, _) = evolve(algorithm, generations=1)
+    equal = evaluation._replace(fitness=np.full_like(evaluation.fitness, 0.1))
+    fitness, _ = averaged(equal)
+    assert (np.asarray(fitness) == np.float32(0.1)).all()
+    mixed, _ = averaged(evaluation)
+    np.testing.assert_allclose(mixed, evaluation.fitness.mean(1), atol=1e-6)
+    assert evaluation.fitness.shape == (len(batch.operator), round.episodes) == (20, 3)
 
 
 def test_random_controllers_follow_the_papers_initialisation():

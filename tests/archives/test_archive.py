@@ -50,7 +50,7 @@ def one_by_one(kept, first, rows):
 
 
 @given(batches)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_batch_enters_as_if_one_by_one(batches):
     archive, kept = empty_archive(CELLS, 3, 1), {}
     for index, rows in enumerate(batches):
@@ -67,7 +67,7 @@ def test_a_batch_enters_as_if_one_by_one(batches):
 
 
 @given(st.sets(st.integers(0, 49), min_size=1), st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_parents_are_elites(filled, seed):
     archive = empty_archive(50, 1, 1)
     fitness = archive.elites.fitness.at[jnp.array(sorted(filled))].set(1.0)

@@ -16,7 +16,7 @@ def nearest(centroids, descriptors):
 
 
 @given(points)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
     descriptors = np.array(descriptors, np.float32)
     of = make_cells(make_task("qd-walker"))
@@ -24,7 +24,7 @@ def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
 
 
 @given(points)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_grid_finds_the_nearest_centroid_too(descriptors):
     descriptors = np.array(descriptors, np.float32)
     of = grid((4, 8), [(0, 1), (-1, 1)])

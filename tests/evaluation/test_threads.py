@@ -32,7 +32,7 @@ def test_results_are_the_same_bits_on_1_2_and_4_threads(robot, evaluators):
 
 
 @given(order=st.permutations(range(8)), threads=st.sampled_from([1, 2, 4]))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_the_order_of_episodes_does_not_matter(order, threads, evaluators):
     task = make_task("qd-hopper")
     parameters, seeds = controllers(task, 8), np.arange(8)
@@ -111,8 +111,21 @@ def test_nan_controllers_are_counted_and_disturb_nobody(evaluators):
 def test_infinite_weights_do_not_hang(evaluators):
     task = make_task("qd-hopper")
     parameters = np.full((1, Policy.of(task).parameter_count), np.inf, np.float32)
-    evaluation = evaluators(task.name).evaluate(parameters, [0])
-    assert np.isfinite(evaluation.fitness[0]) == (evaluation.ending[0] != Ending.INVALID)
+    healthy = controllers(task, 1)
+    before = evaluators(task.name, 1).evaluate(healthy, [1])
+    assert evaluators(task.name, 1).evaluate(parameters, [0]).invalid == 1  # inf - inf is NaN
+    assert_same(before, evaluators(task.name, 1).evaluate(healthy, [1]))
+
+
+def test_episodes_beyond_the_limit_are_skipped(evaluators):
+    task = make_task("qd-hopper")
+    parameters, seeds = controllers(task, 3), np.arange(6).reshape(3, 2)
+    whole = evaluators(task.name).evaluate(parameters, seeds, transitions=True)
+    part = evaluators(task.name).evaluate(parameters, seeds, transitions=True, limit=3)
+    assert (part.ending.ravel()[3:] == Ending.SKIPPED).all()
+    assert np.isnan(part.fitness.ravel()[3:]).all()
+    assert not part.transitions.rewards.reshape(6, -1)[3:].any()
+    np.testing.assert_array_equal(part.fitness.ravel()[:3], whole.fitness.ravel()[:3])
 
 
 def test_the_caller_is_told_of_each_episode(evaluators):

@@ -2,11 +2,13 @@ import csv
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -156,7 +158,7 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(undisturbed, tmp_pa
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "stopping after this generation" in out
+    assert "stopping after this generation" in err
     assert f"elites resume {folder}" in out
     assert list((folder / "checkpoints").glob("*.npz"))
     assert load_archive(folder).about["evaluations"] < BUDGET
@@ -258,7 +260,7 @@ def test_a_full_disk_loses_nothing(undisturbed, tmp_path):
     arguments[2] = limit + arguments[2]
     done = subprocess.run(arguments, capture_output=True, text=True)
     assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "File too large" in done.stderr
     assert "last checkpoint" in done.stderr
     assert load_archive(folder).about["evaluations"] >= before
@@ -273,13 +275,13 @@ def test_a_full_disk_loses_nothing(undisturbed, tmp_path):
         ({"evaluations": 0}, "evaluations is 0; it must be a whole number from 1"),
         ({"evaluations": -3}, "evaluations is -3"),
         ({"seed": -1}, "seed is -1; it must be a whole number from 0"),
-        ({"seed": 2**40}, "seed must be below"),
+        ({"seed": 2**40}, "seed is 1099511627776; it must be below"),
         ({"snapshots": -1}, "snapshots is -1"),
         ({"algorithm": "luck"}, "unknown algorithm 'luck'"),
         ({"task": "qd-worm"}, "unknown task 'qd-worm'"),
         ({"task_parameters": {"noise": -1}}, "noise is -1"),
         ({"hyper_parameters": {"p_evo": 2}}, "p_evo is 2"),
-        ({"hyper_parameters": {"luck": 2}}, "no hyper-parameter luck"),
+        ({"hyper_parameters": {"luck": 2}}, "no parameter 'luck'"),
     ],
 )
 def test_a_wrong_plan_is_refused(changes, told):
@@ -334,3 +336,71 @@ def test_metrics_are_a_plain_table(undisturbed):
     assert rows[0]["generation"] == "1"
     assert rows[-1]["evaluations"] == str(BUDGET)
     assert None not in rows[-1].values()
+
+
+def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_path):
+    """The checkpoints are gone but not their folder: the archive says that it is finished."""
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    (folder / "checkpoints").mkdir()
+    assert elites.resume(folder, tell=lambda _: None).finished
+    assert not (folder / "checkpoints").exists()
+    assert_same_result(folder, undisturbed)
+
+
+def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
+    folder = tmp_path / "run"
+    interrupted(folder)
+    shutil.rmtree(folder / "checkpoints")
+    before = (folder / "metrics.csv").read_bytes()
+    with pytest.raises(ElitesError, match="has an archive but no checkpoint to go on from"):
+        elites.resume(folder)
+    assert (folder / "metrics.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"threads": 0}, "threads is 0; it must be at least 1"),
+        ({"max_hours": 0}, "max_hours is 0; it must be above 0"),
+        ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds is nan; it must be at least 0"),
+    ],
+)
+def test_a_wrong_way_to_run_is_refused_before_anything_is_written(how, told, tmp_path):
+    with pytest.raises(ElitesError, match=told):
+        elites.run(config(), tmp_path / "run", **how)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):
+    huge = config(hyper_parameters={**SMALL, "buffer_size": 10**12})
+    with pytest.raises(ElitesError, match=r"this run takes \d+\.\d GB and \d+\.\d GB are free"):
+        elites.run(huge, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_versions_are_told(tmp_path):
+    folder, told = tmp_path / "run", []
+    interrupted(folder)
+    record = json.loads((folder / "config.json").read_text())
+    record["versions"]["jax"] = "0.0.1"
+    (folder / "config.json").write_text(json.dumps(record))
+    assert elites.resume(folder, tell=told.append).finished
+    assert len(told) == 1
+    assert told[0].startswith(f"begun with jax 0.0.1 (now {jax.__version__}): the result may differ")
+
+
+def test_what_a_kill_left_of_a_file_is_cleared_away(tmp_path):
+    folder = tmp_path / "run"
+    interrupted(folder)
+    (folder / "checkpoints" / ".000000009.npz.partial").write_bytes(b"half")
+    (folder / ".archive.npz.partial").write_bytes(b"half")
+    assert elites.resume(folder, tell=lambda _: None).finished
+    assert not list(folder.rglob("*.partial"))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,x\n"])
+def test_a_damaged_table_is_said_so(content, tmp_path):
+    (tmp_path / "metrics.csv").write_bytes(content)
+    with pytest.raises(ElitesError, match=r"metrics\.csv is damaged"):
+        read_table(tmp_path / "metrics.csv")

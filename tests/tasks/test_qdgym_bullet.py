@@ -67,3 +67,15 @@ def test_without_a_writable_cache_it_warns_and_works(tmp_path):
     reward, told = run(ELITES_CACHE=str(tmp_path / "file" / "cache"))
     assert "compiled code is not kept for the next start" in told
     assert reward == run()[0]
+
+
+def test_without_pybullet_the_command_says_so_in_one_line():
+    """As on a Python for which pybullet has no wheel."""
+    program = (
+        "import sys; sys.modules['pybullet'] = sys.modules['pybullet_data'] = None; "
+        "from elites.cli import main; sys.exit(main(['random', 'qd-ant', '--controllers', '1']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("elites: QDGym tasks need pybullet 3.2.7, which is not installed")
+    assert len(done.stderr.splitlines()) == 1

@@ -82,13 +82,29 @@ def test_initial_angles_can_be_given():
     environment.close()
 
 
-@pytest.mark.parametrize("action", [[0.0, 0.0], [np.nan] * 3, 1.0])
+@pytest.mark.parametrize("action", [[0.0, 0.0], [np.nan] * 3, [np.inf] * 3, 1.0])
 def test_a_wrong_action_is_refused(action):
     environment = QDGymEnv("qd-hopper")
     environment.reset(seed=0)
-    with pytest.raises(ElitesError, match="it must be 3 numbers"):
+    with pytest.raises(ElitesError, match="it must be 3 finite numbers"):
         environment.step(np.array(action))
     environment.close()
+
+
+def test_a_closed_environment_is_refused():
+    environment = QDGymEnv("qd-hopper")
+    environment.reset(seed=0)
+    environment.close()
+    environment.close()
+    with pytest.raises(ElitesError, match="this simulation of qd-hopper is closed"):
+        environment.step(np.zeros(3))
+    with pytest.raises(ElitesError, match="is closed"):
+        environment.reset(seed=0)
+
+
+def test_the_time_limit_is_gymnasiums():
+    with pytest.raises(ElitesError, match="max_episode_steps"):
+        QDGymEnv("qd-hopper", episode_length=5)
 
 
 def test_wrong_angles_are_refused():

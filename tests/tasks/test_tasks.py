@@ -69,10 +69,13 @@ def test_halfcheetah_ends_early_only_when_asked_to():
         (
             "qd-ant",
             {"noise_distribution": "cauchy"},
-            "noise_distribution is 'cauchy'; it is uniform or normal",
+            "noise_distribution is 'cauchy'; it must be one of uniform, normal",
         ),
-        ("qd-ant", {"episode_length": 0}, "episode_length is 0; it must be a whole number from 1"),
-        ("qd-ant", {"episode_length": 1.5}, "episode_length is 1.5"),
+        ("qd-ant", {"episode_length": 0}, "episode_length is 0; it must be at least 1"),
+        ("qd-ant", {"episode_length": 1.5}, "episode_length is 1.5; it must be a whole number"),
+        ("qd-ant", {"cells": 0}, "cells is 0; it must be at least 1"),
+        ("qd-ant", {"grid": (6, 6)}, "grid is .* it must be 4 numbers"),
+        ("qd-ant", {"ends_on_fall": "no"}, "ends_on_fall is 'no'; it must be true or false"),
     ],
 )
 def test_wrong_parameters_are_named(name, parameters, told):

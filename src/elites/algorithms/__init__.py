@@ -12,6 +12,7 @@ from elites.algorithms.map_elites_sampling import MAPElitesSampling, MAPElitesSa
 from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
 from elites.algorithms.qd_pg import QDPG, QDPGConfig
 from elites.errors import ElitesError
+from elites.options import checked
 from elites.tasks.task import Task
 
 
@@ -39,11 +40,12 @@ def find(name: str) -> Entry:
     return ALGORITHMS[name]
 
 
+def make_config(name: str, **hyper_parameters: Any) -> Any:
+    """The hyper-parameters of the algorithm called `name`, checked; the paper's unless given."""
+    config = find(name).config
+    return config(**checked(config, hyper_parameters, name))
+
+
 def make_algorithm(name: str, task: Task, **hyper_parameters: Any) -> Algorithm:
     """The algorithm called `name` on a task, the paper's hyper-parameters unless given."""
-    entry = find(name)
-    allowed = list(entry.config.__dataclass_fields__)
-    for parameter in hyper_parameters:
-        if parameter not in allowed:
-            raise ElitesError(f"{name} has no hyper-parameter {parameter!r}; it has {', '.join(allowed)}")
-    return entry.algorithm(task, entry.config(**hyper_parameters))  # type: ignore[no-any-return]
+    return find(name).algorithm(task, make_config(name, **hyper_parameters))  # type: ignore[no-any-return]

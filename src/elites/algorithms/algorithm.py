@@ -52,6 +52,7 @@ class Algorithm(Protocol):
     """An algorithm on a task. `State` is a NamedTuple of its own, with at least those of `Progress`."""
 
     task: Task
+    config: Any  # its hyper-parameters, a dataclass
     policy: Policy
     cells: Cells
     operators: tuple[str, ...]
@@ -157,7 +158,7 @@ def solutions(batch: Batch, evaluation: Evaluation, progress: Progress) -> Solut
         origin=Origin(
             evaluation=progress.evaluations + episodes * jnp.arange(count, dtype=jnp.int32),
             seed=jnp.asarray(evaluation.seed),
-            generation=jnp.full(count, progress.generation),
+            generation=jnp.full(count, progress.generation + 1),
             operator=batch.operator,
             parents=batch.parents,
         ),

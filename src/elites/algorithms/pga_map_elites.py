@@ -85,7 +85,7 @@ class PGAMAPElites:
         self.config = config = config or PGAMAPElitesConfig()
         self.policy = Policy.of(task, config.hidden)
         self.cells = make_cells(task, config.archive)
-        self.by_ga = int(Fraction(repr(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
+        self.by_ga = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
         self.learns = self.by_ga < config.batch
         self.opening = rounds_of_random(config.initial, config.batch, transitions=self.learns)
         self.generation = (Round("offspring", config.batch, transitions=self.learns),)

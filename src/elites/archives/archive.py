@@ -24,7 +24,7 @@ class Origin(NamedTuple):
 
     evaluation: jax.Array  # int32, its number in the run
     seed: jax.Array  # uint32, of its episode; [n, episodes] for means over several
-    generation: jax.Array  # int32
+    generation: jax.Array  # int32, from 1, as in the metrics
     operator: jax.Array  # int32, an index into the algorithm's `operators`
     parents: jax.Array  # int32, their evaluations
 

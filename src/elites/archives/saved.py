@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -109,7 +108,7 @@ def load_archive(path: Path | str) -> SavedArchive:
             about = json.loads(str(file["about"]))
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damage takes many forms
         raise ElitesError(f"{path} is not an archive of elites, or is damaged: {error}") from None
     if about.get("format") != VERSION:
         raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")

@@ -7,7 +7,6 @@ buffers only the filled rows are stored.
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,7 +28,7 @@ def _partly_filled(node: Any) -> bool:
 
 
 def _as_rows(node: Any) -> tuple[Any, list[np.ndarray]]:
-    """Which rows of a partly filled node hold something, and its arrays as rows; numbers are left as they are."""
+    """Which rows of a partly filled node hold something, and its arrays as rows; numbers stay as they are."""
     arrays = [np.asarray(array) for array in jax.tree.leaves(node)]
     if isinstance(node, ReplayBuffer):
         return slice(int(node.size)), arrays
@@ -71,7 +70,10 @@ def unpack(empty: Any, packed: dict[str, np.ndarray]) -> Any:
                 arrays.append(_fitting(packed, f"{name}#{index}", leaf))
                 continue
             whole = np.array(array)
+            if stored.dtype != whole.dtype or stored.shape[1:] != whole.shape[1:]:
+                raise ValueError(f"{name} holds {stored.dtype}{stored.shape}, not rows of {whole.shape[1:]}")
             whole[packed.get(f"{name}#rows", slice(len(stored)))] = stored
+            packed[f"{name}#{index}"] = stored = np.empty(0)  # a buffer is large: no more copies than need be
             arrays.append(jnp.array(whole.reshape(leaf.shape)))
         restored.append(jax.tree.unflatten(jax.tree.structure(node), arrays))
     return jax.tree.unflatten(structure, restored)
@@ -120,18 +122,20 @@ class Checkpoints:
                 header = json.loads(str(packed["header"]))
                 if header["format"] != VERSION:
                     raise ValueError(f"format {header['format']}, this version reads {VERSION}")
-                return unpack(empty, packed), header, wrong
-            except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+                state = unpack(empty, packed)
+            except Exception as error:  # damage takes many forms
                 wrong.append(f"checkpoint {path} is damaged: {error}")
+                continue
+            for damaged in self.paths()[: len(wrong)]:  # out of the way of those to come
+                damaged.rename(damaged.with_suffix(".damaged"))
+            return state, header, wrong
         if wrong:
             raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
         return None
 
     def clear(self) -> None:
         """A finished run needs none."""
-        for path in self.paths():
-            path.unlink()
         if self.folder.exists():
-            for partial in self.folder.glob(".*.partial"):
-                partial.unlink()
+            for path in self.folder.iterdir():
+                path.unlink()
             self.folder.rmdir()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
+import numbers
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elites.algorithms import find, make_algorithm
+from elites.algorithms import make_algorithm, make_config
 from elites.algorithms.algorithm import Algorithm
-from elites.errors import ElitesError
-from elites.tasks import make_task
+from elites.errors import ElitesError, require
+from elites.tasks import make_task, parameters_of
 from elites.tasks.task import Task
 
 FILE = "config.json"
@@ -34,20 +35,14 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name, least in (("evaluations", 1), ("seed", 0), ("snapshots", 0)):
             given = getattr(self, name)
-            if not isinstance(given, int) or given < least:
-                raise ElitesError(f"{name} is {given!r}; it must be a whole number from {least}")
-        if self.seed >= 2**32 or self.evaluations >= 2**31:
-            raise ElitesError("seed must be below 2**32 and evaluations below 2**31")
+            whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+            require(whole and int(given) >= least, name, repr(given), f"a whole number from {least}")
+            object.__setattr__(self, name, int(given))
+        require(self.seed < 2**32, "seed", self.seed, "below 2**32")
+        require(self.evaluations < 2**31, "evaluations", self.evaluations, "below 2**31")
+        require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         self.make_task()
-        find(self.algorithm).config(**self._checked(self.hyper_parameters))
-
-    def _checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Hyper-parameters as the algorithm takes them; JSON has lists where they are tuples."""
-        config = find(self.algorithm).config
-        unknown = set(given) - set(config.__dataclass_fields__)
-        if unknown:
-            raise ElitesError(f"{self.algorithm} has no hyper-parameter {', '.join(sorted(unknown))}")
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        make_config(self.algorithm, **self.hyper_parameters)
 
     def make_task(self) -> Task:
         """The run's task."""
@@ -55,21 +50,22 @@ class RunConfig:
 
     def make_algorithm(self) -> Algorithm:
         """The run's algorithm."""
-        return make_algorithm(self.algorithm, self.make_task(), **self._checked(self.hyper_parameters))
+        return make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
 
     def record(self) -> dict[str, Any]:
-        """All of it, defaults spelled out, with the versions that it ran on."""
-        hyper_parameters = find(self.algorithm).config(**self._checked(self.hyper_parameters))
+        """All of it, defaults spelled out, with the versions that it runs on."""
         return {
             **dataclasses.asdict(self),
-            "hyper_parameters": dataclasses.asdict(hyper_parameters),
-            "versions": {
-                "python": platform.python_version(),
-                **{
-                    name: _version(name) for name in ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet")
-                },
-            },
+            "hyper_parameters": dataclasses.asdict(make_config(self.algorithm, **self.hyper_parameters)),
+            "task_parameters": parameters_of(self.make_task()),
+            "versions": versions(),
         }
+
+
+def versions() -> dict[str, str | None]:
+    """What a result's last bits depend on."""
+    packages = ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet")
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
 def _version(package: str) -> str | None:
@@ -79,13 +75,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def load_config(folder: Path) -> RunConfig:
-    """The record in a run's folder."""
+def load_config(folder: Path) -> tuple[RunConfig, dict[str, str | None]]:
+    """The record in a run's folder, and the versions that it was made with."""
     path = folder / FILE
     try:
         record = json.loads(path.read_text())
-        record.pop("versions")
-        return RunConfig(**record)
+        made_with = record.pop("versions")
+        return RunConfig(**record), made_with
     except FileNotFoundError:
         raise ElitesError(f"{folder} holds no run: there is no {FILE} in it") from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

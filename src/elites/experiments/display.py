@@ -16,13 +16,18 @@ from elites.experiments.run import Report
 LINE_SECONDS = 15.0
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """A run goes on when whoever read its output has left."""
+
+
 class Display:
     """Call it with each Report."""
 
     def __init__(self, title: str, console: Console | None = None) -> None:
-        self.console = console or Console()
+        self.console = console or _Console()
         self._bar = Progress(
-            TextColumn(title),
+            TextColumn(title, markup=False),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>5.1f} %"),
             console=self.console,
@@ -45,7 +50,7 @@ class Display:
 
     def tell(self, message: str) -> None:
         """A line above the panel."""
-        self.console.print(message, highlight=False, soft_wrap=True)
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def __call__(self, report: Report) -> None:
         metrics, now = report.metrics, time.perf_counter()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -95,6 +96,13 @@ class Logs:
         self.timings = Table(folder / "timings.csv", timings, sizes.get("timings.csv", 0))
         self.tensorboard = TensorBoard(folder, sizes.get(TensorBoard.NAME, 0))
 
+    def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
+        """A row of each table, and the metrics for TensorBoard."""
+        self.metrics.append(metrics)
+        scalars = {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
+        self.tensorboard.append(metrics["evaluations"], scalars)
+        self.timings.append(timings)
+
     def sync(self) -> dict[str, int]:
         """Puts everything on the disk. Returns the size of each file."""
         return {name: log.sync() for name, log in zip(self.NAMES, self._files(), strict=True)}
@@ -116,17 +124,16 @@ class Logs:
                     raise
 
 
-def read_table(path: Path) -> dict[str, np.ndarray]:
+def read_table(path: Path | str) -> dict[str, np.ndarray]:
     """A CSV file of numbers as columns; a last row that was cut short is left out."""
+    path = Path(path)
     try:
-        lines = path.read_text().splitlines(keepends=True)
+        header, *rows = path.read_text().splitlines(keepends=True)
+        columns = header.strip().split(",")
+        whole = [row.strip().split(",") for row in rows if row.endswith("\n")]
+        numbers = np.array(whole, float).reshape(-1, len(columns))
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
-    header, *rows = lines or [""]
-    columns = header.strip().split(",")
-    whole = [row.strip().split(",") for row in rows if row.endswith("\n")]
-    try:
-        numbers = np.array(whole, float).reshape(-1, len(columns))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ElitesError(f"{path} is damaged: {error}") from None
     return dict(zip(columns, numbers.T, strict=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import signal
 import threading
 import time
@@ -24,14 +25,16 @@ from elites.algorithms.algorithm import Algorithm, Batch, Round
 from elites.archives.archive import Status
 from elites.archives.saved import load_archive, save_archive
 from elites.cache import keep_compiled_programs
-from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Evaluator
+from elites.errors import ElitesError, require
+from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments.checkpoint import Checkpoints
-from elites.experiments.config import FILE, RunConfig, load_config
+from elites.experiments.config import FILE, RunConfig, load_config, versions
 from elites.experiments.logs import Logs
 from elites.files import told_in_one_line, write_atomically
+from elites.memory import available_bytes
 from elites.metrics.archive import archive_metrics
+from elites.tasks import parameters_of
 from elites.tasks.task import CompiledTask
 
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
@@ -83,8 +86,17 @@ def run(
         tell: takes what a person should read.
     """
     folder = default_folder(config) if folder is None else Path(folder)
-    _create(folder, config)
-    return _drive(folder, config, threads, max_hours, checkpoint_seconds, on_generation, tell)
+    how = How(threads, max_hours, checkpoint_seconds, on_generation, tell)
+    _refuse_taken(folder)
+    with _Run(config, threads) as current:  # whatever can fail does so before anything is written
+        with told_in_one_line(f"cannot make the run's folder {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            _refuse_taken(folder)
+            record = json.dumps(config.record(), indent=2) + "\n"
+            with told_in_one_line(f"cannot write to {folder}"):
+                write_atomically(folder / FILE, lambda file: _write_text(file, record))
+            return _drive(folder, current, how)
 
 
 def resume(
@@ -98,21 +110,46 @@ def resume(
 ) -> Outcome:
     """Goes on with a run that was killed, interrupted or out of time, from its last checkpoint."""
     folder = Path(folder)
-    config = load_config(folder)
-    return _drive(folder, config, threads, max_hours, checkpoint_seconds, on_generation, tell)
+    how = How(threads, max_hours, checkpoint_seconds, on_generation, tell)
+    config, made_with = load_config(folder)
+    with _alone(folder):
+        if finished := _finished(folder, config):
+            tell(f"{folder} is finished: {finished.evaluations} evaluations")
+            Checkpoints(folder).clear()
+            return finished
+        if (folder / "archive.npz").exists() and not Checkpoints(folder).paths():
+            raise ElitesError(f"{folder} has an archive but no checkpoint to go on from; nothing was changed")
+        changed = [name for name, now in versions().items() if made_with.get(name) != now]
+        if changed:
+            told = ", ".join(f"{name} {made_with.get(name)} (now {versions()[name]})" for name in changed)
+            tell(f"begun with {told}: the result may differ from an undisturbed run's")
+        with _Run(config, threads) as current:
+            return _drive(folder, current, how)
 
 
-def _create(folder: Path, config: RunConfig) -> None:
-    with told_in_one_line(f"cannot make the run's folder {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        if (folder / FILE).exists():
-            raise ElitesError(
-                f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"
-            )
-        if any(folder.iterdir()):
-            raise ElitesError(f"{folder} is not empty; --out takes a new folder")
-        record = json.dumps(config.record(), indent=2) + "\n"
-        write_atomically(folder / FILE, lambda file: _write_text(file, record))
+@dataclass(frozen=True)
+class How:
+    """How a run is driven; nothing in its result depends on it."""
+
+    threads: int | None
+    max_hours: float | None
+    checkpoint_seconds: float
+    on_generation: Callable[[Report], None] | None
+    tell: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        require(self.threads is None or self.threads >= 1, "threads", self.threads, "at least 1")
+        require(self.max_hours is None or self.max_hours > 0, "max_hours", self.max_hours, "above 0")
+        require(self.checkpoint_seconds >= 0, "checkpoint_seconds", self.checkpoint_seconds, "at least 0")
+
+
+def _refuse_taken(folder: Path) -> None:
+    if (folder / FILE).exists():
+        raise ElitesError(
+            f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"
+        )
+    if folder.is_dir() and any(not path.name.endswith(".partial") for path in folder.iterdir()):
+        raise ElitesError(f"{folder} is not empty; --out takes a new folder")
 
 
 def _write_text(file: IO[bytes], text: str) -> None:
@@ -122,20 +159,21 @@ def _write_text(file: IO[bytes], text: str) -> None:
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Keeps a second process off the run. The lock goes with the process, however that ends."""
-    with (folder / FILE).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ElitesError(f"{folder} is being run by another process") from None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    except BlockingIOError:
+        raise ElitesError(f"{folder} is being run by another process") from None
+    finally:
+        os.close(descriptor)
 
 
 class _Interrupts:
     """The first Ctrl-C, or SIGTERM, asks the run to stop after this generation; the second ends it."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self) -> None:
         self.asked = False
-        self._tell = tell
 
     def __enter__(self) -> _Interrupts:
         self._before = {}
@@ -152,7 +190,8 @@ class _Interrupts:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
-        self._tell("stopping after this generation; again to stop at once")
+        # Not through Python's streams: the signal may have come in the middle of a write to them.
+        os.write(2, b"\nstopping after this generation; again to stop at once\n")
 
 
 @jax.jit
@@ -163,14 +202,27 @@ def _episode_seeds(key: jax.Array, evaluations: jax.Array) -> jax.Array:
 class _Run:
     """A run in memory: what the loop carries from generation to generation."""
 
-    def __init__(self, config: RunConfig, algorithm: Algorithm, evaluator: Evaluator) -> None:
-        self.config, self.algorithm, self.evaluator = config, algorithm, evaluator
-        self.evolving, self.starting, self.seeding = jax.random.split(jax.random.key(config.seed), 3)
+    def __init__(self, config: RunConfig, threads: int | None) -> None:
+        keep_compiled_programs()
+        self.started = time.perf_counter()
+        self.config, self.algorithm = config, (algorithm := config.make_algorithm())
+        require_memory(algorithm)
+        if not isinstance(algorithm.task, CompiledTask):
+            raise ElitesError(f"{algorithm.task.name} cannot be run on threads")
+        hidden = algorithm.policy.sizes[1:-1]
+        self.evaluator = ThreadEvaluator(algorithm.task, hidden=hidden, threads=threads)
+        self.evolving, starting, self.seeding = jax.random.split(jax.random.key(config.seed), 3)
         self._ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
         self._tell = jax.jit(algorithm.tell, static_argnums=2, donate_argnums=0)
         self._fitness = jax.jit(lambda state: algorithm.archive(state).elites.fitness)
-        self.state = jax.jit(algorithm.init)(self.starting)
+        self.state = jax.jit(algorithm.init)(starting)
         self.generation = self.evaluations = self.environment_steps = 0
+
+    def __enter__(self) -> _Run:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.evaluator.close()
 
     def rounds(self) -> tuple[Round, ...]:
         opening = self.algorithm.opening
@@ -229,10 +281,10 @@ class _Run:
         algorithm = self.algorithm
         about = {
             "algorithm": self.config.algorithm,
-            "hyper_parameters": asdict(algorithm.config),  # type: ignore[attr-defined]
+            "hyper_parameters": asdict(algorithm.config),
             "task": {
                 "name": self.config.task,
-                "parameters": self.config.task_parameters,
+                "parameters": parameters_of(algorithm.task),
                 "qd_offset": algorithm.task.qd_offset,
                 "descriptor_names": algorithm.task.descriptor_names,
             },
@@ -258,54 +310,38 @@ def _count(counts: dict[str, int], operators: tuple[str, ...], batch: Batch, sta
         counts[f"improved_{name}"] += int(np.count_nonzero(of_operator == Status.IMPROVED))
 
 
-def _drive(
-    folder: Path,
-    config: RunConfig,
-    threads: int | None,
-    max_hours: float | None,
-    checkpoint_seconds: float,
-    on_generation: Callable[[Report], None] | None,
-    tell: Callable[[str], None],
-) -> Outcome:
-    if max_hours is not None and not max_hours > 0:
-        raise ElitesError(f"max_hours is {max_hours}; it must be above 0")
-    if finished := _finished(folder, config):
-        tell(f"{folder} is finished: {finished.evaluations} evaluations")
-        return finished
-    keep_compiled_programs()
-    started = time.perf_counter()
-    task = config.make_task()
-    if not isinstance(task, CompiledTask):
-        raise ElitesError(f"{task.name} cannot be run on threads")
-    algorithm = config.make_algorithm()
+def require_memory(algorithm: Algorithm) -> None:
+    """Refuses a plan that cannot fit, before anything is allocated."""
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    task, parameters = algorithm.task, algorithm.policy.parameter_count
+    step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
+    needed += max(
+        round.policies * (4 * parameters + round.transitions * round.episodes * task.episode_length * step)
+        for rounds in (*algorithm.opening, algorithm.generation)
+        for round in rounds
+    )
+    if needed > (there := available_bytes()):
+        raise ElitesError(
+            f"this run takes {needed / 1e9:.1f} GB and {there / 1e9:.1f} GB are free; smaller sizes take less"
+        )
+
+
+def _drive(folder: Path, current: _Run, how: How) -> Outcome:
     checkpoints = Checkpoints(folder)
-    with (
-        told_in_one_line(f"cannot write to {folder}; what its last checkpoint holds is intact"),
-        _alone(folder),
-        ThreadEvaluator(task, hidden=algorithm.policy.sizes[1:-1], threads=threads) as evaluator,
-    ):
-        current = _Run(config, algorithm, evaluator)
-        header: dict[str, Any] = {"sizes": {}, "elapsed": 0.0}
-        if loaded := checkpoints.load(current.state):
-            current.state, header, wrong = loaded
-            for message in wrong:
-                tell(f"{message}; going on from the one before it")
-            current.generation, current.evaluations = header["generation"], header["evaluations"]
-            current.environment_steps = header["environment_steps"]
-        columns = _metric_columns(algorithm)
-        with Logs(folder, columns, TIMINGS, header["sizes"]) as logs, _Interrupts(tell) as interrupts:
-            return _loop(
-                folder,
-                current,
-                logs,
-                checkpoints,
-                interrupts,
-                started,
-                header["elapsed"],
-                max_hours,
-                checkpoint_seconds,
-                on_generation,
-            )
+    for partial in folder.rglob(".*.partial"):  # what a kill left of a file it was writing
+        partial.unlink()
+    header: dict[str, Any] = {"sizes": {}, "elapsed": 0.0}
+    if loaded := checkpoints.load(current.state):
+        current.state, header, wrong = loaded
+        for message in wrong:
+            how.tell(f"{message}; going on from the one before it")
+        current.generation, current.evaluations = header["generation"], header["evaluations"]
+        current.environment_steps = header["environment_steps"]
+    with told_in_one_line(f"cannot write to {folder}"):
+        logs = Logs(folder, _metric_columns(current.algorithm), TIMINGS, header["sizes"])
+    with logs, _Interrupts() as interrupts:
+        return _loop(folder, current, logs, checkpoints, interrupts, header["elapsed"], how)
 
 
 def _metric_columns(algorithm: Algorithm) -> list[str]:
@@ -320,19 +356,15 @@ def _loop(
     logs: Logs,
     checkpoints: Checkpoints,
     interrupts: _Interrupts,
-    started: float,
     elapsed_before: float,
-    max_hours: float | None,
-    checkpoint_seconds: float,
-    on_generation: Callable[[Report], None] | None,
+    how: How,
 ) -> Outcome:
     config = current.config
     saved_at, cost, spent = time.perf_counter(), 0.0, 0.0
     metrics: dict[str, Any] = {}
-    snapshots = _snapshots(config)
 
     def elapsed() -> float:
-        return elapsed_before + time.perf_counter() - started
+        return elapsed_before + time.perf_counter() - current.started
 
     def checkpoint() -> float:
         clock = time.perf_counter()
@@ -352,31 +384,29 @@ def _loop(
     while current.evaluations < config.evaluations:
         before = current.evaluations
         metrics, timings = current.step()
-        for moment in snapshots:
-            if before < moment <= current.evaluations:
-                (folder / "snapshots").mkdir(exist_ok=True)
-                current.save_archive(folder / "snapshots" / f"{moment:010d}.npz")
-        logs.metrics.append(metrics)
-        logs.tensorboard.append(
-            current.evaluations, {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
-        )
-        # A checkpoint's time stands in the row after it: every row is written before the checkpoint it is in.
-        timings |= {"generation": current.generation, "checkpoint_s": spent, "elapsed_s": elapsed()}
-        logs.timings.append(timings)
-        over = max_hours is not None and time.perf_counter() - started >= 3600 * max_hours
+        over = how.max_hours is not None and time.perf_counter() - current.started >= 3600 * how.max_hours
         stop = interrupts.asked or over
         done = current.evaluations >= config.evaluations
-        waited, spent = time.perf_counter() - saved_at, 0.0
-        if not done and (stop or waited > max(checkpoint_seconds, cost / CHECKPOINT_SHARE)):
-            cost = spent = checkpoint()
-            saved_at = time.perf_counter()
-        if on_generation is not None:
-            on_generation(Report(metrics, timings, config.evaluations))
+        with told_in_one_line(f"cannot write to {folder}; what its last checkpoint holds is intact"):
+            crossed = [moment for moment in _snapshots(config) if before < moment <= current.evaluations]
+            if crossed:
+                (folder / "snapshots").mkdir(exist_ok=True)
+                current.save_archive(folder / "snapshots" / f"{crossed[-1]:010d}.npz")
+            # A checkpoint's time stands in the row after it: a row is written before the checkpoint it is in.
+            timings |= {"generation": current.generation, "checkpoint_s": spent, "elapsed_s": elapsed()}
+            logs.append(metrics, timings)
+            waited, spent = time.perf_counter() - saved_at, 0.0
+            if done:
+                logs.sync()
+                current.save_archive(folder / "archive.npz")  # from here on the run counts as finished
+                checkpoints.clear()
+            elif stop or waited > max(how.checkpoint_seconds, cost / CHECKPOINT_SHARE):
+                cost = spent = checkpoint()
+                saved_at = time.perf_counter()
+        if how.on_generation is not None:
+            how.on_generation(Report(metrics, timings, config.evaluations))
         if stop and not done:
             return Outcome(folder, False, current.evaluations, metrics)
-    current.save_archive(folder / "archive.npz")
-    logs.sync()
-    checkpoints.clear()
     return Outcome(folder, True, current.evaluations, metrics)
 
 
@@ -387,7 +417,7 @@ def _snapshots(config: RunConfig) -> list[int]:
 
 def _finished(folder: Path, config: RunConfig) -> Outcome | None:
     """What a run came to that has spent its budget; None if it has not."""
-    if (folder / "checkpoints").exists() or not (folder / "archive.npz").exists():
+    if not (folder / "archive.npz").exists():
         return None
     archive = load_archive(folder)
     if archive.about["evaluations"] < config.evaluations:

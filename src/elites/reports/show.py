@@ -13,11 +13,12 @@ from elites.experiments.logs import read_table
 from elites.files import told_in_one_line
 
 
-def show(folder: Path) -> str:
+def show(folder: Path | str) -> str:
     """Draws `archive.png` and `progress.png` in the run's folder. Returns the summary as text."""
     from elites.reports.figures import draw_archive, draw_progress
 
-    config = load_config(folder)
+    folder = Path(folder)
+    config, _ = load_config(folder)
     if not (folder / "archive.npz").exists():
         raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
     archive, metrics = load_archive(folder), read_table(folder / "metrics.csv")

@@ -6,12 +6,13 @@ import dataclasses
 from typing import Any
 
 from elites.errors import ElitesError
+from elites.options import checked
 from elites.tasks import qdgym
 from elites.tasks.task import Task
 
 TASKS: dict[str, Task] = {task.name: task for task in qdgym.TASKS}
 
-_FIXED = {"name", "robot", "observation_size", "action_size", "descriptor_names", "descriptor_bounds"}
+FIXED = ("name", "robot", "observation_size", "action_size", "descriptor_names", "descriptor_bounds")
 
 
 def make_task(name: str, **parameters: Any) -> Task:
@@ -19,8 +20,11 @@ def make_task(name: str, **parameters: Any) -> Task:
     if name not in TASKS:
         raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}")
     task = TASKS[name]
-    allowed = [field.name for field in dataclasses.fields(task) if field.name not in _FIXED]
-    for parameter in parameters:
-        if parameter not in allowed:
-            raise ElitesError(f"{name} has no parameter {parameter!r}; it has {', '.join(allowed)}")
-    return dataclasses.replace(task, **parameters)
+    return dataclasses.replace(task, **checked(type(task), parameters, name, FIXED))
+
+
+def parameters_of(task: Task) -> dict[str, Any]:
+    """All parameters of a task, as `make_task` takes them."""
+    return {
+        field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.name not in FIXED
+    }

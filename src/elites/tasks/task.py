@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
-from elites.errors import ElitesError
+from elites.errors import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,10 +31,14 @@ class Task:
     episode_length: int = 1000  # steps after which an episode is truncated
 
     def __post_init__(self) -> None:
-        if not isinstance(self.episode_length, int) or self.episode_length < 1:
-            raise ElitesError(
-                f"{self.name}: episode_length is {self.episode_length!r}; it must be a whole number from 1"
-            )
+        require(self.episode_length >= 1, "episode_length", self.episode_length, "at least 1")
+        require(self.cells >= 1, "cells", self.cells, "at least 1")
+        require(
+            len(self.grid) == self.descriptor_size and min(self.grid) >= 1,
+            "grid",
+            self.grid,
+            f"{self.descriptor_size} numbers of at least 1",
+        )
 
     @property
     def descriptor_size(self) -> int:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from elites.errors import ElitesError
+from elites.errors import require
 from elites.tasks.qdgym import robots
 from elites.tasks.task import CompiledTask
 
@@ -32,12 +32,7 @@ class QDGymTask(CompiledTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.noise <= math.pi:
-            raise ElitesError(f"{self.name}: noise is {self.noise!r}; it must be from 0 to pi")
-        if self.noise_distribution not in ("uniform", "normal"):
-            raise ElitesError(
-                f"{self.name}: noise_distribution is {self.noise_distribution!r}; it is uniform or normal"
-            )
+        require(0 <= self.noise <= math.pi, "noise", self.noise, "from 0 to pi")
 
     def simulator(self) -> QDGymSimulator:
         from elites.tasks.qdgym.simulator import QDGymSimulator

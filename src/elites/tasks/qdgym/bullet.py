@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -27,7 +28,10 @@ SUPPORTED_VERSION = "3.2.7"  # the structs below are read with the layout of thi
 
 def load_library() -> ctypes.CDLL:
     """The pybullet library, refused unless it is the version whose layout is known."""
-    found = importlib.util.find_spec("pybullet")
+    try:
+        found = importlib.util.find_spec("pybullet")
+    except ValueError:  # the import system has been told that it is not there
+        found = None
     if found is None or found.origin is None:
         python = ".".join(map(str, sys.version_info[:2]))
         raise ElitesError(
@@ -44,6 +48,13 @@ def load_library() -> ctypes.CDLL:
 
 
 library = load_library()
+
+
+def assets() -> Path:
+    """Where pybullet keeps its models."""
+    import pybullet_data  # comes with pybullet, whose absence has been told by now
+
+    return Path(pybullet_data.getDataPath())
 
 
 def _symbol(name: str) -> Any:

@@ -24,6 +24,10 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, task: str | QDGymTask, **parameters: Any) -> None:
         """`parameters` are the task's: `noise`, `noise_distribution`, `ends_on_fall`."""
+        if "episode_length" in parameters:
+            raise ElitesError(
+                "episode_length is the evaluators'; here Gymnasium limits time: max_episode_steps"
+            )
         if isinstance(task, str):
             made = make_task(task, **parameters)
             if not isinstance(made, QDGymTask):
@@ -57,8 +61,8 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """One control step of 0.0165 s."""
         action = np.ascontiguousarray(action, np.float32)
-        if action.shape != self.action_space.shape or np.isnan(action).any():
-            raise ElitesError(f"the action is {action}; it must be {self.task.action_size} numbers")
+        if action.shape != self.action_space.shape or not np.isfinite(action).all():
+            raise ElitesError(f"the action is {action}; it must be {self.task.action_size} finite numbers")
         observation, reward, upright, contacts = self._simulator.step(action)
         self._touched += contacts
         self._steps += 1

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 import weakref
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pybullet_data
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Outcome, Transitions
@@ -19,7 +17,7 @@ from elites.tasks.qdgym.robots import Robot
 if TYPE_CHECKING:
     from elites.tasks.qdgym import QDGymTask
 
-ASSETS = Path(pybullet_data.getDataPath())
+ASSETS = bullet.assets()
 FLAGS = bullet.USE_SELF_COLLISION | bullet.EXCLUDE_ALL_PARENTS
 _LOADING = threading.Lock()  # Bullet's model reader numbers fixed joints in a global
 
@@ -97,6 +95,7 @@ class QDGymSimulator:
         transitions: Transitions | None,
     ) -> Outcome:
         """One whole episode: see `elites.tasks.task.Simulator`. The arguments' shapes must be right."""
+        self._require_open()
         fitness, descriptor, length, ending = episode.rollout(
             self.world,
             self.anatomy,
@@ -115,6 +114,7 @@ class QDGymSimulator:
 
     def reset(self, angles: np.ndarray) -> np.ndarray:
         """Starts an episode with the joints at these angles. Returns the observation."""
+        self._require_open()
         self._initial_height, self._distance = episode.reset(
             self.world, self.anatomy, angles, self._contacts, self._observation
         )
@@ -122,6 +122,7 @@ class QDGymSimulator:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, np.ndarray]:
         """One control step by a float32 action. Returns observation, reward, upright, feet's contacts."""
+        self._require_open()
         reward, upright, self._distance = episode.step(
             self.world,
             self.anatomy,
@@ -136,6 +137,10 @@ class QDGymSimulator:
     def close(self) -> None:
         """Frees the Bullet world. Closing twice does nothing."""
         self._free()
+
+    def _require_open(self) -> None:
+        if not self._free.alive:
+            raise ElitesError(f"this simulation of {self.task.name} is closed")
 
     def _open(self) -> None:
         plane, model = (

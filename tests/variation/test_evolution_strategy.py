@@ -1,0 +1,57 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import rankdata
+
+from elites.variation import evolution_strategy as es
+
+
+@given(st.lists(st.integers(-5, 5), min_size=2, max_size=20))
+def test_ranks_are_centred_and_equal_for_equal_scores(scores):
+    found = es.centred_ranks(jnp.array(scores, jnp.float32))
+    np.testing.assert_allclose(found, (rankdata(scores) - 1) / (len(scores) - 1) - 0.5, atol=1e-6)
+
+
+def test_nan_ranks_last():
+    ranks = es.centred_ranks(jnp.array([1.0, jnp.nan, -1e30, 3.0]))
+    assert ranks.argmin() == 1
+
+
+def scores_of(function, centre, key, chunks, pairs, sigma):
+    """[chunks, 2, pairs], as an algorithm gathers them."""
+    found = []
+    for chunk in range(chunks):
+        controllers = es.mirrored(centre, es.noise(key, chunk, pairs, len(centre)), sigma)
+        found.append(jax.vmap(function)(controllers).reshape(2, pairs))
+    return jnp.stack(found)
+
+
+def test_the_gradient_points_up_a_quadratic():
+    target = jnp.linspace(-1, 1, 20)
+
+    def fitness(x):
+        return -((x - target) ** 2).sum()
+
+    centre, key = jnp.zeros(20), jax.random.key(0)
+    scores = scores_of(fitness, centre, key, chunks=5, pairs=200, sigma=0.05)
+    gradient = es.gradient(key, scores, 20, 0.05)
+    cosine = gradient @ target / jnp.linalg.norm(gradient) / jnp.linalg.norm(target)
+    assert cosine > 0.97
+    for step in range(300):
+        key = jax.random.key(step)
+        scores = scores_of(fitness, centre, key, chunks=1, pairs=50, sigma=0.05)
+        centre = centre + 0.02 * es.gradient(key, scores, 20, 0.05) / 5
+    assert fitness(centre) > 0.05 * fitness(jnp.zeros(20))
+
+
+def test_chunks_are_summed_as_if_made_at_once():
+    key, sigma = jax.random.key(3), 0.1
+    scores = jax.random.normal(jax.random.key(4), (3, 2, 4))
+    ranks = np.asarray(es.centred_ranks(scores.reshape(-1))).reshape(3, 2, 4)
+    perturbations = np.concatenate([es.noise(key, chunk, 4, 7) for chunk in range(3)])
+    weights = (ranks[:, 0] - ranks[:, 1]).reshape(-1)
+    np.testing.assert_allclose(
+        es.gradient(key, scores, 7, sigma), weights @ perturbations / (2 * 12 * sigma), rtol=1e-4, atol=1e-6
+    )
