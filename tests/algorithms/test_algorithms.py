@@ -1,6 +1,7 @@
 """One suite for all algorithms; what is special to each follows below."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ SMALL = {
     "initial": 30, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,
     "buffer_size": 500, "critic_steps": 4, "pg_steps": 3, "samples": 3, "depth": 4, "pairs": 10, "chunk": 5,
     "steps": 2, "centre_samples": 3, "neighbours": 3, "candidates": 20, "stored_descriptors": 50,
+    "random_steps": 30,
 }  # fmt: skip
 TASK = make_task("qd-hopper", episode_length=12)
 
@@ -37,8 +39,15 @@ def chosen(name, **changes):
     return {**{key: value for key, value in SMALL.items() if key in allowed}, **changes}
 
 
-def small(name, task=TASK, **changes):
-    return make_algorithm(name, task, **chosen(name, **changes))
+@functools.cache
+def small(name, **changes):
+    """A small algorithm; the same one for all tests that ask for it, so that it is compiled once."""
+    return make_algorithm(name, TASK, **chosen(name, **changes))
+
+
+@functools.cache
+def programs(algorithm):
+    return jax.jit(algorithm.ask, static_argnums=2), jax.jit(algorithm.tell, static_argnums=2)
 
 
 def pretend(algorithm, batch, round, turn, limit=None, broken=()):
@@ -78,8 +87,7 @@ def pretend(algorithm, batch, round, turn, limit=None, broken=()):
 
 def evolve(algorithm, generations=6, seed=0, **pretending):
     """Yields (state, round, batch, evaluation, status) after each round."""
-    ask = jax.jit(algorithm.ask, static_argnums=2)
-    tell = jax.jit(algorithm.tell, static_argnums=2)
+    ask, tell = programs(algorithm)
     state = algorithm.init(jax.random.key(seed))
     for generation in range(generations):
         opening = algorithm.opening
@@ -166,7 +174,7 @@ def test_what_the_budget_skipped_leaves_no_trace(name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_runs_vmapped_over_seeds(name):
     """Two replications in one program do what each does alone, training and all."""
-    algorithm = small(name, initial=20) if name != "map-elites-es" else small(name)
+    algorithm = small(name, **({"initial": 20} if "initial" in chosen(name) else {}))
     keys = jax.random.split(jax.random.key(0), 2)
     states, alone = jax.vmap(algorithm.init)(keys), algorithm.init(keys[1])
     for turn, round in enumerate((*algorithm.opening[0], *algorithm.generation)):

@@ -11,6 +11,7 @@ from elites.algorithms.map_elites_es import MAPElitesES, MAPElitesESConfig
 from elites.algorithms.map_elites_sampling import MAPElitesSampling, MAPElitesSamplingConfig
 from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
 from elites.algorithms.qd_pg import QDPG, QDPGConfig
+from elites.algorithms.td3 import TD3, TD3Config
 from elites.errors import ElitesError
 from elites.options import checked
 from elites.tasks.task import Task
@@ -30,6 +31,7 @@ ALGORITHMS: dict[str, Entry] = {
     "deep-grid": Entry(DeepGrid, DeepGridConfig),
     "map-elites-es": Entry(MAPElitesES, MAPElitesESConfig),
     "qd-pg": Entry(QDPG, QDPGConfig),
+    "td3": Entry(TD3, TD3Config),
 }
 
 

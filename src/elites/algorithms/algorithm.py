@@ -46,10 +46,11 @@ class Stream(IntEnum):
     DIVERSITY = 7
     DIVERSITY_TRAINING = 8
     STATE_DESCRIPTORS = 9
+    EPISODE = 10
 
 
 class Algorithm(Protocol):
-    """An algorithm on a task. `State` is a NamedTuple of its own, with at least those of `Progress`."""
+    """An algorithm on a task. Its state is a NamedTuple of its own, whose `progress` is a Progress."""
 
     task: Task
     config: Any  # its hyper-parameters, a dataclass
@@ -82,17 +83,21 @@ class Progress(NamedTuple):
 
     generation: jax.Array
     evaluations: jax.Array
+    training_steps: jax.Array  # in an environment of the algorithm's own, beside the evaluations
 
 
 def start() -> Progress:
     """Before the first generation."""
-    return Progress(jnp.int32(0), jnp.int32(0))
+    return Progress(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
 
 def advance(progress: Progress, evaluation: Evaluation) -> Progress:
     """After a generation of one round."""
     evaluated = (evaluation.ending != Ending.SKIPPED).sum()
-    return Progress(progress.generation + 1, progress.evaluations + evaluated.astype(jnp.int32))
+    return progress._replace(
+        generation=progress.generation + 1,
+        evaluations=progress.evaluations + evaluated.astype(jnp.int32),
+    )
 
 
 def rounds_of_random(

@@ -254,7 +254,7 @@ class _Run:
         metrics = {
             "generation": self.generation,
             "evaluations": self.evaluations,
-            "environment_steps": self.environment_steps,
+            "environment_steps": self.environment_steps + int(self.state.progress.training_steps),
             "gradient_steps": int(self.algorithm.gradient_steps(self.state)),
             **self.metrics(),
             "invalid": invalid,

@@ -74,6 +74,23 @@ def add(buffer: ReplayBuffer, evaluation: Evaluation, extra: jax.Array | None = 
     )
 
 
+def push(
+    buffer: ReplayBuffer,
+    observation: jax.Array,
+    action: jax.Array,
+    reward: jax.Array,
+    next_observation: jax.Array,
+    terminal: jax.Array,
+) -> ReplayBuffer:
+    """Adds one transition."""
+    row = jnp.concatenate([observation, action, reward[None], next_observation, terminal[None]])
+    return ReplayBuffer(
+        rows=buffer.rows.at[buffer.next].set(row),
+        next=(buffer.next + 1) % len(buffer.rows),
+        size=jnp.minimum(buffer.size + 1, len(buffer.rows)),
+    )
+
+
 def sample(
     buffer: ReplayBuffer, key: jax.Array, count: int, observation_size: int, action_size: int
 ) -> Experience:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from elites.errors import require
+from elites.tasks.stepping import Stepped
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +50,8 @@ class Task:
         return (self.observation_size, *hidden, self.action_size)
 
 
-class Simulator(Protocol):
-    """Runs episodes of one task, one at a time, outside the interpreter's lock."""
+class Simulator(Stepped, Protocol):
+    """Runs episodes of one task, one at a time, outside the interpreter's lock; or steps through them."""
 
     def run(
         self,

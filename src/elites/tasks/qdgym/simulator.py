@@ -112,6 +112,15 @@ class QDGymSimulator:
             self._open()
         return Outcome(fitness, descriptor, length, ending)
 
+    def begin(self, seed: int) -> np.ndarray:
+        """Starts the episode with this seed. Returns the observation."""
+        return self.reset(self.angles(np.random.default_rng(seed)))
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """One control step. Returns (observation, reward, whether the task ended the episode)."""
+        observation, reward, upright, _ = self.step(action)
+        return observation, reward, self.task.ends_on_fall and not upright
+
     def reset(self, angles: np.ndarray) -> np.ndarray:
         """Starts an episode with the joints at these angles. Returns the observation."""
         self._require_open()

@@ -1,0 +1,180 @@
+"""TD3: S. Fujimoto, H. van Hoof and D. Meger, "Addressing function approximation error in actor-critic
+methods", 2018.
+
+One actor learns in one environment. As in the paper on PGA-MAP-Elites, copies of it along the way are
+evaluated without noise into an archive that only collects: nothing of it feeds back, and only these
+evaluations count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from elites.algorithms.algorithm import Batch, Progress, Round, Stream, advance, skipped, solutions, start
+from elites.archives.archive import Archive, empty_archive, insert
+from elites.archives.cells import make_cells
+from elites.errors import ElitesError, require
+from elites.evaluation.evaluation import Evaluation
+from elites.learning import critics, replay_buffer
+from elites.policies import Policy
+from elites.tasks.stepping import Stepper
+from elites.tasks.task import CompiledTask, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class TD3Config(critics.TD3Config):
+    """One actor trained by reinforcement learning, its copies collected along the way."""
+
+    batch: int = 100
+    """Copies of the actor evaluated at once: a generation."""
+    evaluate_every: int = 2
+    """Training steps per evaluated copy."""
+    random_steps: int = 2500
+    """Steps with random actions before training."""
+    exploration_noise: float = 0.2
+    """Standard deviation of the noise on the actor's actions (σ_a)."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Hidden units of the actor."""
+    archive: Literal["cvt", "grid"] = "cvt"
+    """How descriptor space is cut into cells."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("batch", "evaluate_every"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        for name in ("random_steps", "exploration_noise"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
+
+
+class Place(NamedTuple):
+    """Where the training environment is: its episode, and the actions so far in it."""
+
+    seed: jax.Array  # uint32
+    steps: jax.Array  # so far in it
+    actions: jax.Array  # [episode_length, action_size]
+    observation: jax.Array
+
+
+class State(NamedTuple):
+    """All that TD3 knows."""
+
+    archive: Archive
+    buffer: replay_buffer.ReplayBuffer
+    td3: critics.TD3
+    place: Place
+    progress: Progress
+
+
+class TD3:
+    """A generation: some steps in the environment with as many of training, then the copies' evaluation."""
+
+    operators = ("actor",)
+
+    def __init__(self, task: Task, config: TD3Config | None = None) -> None:
+        if not isinstance(task, CompiledTask):
+            raise ElitesError(f"td3 cannot step through {task.name}")
+        self.task = task
+        self.config = config = config or TD3Config()
+        self.policy = Policy.of(task, config.hidden)
+        self.cells = make_cells(task, config.archive)
+        self.environment = Stepper(task.simulator)
+        self.opening = ((Round("first", config.batch),),)
+        self.generation = (Round("next", config.batch),)
+
+    def init(self, key: jax.Array) -> State:
+        """An empty archive and buffer; random critics and actor; the environment at its first episode."""
+        task, config = self.task, self.config
+        seed = jax.random.bits(jax.random.fold_in(key, Stream.EPISODE))
+        return State(
+            empty_archive(len(self.cells.centroids), self.policy.parameter_count, task.descriptor_size),
+            replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
+            critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
+            self._episode(seed),
+            start(),
+        )
+
+    def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
+        """Acts and trains; a copy of the actor after every few steps."""
+        config = self.config
+        if round.name == "first":
+            keys = jax.random.split(jax.random.fold_in(key, Stream.RANDOM), config.random_steps)
+            state, _ = jax.lax.scan(lambda s, k: (self._act(s, k, at_random=True), None), state, keys)
+
+        def few(state: State, key: jax.Array) -> tuple[State, jax.Array]:
+            keys = jax.random.split(key, config.evaluate_every)
+            state, _ = jax.lax.scan(lambda s, k: (self._learn(s, k), None), state, keys)
+            return state, self.policy.flat(state.td3.actor)
+
+        keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
+        state, copies = jax.lax.scan(few, state, keys)
+        none = jnp.full((round.policies, 2), -1, jnp.int32)
+        return state, Batch(copies, jnp.zeros(round.policies, jnp.int32), none)
+
+    def _learn(self, state: State, key: jax.Array) -> State:
+        """One step in the environment and one of training."""
+        acting, training = jax.random.split(key)
+        state = self._act(state, acting, at_random=False)
+        td3 = critics.train(state.td3, self.config, self.policy, state.buffer, training, 1)
+        return state._replace(td3=td3)
+
+    def _act(self, state: State, key: jax.Array, *, at_random: bool) -> State:
+        """One step in the environment, into the buffer; at an episode's end the next one begins."""
+        drawing, seeding = jax.random.split(key)
+        place, size = state.place, self.task.action_size
+        if at_random:
+            action = jax.random.uniform(drawing, (size,), minval=-1, maxval=1)
+        else:
+            noise = self.config.exploration_noise * jax.random.normal(drawing, (size,))
+            action = jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1)
+        observation, reward, terminated = jax.pure_callback(
+            self.environment.step,
+            (place.observation, jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)),
+            place.seed,
+            place.steps,
+            place.actions,
+            action,
+            vmap_method="sequential",
+        )
+        buffer = replay_buffer.push(
+            state.buffer, place.observation, action, reward, observation, terminated.astype(jnp.float32)
+        )
+        moved = Place(place.seed, place.steps + 1, place.actions.at[place.steps].set(action), observation)
+        over = terminated | (moved.steps >= self.task.episode_length)
+        seed = jax.random.bits(seeding)
+        place = jax.lax.cond(over, lambda: self._episode(seed), lambda: moved)
+        progress = state.progress._replace(training_steps=state.progress.training_steps + 1)
+        return state._replace(buffer=buffer, place=place, progress=progress)
+
+    def _episode(self, seed: jax.Array) -> Place:
+        """The beginning of an episode."""
+        task = self.task
+        observation = jax.pure_callback(
+            self.environment.begin,
+            jax.ShapeDtypeStruct((task.observation_size,), jnp.float32),
+            seed,
+            vmap_method="sequential",
+        )
+        return Place(seed, jnp.int32(0), jnp.zeros((task.episode_length, task.action_size)), observation)
+
+    def tell(
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+    ) -> tuple[State, jax.Array]:
+        """Collects the copies; training never sees them again."""
+        offspring = solutions(batch, evaluation, state.progress)
+        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
+        return state._replace(archive=archive, progress=advance(state.progress, evaluation)), skipped(
+            evaluation, status
+        )
+
+    def archive(self, state: State) -> Archive:
+        """The copies that were the best in their cells."""
+        return state.archive
+
+    def gradient_steps(self, state: State) -> jax.Array:
+        """Training steps so far."""
+        return state.td3.steps

@@ -1,0 +1,97 @@
+import jax
+import numpy as np
+
+from elites import make_task
+from elites.algorithms.td3 import TD3, TD3Config
+from elites.evaluation.evaluation import Ending
+from elites.tasks.qdgym.environment import QDGymEnv
+from elites.tasks.stepping import Stepper
+from tests.algorithms.test_algorithms import evolve, small
+
+
+class Target:
+    """Episodes of five steps that reward the action 0.5 x, where x is shown: the best actor is known."""
+
+    def begin(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.steps = 0
+        return self._observe()
+
+    def _observe(self):
+        self.x = self.random.uniform(-1, 1)
+        return np.array([self.x] * 15, np.float32)
+
+    def advance(self, action):
+        reward = 1 - float((action[0] - 0.5 * self.x) ** 2)
+        self.steps += 1
+        return self._observe(), reward, self.steps == 5
+
+
+def test_the_actor_finds_a_known_optimum():
+    config = TD3Config(
+        batch=10, evaluate_every=100, random_steps=500, critic_hidden=(32, 32), hidden=(16,),
+        training_batch=64, buffer_size=5000, greedy_learning_rate=1e-3, critic_learning_rate=3e-3,
+        discount=0.5,
+    )  # fmt: skip
+    algorithm = TD3(make_task("qd-hopper"), config)
+    algorithm.environment = Stepper(Target)
+    state = algorithm.init(jax.random.key(0))
+    state, _ = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(1), algorithm.opening[0][0])
+    state, batch = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(2), algorithm.generation[0])
+    x = np.linspace(-0.9, 0.9, 50, dtype=np.float32)
+    actions = algorithm.policy.apply(batch.parameters[-1], np.repeat(x[:, None], 15, axis=1))[:, 0]
+    assert np.abs(actions - 0.5 * x).mean() < 0.12
+    assert state.progress.training_steps == 500 + 2 * 1000
+    assert state.td3.steps == 2 * 1000
+
+
+def test_copies_are_taken_every_few_steps():
+    algorithm = small("td3", batch=6, evaluate_every=3, random_steps=10)
+    told = list(evolve(algorithm, generations=3))
+    for generation, (state, _, batch, _, _) in enumerate(told, start=1):
+        assert state.progress.training_steps == 10 + 18 * generation
+        assert state.td3.steps == 18 * generation
+        assert state.progress.evaluations == 6 * generation
+        np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flat(state.td3.actor))
+    assert state.buffer.size == 10 + 18 * 3
+
+
+def test_the_archive_never_feeds_back():
+    """Whatever the evaluations say, training is the same."""
+    first, second = (
+        list(evolve(small("td3"), generations=3, broken=broken))[-1][0] for broken in ((), tuple(range(20)))
+    )
+    jax.tree.map(np.testing.assert_array_equal, first.td3, second.td3)
+    assert (np.asarray(second.archive.elites.fitness) == -np.inf).all()
+
+
+def test_an_environment_elsewhere_is_brought_there_by_replaying():
+    task = make_task("qd-hopper")
+    actions = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
+    environment = QDGymEnv(task)
+    environment.reset(seed=5)
+    expected = [environment.step(action) for action in actions]
+    straight, jumping = Stepper(task.simulator), Stepper(task.simulator)
+    straight.begin(5)
+    for count, (observation, reward, terminated, _, _) in enumerate(expected):
+        found = straight.step(5, count, actions, actions[count])
+        np.testing.assert_array_equal(found[0], observation)
+        assert found[1] == np.float32(reward)
+        assert found[2] == terminated
+    for count in (7, 2, 2, 13):  # as after a resume, or beside another replication
+        jumping.begin(99)
+        found = jumping.step(5, count, actions, actions[count])
+        np.testing.assert_array_equal(found[0], expected[count][0])
+    environment.close()
+
+
+def test_the_training_environment_goes_through_whole_episodes():
+    algorithm = small("td3", random_steps=40, batch=4)
+    (state, *_), *_ = evolve(algorithm, generations=1)
+    rows = np.asarray(state.buffer.rows)[: int(state.buffer.size)]
+    terminal, following, observation = rows[:, -1], rows[:, 19:34], rows[:, :15]
+    continued = (following[:-1] == observation[1:]).all(1)
+    lengths = np.diff(np.flatnonzero(np.concatenate([[True], ~continued, [True]])))
+    assert lengths.max() <= algorithm.task.episode_length
+    assert (~continued | (terminal[:-1] == 0)).all()  # a new episode begins after every terminal step
+    assert Ending.TERMINATED == 0
