@@ -39,3 +39,10 @@ def evaluators():
     yield get
     for evaluator in made.values():
         evaluator.close()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_programs_at_a_time():
+    """Frees what a module has compiled: a process can hold only so many programs."""
+    yield
+    jax.clear_caches()

@@ -61,7 +61,9 @@ def pretend(algorithm, batch, round, turn, limit=None, broken=()):
     ending = np.where(ran, Ending.TERMINATED, Ending.SKIPPED).astype(np.uint8)
     fitness = np.sin(1e3 * parameters[:, :50].sum(1)).reshape(-1, *[1] * (len(shape) - 1))
     fitness = (fitness + rng.normal(0, 1e-3, shape)).astype(np.float32)
-    descriptor = np.abs(np.sin(1e3 * parameters[:, 50 : 50 + task.descriptor_size]))
+    descriptor = np.abs(
+        np.sin(1e4 * parameters.sum(1, keepdims=True) * np.arange(1, task.descriptor_size + 1))
+    )
     descriptor = np.broadcast_to(
         descriptor.reshape(len(parameters), *[1] * (len(shape) - 1), -1), (*shape, task.descriptor_size)
     ).astype(np.float32)
