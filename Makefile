@@ -32,6 +32,7 @@ check: setup
 benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/td3.py
 
 # Newest versions of everything, tried in an environment of their own.
 lock:

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -196,8 +197,8 @@ def test_ctrl_c_ends_a_long_evaluation():
         from elites import ThreadEvaluator, make_task
         task = make_task("qd-halfcheetah", episode_length=1_000_000)
         evaluator = ThreadEvaluator(task, threads=2)
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             evaluator.evaluate(np.zeros((50, 20742), np.float32), range(50))
         except KeyboardInterrupt:
             evaluator.close()
@@ -207,6 +208,7 @@ def test_ctrl_c_ends_a_long_evaluation():
         [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)  # into the evaluation
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(timeout=30) == 7
     process.stdout.close()
