@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -219,3 +220,13 @@ def test_a_hundred_full_episodes_fit_in_300_mib():
     evaluation = blank_evaluation(task, np.arange(100), transitions=True)
     total = sum(array.nbytes for array in (*evaluation[:5], *evaluation.transitions))
     assert total < 300 * 2**20
+
+
+def test_contacts_of_the_last_episode_do_not_reach_into_the_next():
+    """Two controllers where Bullet's restored state alone let the first one's last contacts change the second."""
+    with np.load(Path(__file__).parent / "stale_contacts.npz") as file:
+        parameters, seeds = file["parameters"], file["seeds"]
+    with ThreadEvaluator(make_task("qd-walker", episode_length=30), hidden=(8,), threads=1) as evaluator:
+        alone = evaluator.evaluate(parameters[1:], seeds[1:])
+        after = evaluator.evaluate(parameters, seeds)
+    assert alone.fitness[0] == after.fitness[1]

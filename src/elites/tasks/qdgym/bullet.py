@@ -176,6 +176,7 @@ control_kp = bind("b3JointControlSetKp", integer, command, integer, real)
 control_kd = bind("b3JointControlSetKd", integer, command, integer, real)
 control_max_force = bind("b3JointControlSetMaximumForce", integer, command, integer, real)
 
+detect_collisions = bind("b3InitPerformCollisionDetectionCommand", command, client)
 step_simulation = bind("b3InitStepSimulationCommand", command, client)
 
 request_state = bind("b3RequestActualStateCommandInit", command, client, integer)
