@@ -223,7 +223,7 @@ def test_a_hundred_full_episodes_fit_in_300_mib():
 
 
 def test_contacts_of_the_last_episode_do_not_reach_into_the_next():
-    """Two controllers where Bullet's restored state alone let the first one's last contacts change the second."""
+    """Two controllers of which the first changed the second when Bullet's state was merely restored."""
     with np.load(Path(__file__).parent / "stale_contacts.npz") as file:
         parameters, seeds = file["parameters"], file["seeds"]
     with ThreadEvaluator(make_task("qd-walker", episode_length=30), hidden=(8,), threads=1) as evaluator:

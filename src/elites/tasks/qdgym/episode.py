@@ -300,8 +300,8 @@ def reset(
     world: World, anatomy: Anatomy, angles: np.ndarray, contacts: np.ndarray, observation: np.ndarray
 ) -> tuple[float, float]:
     """Starts an episode with the joints at `angles`. Returns the torso's height and the target's distance."""
-    # Twice: pairs that touched at the end of the last episode outlive a restored state, and the order in which
-    # Bullet keeps them shows in later contacts. Looking for collisions in between forgets them.
+    # Twice: pairs that touched at the end of the last episode outlive a restored state, and the order in
+    # which Bullet keeps them shows in later contacts. Looking for collisions in between forgets them.
     restore(world)
     submit(world.client, b3.detect_collisions(world.client))
     restore(world)
