@@ -27,7 +27,7 @@ from elites.algorithms.algorithm import (
     start,
 )
 from elites.archives import state_descriptors
-from elites.archives.archive import Archive, empty_archive, insert, select
+from elites.archives.archive import Archive, draw, empty_archive, insert, select
 from elites.archives.cells import make_cells
 from elites.errors import require
 from elites.evaluation.evaluation import Ending, Evaluation
@@ -193,10 +193,9 @@ class QDPG:
         """Descriptors of steps that happened, drawn uniformly; NaN if none did."""
         happened = jnp.arange(descriptors.shape[1]) < evaluation.length[:, None]
         happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]
-        ranks = jnp.cumsum(happened.reshape(-1))
-        drawn = jax.random.randint(key, (self.config.candidates,), 0, jnp.maximum(ranks[-1], 1))
-        rows = descriptors.reshape(-1, descriptors.shape[-1])[jnp.searchsorted(ranks, drawn, side="right")]
-        return jnp.where(ranks[-1] > 0, rows, jnp.nan)
+        drawn = draw(happened.reshape(-1), key, self.config.candidates)
+        rows = descriptors.reshape(-1, descriptors.shape[-1])[drawn]
+        return jnp.where(happened.any(), rows, jnp.nan)
 
     def archive(self, state: State) -> Archive:
         """The collection so far."""

@@ -93,6 +93,11 @@ def insert(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[Ar
 
 def select(archive: Archive, key: jax.Array, count: int) -> jax.Array:
     """Cells of `count` parents, drawn uniformly from the filled ones, with replacement."""
-    ranks = jnp.cumsum(archive.filled)
+    return draw(archive.filled, key, count)
+
+
+def draw(mask: jax.Array, key: jax.Array, count: int) -> jax.Array:
+    """Places where `mask` [n] is true, uniformly, with replacement; n or beyond if it is nowhere."""
+    ranks = jnp.cumsum(mask)
     drawn = jax.random.randint(key, (count,), 0, jnp.maximum(ranks[-1], 1))
     return jnp.searchsorted(ranks, drawn, side="right").astype(jnp.int32)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from elites.archives.archive import Archive, Solutions, Status, empty_archive
+from elites.archives.archive import Archive, Solutions, Status, draw, empty_archive
 
 
 class DeepGrid(NamedTuple):
@@ -70,9 +70,7 @@ def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.A
     """
     choosing, drawing = jax.random.split(key)
     fitness = grid.members.fitness
-    ranks = jnp.cumsum((fitness > -jnp.inf).any(1))
-    drawn = jax.random.randint(choosing, (count,), 0, jnp.maximum(ranks[-1], 1))
-    cells = jnp.searchsorted(ranks, drawn, side="right").astype(jnp.int32)
+    cells = draw((fitness > -jnp.inf).any(1), choosing, count)
 
     chosen = fitness[cells]
     filled = chosen > -jnp.inf
