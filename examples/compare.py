@@ -7,6 +7,7 @@ Runs that ended at different budgets are compared at the largest one that all of
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ for folder in folders:
     runs[config.task][config.algorithm].append(table)
 
 
-def spread(values):
+def spread(values: Sequence[float]) -> str:
     middle, low, high = np.median(values), min(values), max(values)
     form = "{:,.0f}" if high > 10 else "{:.3f}" if high <= 1 else "{:.1f}"
     return f"{form.format(middle)} ({form.format(low)} to {form.format(high)})"
@@ -58,8 +59,7 @@ for row, task in zip(panels, sorted(runs), strict=True):
             axes.grid(alpha=0.3)
             cells.append(spread(values[:, -1]))
         print("| " + " | ".join([*cells, spread([table["minutes"][-1] for table in tables])]) + " |")
-handles, labels = max(
-    (axes.get_legend_handles_labels() for axes in panels[:, 0]), key=lambda found: len(found[1])
-)
+legends = [axes.get_legend_handles_labels() for axes in panels[:, 0]]
+handles, labels = max(legends, key=lambda legend: len(legend[1]))
 figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
 figure.savefig(figure_path, dpi=120)
