@@ -18,6 +18,8 @@ import numpy as np
 
 from elites.algorithms.algorithm import Algorithm, Batch, Round
 from elites.archives.archive import Status
+from elites.archives.deep_grid import DeepGrid
+from elites.archives.members import Members, members_of, save_members
 from elites.archives.saved import SavedArchive, load_archive, save_archive, saved_archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError, require
@@ -253,6 +255,16 @@ class _Run:
         elites = algorithm.archive(self.state)
         return saved_archive(elites, algorithm.cells, algorithm.operators, algorithm.policy.sizes, about)
 
+    def members(self) -> Members | None:
+        """Those of a deep grid."""
+        grid = getattr(self.state, "grid", None)
+        return members_of(grid, self.evaluations) if isinstance(grid, DeepGrid) else None
+
+    def save_members(self, path: Path) -> None:
+        """Keeps them, if the run was told to."""
+        if getattr(self.algorithm.config, "keep_members", False) and (members := self.members()):
+            save_members(path, members)
+
 
 def _count(counts: dict[str, int], operators: tuple[str, ...], batch: Batch, status: np.ndarray) -> None:
     operator = np.asarray(batch.operator)
@@ -351,6 +363,7 @@ def _loop(
             waited, spent = time.perf_counter() - saved_at, 0.0
             if done:
                 logs.sync()
+                current.save_members(folder / "members.npz")
                 save_archive(
                     folder / "archive.npz", current.archive()
                 )  # from here on the run counts as finished
