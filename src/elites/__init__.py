@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
     from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
     from elites.archives.archive import Status
+    from elites.archives.corrected import CorrectedArchive, load_corrected
     from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
+    from elites.experiments.correct import correct
     from elites.experiments.logs import read_table
     from elites.experiments.run import Outcome, Report, resume, run
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
+    from elites.metrics.corrected import Losses
+    from elites.metrics.pyribs import from_pyribs
     from elites.policies import Policy
     from elites.reports.show import show
     from elites.tasks import TASKS, make_task
@@ -39,10 +43,12 @@ _HOME = {
     "TASKS": "elites.tasks",
     "Algorithm": "elites.algorithms.algorithm",
     "ArchiveMetrics": "elites.metrics.archive",
+    "CorrectedArchive": "elites.archives.corrected",
     "ElitesError": "elites.errors",
     "Ending": "elites.evaluation.evaluation",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
+    "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
     "Outcome": "elites.experiments.run",
@@ -58,7 +64,10 @@ _HOME = {
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.evaluation.evaluation",
     "archive_metrics": "elites.metrics.archive",
+    "correct": "elites.experiments.correct",
+    "from_pyribs": "elites.metrics.pyribs",
     "load_archive": "elites.archives.saved",
+    "load_corrected": "elites.archives.corrected",
     "make_algorithm": "elites.algorithms",
     "make_task": "elites.tasks",
     "read_table": "elites.experiments.logs",
@@ -72,10 +81,12 @@ __all__ = [
     "TASKS",
     "Algorithm",
     "ArchiveMetrics",
+    "CorrectedArchive",
     "ElitesError",
     "Ending",
     "Evaluation",
     "Evaluator",
+    "Losses",
     "MAPElites",
     "MAPElitesConfig",
     "Outcome",
@@ -91,7 +102,10 @@ __all__ = [
     "ThreadEvaluator",
     "Transitions",
     "archive_metrics",
+    "correct",
+    "from_pyribs",
     "load_archive",
+    "load_corrected",
     "make_algorithm",
     "make_task",
     "read_table",

@@ -250,6 +250,48 @@ def _conclude(outcome: Outcome) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Correct:
+    """Evaluate every elite of a run again, to see how much of its archive was luck.
+
+    Saves all replications, and the corrected archive that their means make, as corrected.npz in the run's
+    folder. Interrupted, the same command goes on where it stopped.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """The run's folder."""
+    replications: int = 50
+    """Episodes per elite (N)."""
+    snapshot: int | None = None
+    """Corrects the snapshot of so many evaluations instead, into corrected-EVALUATIONS.npz."""
+    seed: int = 0
+    """Of the replications; the run's own episodes have others."""
+    redraw: bool = False
+    """Of deep-grid: draw a member of the cell for each replication, instead of evaluating its best."""
+    threads: int | None = None
+    """One per core unless given."""
+
+    def run(self) -> int:
+        from elites.experiments.correct import correct
+        from elites.experiments.display import Bar
+
+        with Bar(f"correcting {self.folder}") as bar:
+            corrected = correct(
+                self.folder,
+                replications=self.replications,
+                snapshot=self.snapshot,
+                seed=self.seed,
+                redraw=self.redraw,
+                threads=self.threads,
+                on_progress=bar,
+                tell=bar.tell,
+            )
+        from elites.reports.tables import losses
+
+        print(losses(corrected))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Show:
     """Print what a run has found and draw its archive and its progress."""
 
@@ -266,6 +308,7 @@ class Show:
 COMMANDS: dict[str, type[Command]] = {
     "run": RunOptions,
     "resume": Resume,
+    "correct": Correct,
     "show": Show,
     "tasks": Tasks,
     "algorithms": Algorithms,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 from elites.errors import ElitesError
 
@@ -25,6 +27,22 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
             partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes an npz file atomically. The same arrays give the same bytes."""
+    write_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def read_arrays(path: Path, names: Iterable[str], what: str) -> dict[str, np.ndarray]:
+    """These arrays of an npz file, which is `what`; or an error that says what is wrong with it."""
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return {name: file[name] for name in names}
+    except FileNotFoundError:
+        raise ElitesError(f"{path} does not exist") from None
+    except Exception as error:  # damage takes many forms
+        raise ElitesError(f"{path} is not {what}, or is damaged: {error}") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -7,7 +7,7 @@ from matplotlib.image import imread
 from elites import ElitesError, load_archive, make_task
 from elites.archives.archive import Origin, Solutions, empty_archive, insert
 from elites.archives.cells import grid, make_cells
-from elites.archives.saved import save_archive
+from elites.archives.saved import save_archive, saved_archive
 from elites.reports.figures import draw_archive, draw_progress, voronoi_polygons
 
 
@@ -30,7 +30,7 @@ def saved(task, tmp_path, kind="cvt", count=300):
         "task": {"name": task.name, "qd_offset": task.qd_offset, "descriptor_names": task.descriptor_names},
         "evaluations": count,
     }
-    save_archive(tmp_path / "archive.npz", archive, of, ("random", "ga"), (1, 1), about)
+    save_archive(tmp_path / "archive.npz", saved_archive(archive, of, ("random", "ga"), (1, 1), about))
     return load_archive(tmp_path)
 
 

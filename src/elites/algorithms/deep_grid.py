@@ -40,6 +40,8 @@ class DeepGridConfig(MAPElitesConfig):
 
     depth: int = 50
     """Members per cell (D)."""
+    keep_members: bool = False
+    """Whether all members are saved at the end, for `elites correct --redraw`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

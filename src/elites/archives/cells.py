@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from importlib.resources import as_file, files
 from typing import Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from elites.errors import ElitesError
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
+SLICE = 2048  # descriptors looked up at a time, so that memory does not grow with their number
 CVT_SEED = 0  # one for all runs, never the run's own: they share their cells
 
 
@@ -39,6 +41,23 @@ class Cells(NamedTuple):
         places = jnp.floor((descriptors - low) / (high - low) * shape).astype(jnp.int32)
         places = jnp.clip(places, 0, shape - 1)
         return (places * np.array([math.prod(self.grid[i + 1 :]) for i in range(len(shape))])).sum(-1)
+
+    def numbers(self, descriptors: np.ndarray) -> np.ndarray:
+        """The same of any number of descriptors outside of `jit`, int32 `[n]`."""
+        found = [np.zeros(0, np.int32)]
+        for start in range(0, len(descriptors), SLICE):
+            part = descriptors[start : start + SLICE].astype(np.float32)
+            padded = np.pad(part, ((0, SLICE - len(part)), (0, 0)))  # one shape, compiled once
+            of = np.asarray(_cells_of(padded, self.centroids, self.bounds, self.grid), np.int32)
+            found.append(of[: len(part)])
+        return np.concatenate(found)
+
+
+@partial(jax.jit, static_argnums=3)
+def _cells_of(
+    descriptors: jax.Array, centroids: jax.Array, bounds: jax.Array, grid: tuple[int, ...]
+) -> jax.Array:
+    return Cells(centroids, bounds, grid).of(descriptors)  # type: ignore[arg-type] # traced
 
 
 def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt") -> Cells:

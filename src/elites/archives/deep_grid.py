@@ -72,12 +72,15 @@ def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.A
     fitness = grid.members.fitness
     cells = draw((fitness > -jnp.inf).any(1), choosing, count)
 
-    chosen = fitness[cells]
-    filled = chosen > -jnp.inf
-    low = jnp.where(filled, chosen, jnp.inf).min(1, keepdims=True)
-    high = chosen.max(1, keepdims=True)
-    weights = jnp.where(filled, jnp.where(high > low, (chosen - low) / (high - low), 1.0), 0.0)
-    return cells, jax.random.categorical(drawing, jnp.log(weights)).astype(jnp.int32)
+    return cells, jax.random.categorical(drawing, jnp.log(weights(fitness[cells]))).astype(jnp.int32)
+
+
+def weights(fitness: jax.Array) -> jax.Array:
+    """What the chances of members `[n, depth]` of a cell are in proportion to; 0 where there is none."""
+    filled = fitness > -jnp.inf
+    low = jnp.where(filled, fitness, jnp.inf).min(1, keepdims=True)
+    high = fitness.max(1, keepdims=True)
+    return jnp.where(filled, jnp.where(high > low, (fitness - low) / (high - low), 1.0), 0.0)
 
 
 def best(grid: DeepGrid) -> Archive:

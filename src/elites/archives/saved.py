@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from elites.archives.archive import Archive
 from elites.archives.cells import Cells
 from elites.errors import ElitesError
-from elites.files import write_atomically
+from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics, archive_metrics
 
 if TYPE_CHECKING:
@@ -61,40 +61,40 @@ class SavedArchive:
 ARRAYS = tuple(name for name in SavedArchive.__dataclass_fields__ if name != "about")
 
 
-def save_archive(
-    path: Path,
+def saved_archive(
     archive: Archive,
     cells: Cells,
     operators: tuple[str, ...],
     policy_sizes: tuple[int, ...],
     about: dict[str, Any],
-) -> None:
-    """Writes the filled cells, best first."""
+) -> SavedArchive:
+    """The filled cells, best first, copied out of an algorithm's state."""
     elites = archive.elites
     fitness = np.asarray(elites.fitness)
     cell = np.flatnonzero(fitness > -np.inf)
     cell = cell[np.argsort(-fitness[cell], kind="stable")]
-    arrays = {
-        "parameters": np.asarray(elites.parameters)[cell],
-        "fitness": fitness[cell],
-        "descriptor": np.asarray(elites.descriptor)[cell],
-        "cell": cell.astype(np.int32),
-        "evaluation": np.asarray(elites.origin.evaluation)[cell],
-        "seed": np.asarray(elites.origin.seed)[cell],
-        "generation": np.asarray(elites.origin.generation)[cell],
-        "operator": np.array(operators)[np.asarray(elites.origin.operator)[cell]],
-        "parents": np.asarray(elites.origin.parents)[cell],
-        "centroids": cells.centroids,
-        "bounds": cells.bounds,
-        "grid": np.array(cells.grid, np.int32),
-        "policy_sizes": np.array(policy_sizes, np.int32),
-        "about": np.array(json.dumps({"format": VERSION, **about})),
-    }
+    return SavedArchive(
+        parameters=np.asarray(elites.parameters)[cell],
+        fitness=fitness[cell],
+        descriptor=np.asarray(elites.descriptor)[cell],
+        cell=cell.astype(np.int32),
+        evaluation=np.asarray(elites.origin.evaluation)[cell],
+        seed=np.asarray(elites.origin.seed)[cell],
+        generation=np.asarray(elites.origin.generation)[cell],
+        operator=np.array(operators)[np.asarray(elites.origin.operator)[cell]],
+        parents=np.asarray(elites.origin.parents)[cell],
+        centroids=cells.centroids,
+        bounds=cells.bounds,
+        grid=np.array(cells.grid, np.int32),
+        policy_sizes=np.array(policy_sizes, np.int32),
+        about={"format": VERSION, **about},
+    )
 
-    def write(file: IO[bytes]) -> None:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
 
-    write_atomically(path, write)
+def save_archive(path: Path, archive: SavedArchive) -> None:
+    """Writes an `archive.npz`."""
+    arrays = {name: getattr(archive, name) for name in ARRAYS}
+    write_arrays(path, {**arrays, "about": np.array(json.dumps(archive.about))})
 
 
 def load_archive(path: Path | str) -> SavedArchive:
@@ -102,14 +102,8 @@ def load_archive(path: Path | str) -> SavedArchive:
     path = Path(path)
     if path.is_dir():
         path /= "archive.npz"
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ARRAYS}
-            about = json.loads(str(file["about"]))
-    except FileNotFoundError:
-        raise ElitesError(f"{path} does not exist") from None
-    except Exception as error:  # damage takes many forms
-        raise ElitesError(f"{path} is not an archive of elites, or is damaged: {error}") from None
+    arrays = read_arrays(path, (*ARRAYS, "about"), "an archive of elites")
+    about = json.loads(str(arrays.pop("about")))
     if about.get("format") != VERSION:
         raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")
     return SavedArchive(**arrays, about=about)

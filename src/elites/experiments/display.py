@@ -8,7 +8,7 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from elites.experiments.run import Report
@@ -69,6 +69,45 @@ class Display:
                 f"QD-score {metrics['qd_score']:,.0f}, max-fitness {metrics['max_fitness']:.1f}, "
                 f"coverage {metrics['coverage']:.1%}, added {_added(report)}"
             )
+
+
+class Bar:
+    """How far some episodes are. Call it with those done and all there are."""
+
+    def __init__(self, title: str, console: Console | None = None) -> None:
+        self.console = console or _Console()
+        self._bar = Progress(
+            TextColumn(title, markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self._title, self._task = title, self._bar.add_task(title, total=None)
+        self._told = time.perf_counter()
+
+    def __enter__(self) -> Bar:
+        if self.console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self._bar.stop()
+
+    def tell(self, message: str) -> None:
+        """A line above the bar."""
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.console.is_terminal:
+            self._bar.update(self._task, completed=done, total=total)
+        elif time.perf_counter() - self._told > LINE_SECONDS:
+            self._told = time.perf_counter()
+            self.tell(f"{self._title}: {done:,} of {total:,} episodes")
 
 
 def _added(report: Report) -> str:

@@ -6,14 +6,9 @@ killed and resumed ends with the same bits as one that is not.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -23,13 +18,16 @@ import numpy as np
 
 from elites.algorithms.algorithm import Algorithm, Batch, Round
 from elites.archives.archive import Status
-from elites.archives.saved import load_archive, save_archive
+from elites.archives.deep_grid import DeepGrid
+from elites.archives.members import Members, members_of, save_members
+from elites.archives.saved import SavedArchive, load_archive, save_archive, saved_archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments.checkpoint import Checkpoints
 from elites.experiments.config import FILE, RunConfig, load_config, versions
+from elites.experiments.guards import Interrupts, alone
 from elites.experiments.logs import Logs
 from elites.files import told_in_one_line, write_atomically
 from elites.memory import available_bytes
@@ -91,7 +89,7 @@ def run(
     with _Run(config, threads) as current:  # whatever can fail does so before anything is written
         with told_in_one_line(f"cannot make the run's folder {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder):
+        with alone(folder):
             _refuse_taken(folder)
             record = json.dumps(config.record(), indent=2) + "\n"
             with told_in_one_line(f"cannot write to {folder}"):
@@ -112,7 +110,7 @@ def resume(
     folder = Path(folder)
     how = How(threads, max_hours, checkpoint_seconds, on_generation, tell)
     config, made_with = load_config(folder)
-    with _alone(folder):
+    with alone(folder):
         if finished := _finished(folder, config):
             tell(f"{folder} is finished: {finished.evaluations} evaluations")
             Checkpoints(folder).clear()
@@ -154,44 +152,6 @@ def _refuse_taken(folder: Path) -> None:
 
 def _write_text(file: IO[bytes], text: str) -> None:
     file.write(text.encode())
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keeps a second process off the run. The lock goes with the process, however that ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ElitesError(f"{folder} is being run by another process") from None
-    finally:
-        os.close(descriptor)
-
-
-class _Interrupts:
-    """The first Ctrl-C, or SIGTERM, asks the run to stop after this generation; the second ends it."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> _Interrupts:
-        self._before = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        # Not through Python's streams: the signal may have come in the middle of a write to them.
-        os.write(2, b"\nstopping after this generation; again to stop at once\n")
 
 
 @jax.jit
@@ -277,7 +237,8 @@ class _Run:
         offset = self.algorithm.task.qd_offset
         return archive_metrics(fitness[fitness > -np.inf], len(fitness), offset)._asdict()
 
-    def save_archive(self, path: Path) -> None:
+    def archive(self) -> SavedArchive:
+        """The collection so far, as it is saved."""
         algorithm = self.algorithm
         about = {
             "algorithm": self.config.algorithm,
@@ -291,14 +252,18 @@ class _Run:
             "seed": self.config.seed,
             "evaluations": self.evaluations,
         }
-        save_archive(
-            path,
-            algorithm.archive(self.state),
-            algorithm.cells,
-            algorithm.operators,
-            algorithm.policy.sizes,
-            about,
-        )
+        elites = algorithm.archive(self.state)
+        return saved_archive(elites, algorithm.cells, algorithm.operators, algorithm.policy.sizes, about)
+
+    def members(self) -> Members | None:
+        """Those of a deep grid."""
+        grid = getattr(self.state, "grid", None)
+        return members_of(grid, self.evaluations) if isinstance(grid, DeepGrid) else None
+
+    def save_members(self, path: Path) -> None:
+        """Keeps them, if the run was told to."""
+        if getattr(self.algorithm.config, "keep_members", False) and (members := self.members()):
+            save_members(path, members)
 
 
 def _count(counts: dict[str, int], operators: tuple[str, ...], batch: Batch, status: np.ndarray) -> None:
@@ -340,7 +305,7 @@ def _drive(folder: Path, current: _Run, how: How) -> Outcome:
         current.environment_steps = header["environment_steps"]
     with told_in_one_line(f"cannot write to {folder}"):
         logs = Logs(folder, _metric_columns(current.algorithm), TIMINGS, header["sizes"])
-    with logs, _Interrupts() as interrupts:
+    with logs, Interrupts("stopping after this generation") as interrupts:
         return _loop(folder, current, logs, checkpoints, interrupts, header["elapsed"], how)
 
 
@@ -355,7 +320,7 @@ def _loop(
     current: _Run,
     logs: Logs,
     checkpoints: Checkpoints,
-    interrupts: _Interrupts,
+    interrupts: Interrupts,
     elapsed_before: float,
     how: How,
 ) -> Outcome:
@@ -378,7 +343,7 @@ def _loop(
                 "sizes": logs.sync(),
             },
         )
-        current.save_archive(folder / "archive.npz")
+        save_archive(folder / "archive.npz", current.archive())
         return time.perf_counter() - clock
 
     while current.evaluations < config.evaluations:
@@ -391,14 +356,17 @@ def _loop(
             crossed = [moment for moment in _snapshots(config) if before < moment <= current.evaluations]
             if crossed:
                 (folder / "snapshots").mkdir(exist_ok=True)
-                current.save_archive(folder / "snapshots" / f"{crossed[-1]:010d}.npz")
+                save_archive(folder / "snapshots" / f"{crossed[-1]:010d}.npz", current.archive())
             # A checkpoint's time stands in the row after it: a row is written before the checkpoint it is in.
             timings |= {"generation": current.generation, "checkpoint_s": spent, "elapsed_s": elapsed()}
             logs.append(metrics, timings)
             waited, spent = time.perf_counter() - saved_at, 0.0
             if done:
                 logs.sync()
-                current.save_archive(folder / "archive.npz")  # from here on the run counts as finished
+                current.save_members(folder / "members.npz")
+                save_archive(
+                    folder / "archive.npz", current.archive()
+                )  # from here on the run counts as finished
                 checkpoints.clear()
             elif stop or waited > max(how.checkpoint_seconds, cost / CHECKPOINT_SHARE):
                 cost = spent = checkpoint()

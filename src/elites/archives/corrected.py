@@ -1,0 +1,121 @@
+"""A corrected archive in a file: every replication of every elite, and what they come to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elites.archives.saved import SavedArchive
+from elites.errors import ElitesError
+from elites.files import read_arrays, write_arrays
+from elites.metrics.archive import ArchiveMetrics
+from elites.metrics.corrected import Losses, Spread, correct, spread
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class CorrectedArchive:
+    """Elites `[n, …]` in the order of their archive, best first. `about` says how they were re-evaluated."""
+
+    cell: np.ndarray
+    original_fitness: np.ndarray
+    original_descriptor: np.ndarray
+    fitness: np.ndarray  # [n, N], of every replication
+    descriptor: np.ndarray  # [n, N, d]
+    mean_fitness: np.ndarray  # NaN if a replication is invalid
+    mean_descriptor: np.ndarray
+    mean_cell: np.ndarray  # of the mean descriptor; -1 if a replication is invalid
+    kept: np.ndarray  # whether the elite is in the corrected archive
+    centroids: np.ndarray
+    bounds: np.ndarray
+    grid: np.ndarray
+    qd_score: np.ndarray  # of the corrected archive, as all that follows
+    max_fitness: np.ndarray
+    coverage: np.ndarray
+    qd_score_loss: np.ndarray
+    max_fitness_loss: np.ndarray
+    coverage_loss: np.ndarray
+    invalid: np.ndarray  # how many elites have a replication that is not finite
+    about: dict[str, Any]
+
+    @property
+    def metrics(self) -> ArchiveMetrics:
+        """Of the corrected archive."""
+        return ArchiveMetrics(float(self.qd_score), float(self.max_fitness), float(self.coverage))
+
+    @property
+    def losses(self) -> Losses:
+        """What was lost, as a share of the original."""
+        return Losses(float(self.qd_score_loss), float(self.max_fitness_loss), float(self.coverage_loss))
+
+    def spread(self) -> Spread:
+        """How far each elite's replications lie apart."""
+        return spread(
+            self.cell,
+            self.fitness,
+            self.descriptor,
+            self.centroids,
+            grid=self.grid.tolist(),
+            bounds=self.bounds,
+        )
+
+
+ARRAYS = tuple(name for name in CorrectedArchive.__dataclass_fields__ if name != "about")
+
+
+def corrected_archive(
+    archive: SavedArchive, fitness: np.ndarray, descriptor: np.ndarray, about: dict[str, Any]
+) -> CorrectedArchive:
+    """What replications `[n, N]` and `[n, N, d]` of its elites make of an archive."""
+    found = correct(
+        archive.fitness,
+        archive.descriptor,
+        archive.cell,
+        fitness,
+        descriptor,
+        archive.centroids,
+        archive.about["task"]["qd_offset"],
+        grid=archive.grid.tolist(),
+        bounds=archive.bounds,
+    )
+    return CorrectedArchive(
+        cell=archive.cell,
+        original_fitness=archive.fitness,
+        original_descriptor=archive.descriptor,
+        fitness=fitness,
+        descriptor=descriptor,
+        mean_fitness=found.fitness,
+        mean_descriptor=found.descriptor,
+        mean_cell=found.cell,
+        kept=found.kept,
+        centroids=archive.centroids,
+        bounds=archive.bounds,
+        grid=archive.grid,
+        **{name: np.array(value) for name, value in found.metrics._asdict().items()},
+        **{f"{name}_loss": np.array(value) for name, value in found.losses._asdict().items()},
+        invalid=np.array(found.invalid),
+        about={"format": VERSION, **about},
+    )
+
+
+def save_corrected(path: Path, corrected: CorrectedArchive) -> None:
+    """Writes a `corrected.npz`."""
+    arrays = {name: getattr(corrected, name) for name in ARRAYS}
+    write_arrays(path, {**arrays, "about": np.array(json.dumps(corrected.about))})
+
+
+def load_corrected(path: Path | str) -> CorrectedArchive:
+    """Reads a `corrected.npz`, or the one in a run's folder."""
+    path = Path(path)
+    if path.is_dir():
+        path /= "corrected.npz"
+    arrays = read_arrays(path, (*ARRAYS, "about"), "a corrected archive")
+    about = json.loads(str(arrays.pop("about")))
+    if about.get("format") != VERSION:
+        raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")
+    return CorrectedArchive(**arrays, about=about)

@@ -1,0 +1,65 @@
+"""The members of a deep grid outside of it: in a file, or one drawn per replication of a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from elites.archives.deep_grid import DeepGrid, weights
+from elites.files import read_arrays, write_arrays
+
+
+@dataclass(frozen=True)
+class Members:
+    """All members `[m]`, cell by cell."""
+
+    cell: np.ndarray
+    fitness: np.ndarray
+    evaluations: int  # of the run when they were its grid
+    parameters: Callable[[np.ndarray], np.ndarray]  # of these members
+
+    def drawn(self, cells: np.ndarray, chances: np.ndarray) -> np.ndarray:
+        """A member of each cell `[n]` for each number `[n, N]` below 1, drawn as parents are."""
+        first, last = np.searchsorted(self.cell, cells), np.searchsorted(self.cell, cells, side="right")
+        slots = np.arange((last - first).max(initial=1))
+        there = first[:, None] + slots < last[:, None]
+        fitness = np.full(there.shape, -np.inf, np.float32)
+        fitness[there] = self.fitness[(first[:, None] + slots)[there]]
+        upto = np.asarray(weights(fitness), np.float64).cumsum(1)  # type: ignore[arg-type]
+        wanted = chances * upto[:, -1:]
+        drawn = np.array([row.searchsorted(at, side="right") for row, at in zip(upto, wanted, strict=True)])
+        return np.minimum(first[:, None] + drawn.reshape(chances.shape), last[:, None] - 1)  # type: ignore[no-any-return]
+
+
+def members_of(grid: DeepGrid, evaluations: int) -> Members:
+    """The members of a grid in memory; it must not change as long as they are used."""
+    fitness = np.asarray(grid.members.fitness)
+    cells, slots = np.nonzero(fitness > -np.inf)
+
+    def parameters(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(grid.members.parameters[cells[rows], slots[rows]])
+
+    return Members(cells.astype(np.int32), fitness[cells, slots], evaluations, parameters)
+
+
+def save_members(path: Path, members: Members) -> None:
+    """Writes a `members.npz`."""
+    arrays = {
+        "cell": members.cell,
+        "fitness": members.fitness,
+        "parameters": members.parameters(np.arange(len(members.cell))),
+        "evaluations": np.array(members.evaluations),
+    }
+    write_arrays(path, arrays)
+
+
+def load_members(path: Path) -> Members:
+    """Reads a `members.npz`."""
+    arrays = read_arrays(path, ("cell", "fitness", "parameters", "evaluations"), "a file of members")
+    parameters = arrays["parameters"]
+    return Members(
+        arrays["cell"], arrays["fitness"], int(arrays["evaluations"]), lambda rows: parameters[rows]
+    )

@@ -1,0 +1,312 @@
+"""Correcting an archive: every elite is evaluated again, and what is left of the archive is saved.
+
+The seed of an episode is a function of the correction's seed, the run's seed, the elite's cell and the
+number of the replication, so neither threads, nor order, nor an interruption change anything. The run is not
+touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elites.archives.corrected import CorrectedArchive, corrected_archive, load_corrected, save_corrected
+from elites.archives.members import Members, load_members
+from elites.archives.saved import SavedArchive, load_archive
+from elites.errors import ElitesError, require
+from elites.evaluation.evaluation import Evaluator
+from elites.evaluation.threads import ThreadEvaluator
+from elites.experiments.config import load_config
+from elites.experiments.guards import Interrupts, alone
+from elites.files import read_arrays, told_in_one_line, write_arrays
+from elites.tasks.task import CompiledTask
+
+CHUNK_SECONDS = (
+    10.0  # between saves; idle threads at the end of one, for at most an episode, are then nothing
+)
+FIRST_CHUNK = 200  # episodes, before their speed is known
+TOLD_SECONDS = 0.1  # between reports of progress
+DRAWN_BYTES = 2**28  # of controllers that are drawn for one chunk
+EPISODES, MEMBERS = 0, 1  # streams of random numbers, apart from each other and from the run's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a correction depends on, beside the archive."""
+
+    replications: int = 50
+    seed: int = 0
+    redraw: bool = False  # deep-grid: a member of the cell is drawn for each replication
+
+    def __post_init__(self) -> None:
+        require(self.replications >= 1, "replications", self.replications, "at least 1")
+        require(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")
+
+
+class StoppedError(Exception):
+    """A correction was asked to stop; what it has so far is saved."""
+
+
+def correct(
+    folder: Path | str,
+    *,
+    replications: int = 50,
+    snapshot: int | None = None,
+    seed: int = 0,
+    redraw: bool = False,
+    threads: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+    tell: Callable[[str], None] = print,
+) -> CorrectedArchive:
+    """Evaluates every elite of a run again and saves what is left of its archive as `corrected.npz`.
+
+    A file that is there already and was made in the same way is returned as it is. Ctrl-C and SIGTERM raise
+    KeyboardInterrupt; the next call goes on from what was saved, at most some seconds before.
+
+    Args:
+        folder: the run's, finished or not.
+        replications: episodes per elite (N).
+        snapshot: the evaluations of the snapshot to correct, into `corrected-EVALUATIONS.npz`; unless given,
+            the archive.
+        seed: of the replications; the run's own episodes have others.
+        redraw: for deep-grid, draws a member of the cell for each replication, as the authors did; otherwise
+            the cell's best is evaluated. The run must have kept its members.
+        threads: one per core unless given. They change nothing but the speed.
+        on_progress: called now and then with the episodes done and all there are.
+        tell: takes what a person should read.
+    """
+    folder = Path(folder)
+    settings = Settings(replications=replications, seed=seed, redraw=redraw)
+    require(threads is None or threads >= 1, "threads", threads, "at least 1")
+    config, _ = load_config(folder)
+    refuse_redraw(config.algorithm, redraw)
+    with alone(folder):
+        path, archive = _source(folder, snapshot)
+        if (found := _same(path, archive, settings)) is not None:
+            tell(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
+            return found
+        members = _kept_members(folder, archive) if redraw else None
+        task = config.make_task()
+        if not isinstance(task, CompiledTask):
+            raise ElitesError(f"{task.name} cannot be run on threads")
+        hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
+        with (
+            ThreadEvaluator(task, hidden=hidden, threads=threads) as evaluator,
+            Interrupts("stopping") as interrupts,
+            told_in_one_line(f"cannot write to {folder}"),
+        ):
+            try:
+                return correct_archive(
+                    path,
+                    archive,
+                    settings,
+                    evaluator,
+                    members,
+                    stop=lambda: interrupts.asked,
+                    on_progress=on_progress,
+                )
+            except StoppedError as stopped:
+                tell(f"{stopped}; the same command goes on")
+                raise KeyboardInterrupt from None
+
+
+def refuse_redraw(algorithm: str, redraw: bool) -> None:
+    """Only a deep grid has members to draw from."""
+    if redraw and algorithm != "deep-grid":
+        raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
+
+
+def correct_archive(
+    path: Path,
+    archive: SavedArchive,
+    settings: Settings,
+    evaluator: Evaluator,
+    members: Members | None,
+    *,
+    stop: Callable[[], bool],
+    on_progress: Callable[[int, int], None] | None = None,
+) -> CorrectedArchive:
+    """Evaluates the elites again and saves the corrected archive as `path`; StoppedError if asked to stop."""
+    unfinished = path.with_suffix(".unfinished.npz")
+    about = _about(archive, settings)
+    shape = (len(archive.cell), settings.replications)
+    fitness = np.full(shape, np.nan, np.float32)
+    descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
+    done = _load_unfinished(unfinished, about, fitness, descriptor)
+    seeds = _stream(archive, settings, EPISODES, _episode_seeds)
+    drawn = None
+    most = len(archive.cell)
+    if members is not None:
+        drawn = members.drawn(archive.cell, _stream(archive, settings, MEMBERS, _uniform))
+        most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
+    progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
+
+    size = -(-FIRST_CHUNK // settings.replications)
+    while done < len(archive.cell):
+        rows = slice(done, done + min(size, most))
+        started = time.perf_counter()
+        try:
+            if members is None or drawn is None:
+                evaluation = evaluator.evaluate(archive.parameters[rows], seeds[rows], on_episode=progress)
+            else:
+                evaluation = evaluator.evaluate(
+                    members.parameters(drawn[rows].ravel()), seeds[rows].ravel(), on_episode=progress
+                )
+        except StoppedError:
+            raise StoppedError(f"stopped after {done} of {len(archive.cell)} elites") from None
+        fitness[rows] = evaluation.fitness.reshape(fitness[rows].shape)
+        descriptor[rows] = evaluation.descriptor.reshape(descriptor[rows].shape)
+        count = len(fitness[rows])
+        done += count
+        size = max(1, round(count * CHUNK_SECONDS / max(time.perf_counter() - started, 1e-3)))
+        if done < len(archive.cell):
+            _save_unfinished(unfinished, about, fitness, descriptor, done)
+    progress.finish()
+    corrected = corrected_archive(archive, fitness, descriptor, about)
+    save_corrected(path, corrected)
+    unfinished.unlink(missing_ok=True)
+    return corrected
+
+
+class _Progress:
+    """Called with each episode that ends: tells of it now and then, and raises StoppedError when asked to."""
+
+    def __init__(
+        self,
+        total: int,
+        done: int,
+        stop: Callable[[], bool],
+        on_progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self.total, self.done, self.stop, self.on_progress = total, done, stop, on_progress
+        self._told = 0.0
+
+    def __call__(self, steps: int) -> None:
+        self.done += 1
+        if self.stop():
+            raise StoppedError
+        if (now := time.perf_counter()) - self._told > TOLD_SECONDS:
+            self._told = now
+            self.finish()
+
+    def finish(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.done, self.total)
+
+
+def _stream(
+    archive: SavedArchive,
+    settings: Settings,
+    stream: int,
+    draw: Callable[[np.random.SeedSequence, int], np.ndarray],
+) -> np.ndarray:
+    """Random numbers `[n, N]`; a cell's depend neither on other cells nor on how many are drawn."""
+    entropy = (settings.seed, int(archive.about["seed"]))
+    rows = [
+        draw(np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))), settings.replications)
+        for cell in archive.cell
+    ]
+    return np.array(rows).reshape(len(rows), settings.replications)
+
+
+def _episode_seeds(sequence: np.random.SeedSequence, count: int) -> np.ndarray:
+    return sequence.generate_state(count, np.uint32).astype(np.int64)
+
+
+def _uniform(sequence: np.random.SeedSequence, count: int) -> np.ndarray:
+    return np.random.default_rng(sequence).random(count)
+
+
+def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
+    """What a corrected archive was made from: the same again gives the same file."""
+    digest = hashlib.sha256()
+    for array in (archive.cell, archive.fitness, archive.descriptor, archive.parameters):
+        digest.update(array.tobytes())
+    return {
+        **asdict(settings),
+        "archive": digest.hexdigest(),
+        "algorithm": archive.about["algorithm"],
+        "task": archive.about["task"],
+        "run_seed": archive.about["seed"],
+        "evaluations": archive.about["evaluations"],
+    }
+
+
+def _source(folder: Path, snapshot: int | None) -> tuple[Path, SavedArchive]:
+    """Where the corrected archive goes, and the one to correct."""
+    if snapshot is None:
+        if not (folder / "archive.npz").exists():
+            raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
+        return folder / "corrected.npz", load_archive(folder)
+    path = folder / "snapshots" / f"{snapshot:010d}.npz"
+    if not path.exists():
+        there = sorted(int(path.stem) for path in path.parent.glob("[0-9]*.npz"))
+        told = (
+            f"it has {', '.join(map(str, there))}"
+            if there
+            else "it kept none: see `elites run … --snapshots`"
+        )
+        raise ElitesError(f"{folder} has no snapshot {snapshot}; {told}")
+    return folder / f"corrected-{snapshot:010d}.npz", load_archive(path)
+
+
+def _same(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
+    """The corrected archive that is there already, if it was made from the same in the same way."""
+    with contextlib.suppress(ElitesError):  # damaged, or none: it is made anew
+        found = load_corrected(path)
+        if is_of(found, archive) and all(
+            found.about[name] == value for name, value in asdict(settings).items()
+        ):
+            return found
+    return None
+
+
+def is_of(corrected: CorrectedArchive, archive: SavedArchive) -> bool:
+    """Whether this is what was corrected."""
+    return bool(corrected.about["archive"] == _about(archive, Settings())["archive"])
+
+
+def _kept_members(folder: Path, archive: SavedArchive) -> Members:
+    path, evaluations = folder / "members.npz", archive.about["evaluations"]
+    if not path.exists():
+        raise ElitesError(
+            f"redraw needs {path}, which `elites run deep-grid … --keep-members` leaves at its end; "
+            f"a run in progress can redraw by --correct-every and --correct-redraw"
+        )
+    members = load_members(path)
+    if members.evaluations != evaluations:
+        raise ElitesError(
+            f"{path} holds the members after {members.evaluations} evaluations, not after {evaluations}: "
+            "only the final archive can be corrected by drawing from them"
+        )
+    return members
+
+
+def _save_unfinished(
+    path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray, done: int
+) -> None:
+    arrays = {
+        "fitness": fitness[:done],
+        "descriptor": descriptor[:done],
+        "about": np.array(json.dumps(about)),
+    }
+    write_arrays(path, arrays)
+
+
+def _load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
+    """Fills in the elites that are done already, if they were done in the same way. Returns how many."""
+    with contextlib.suppress(ElitesError):
+        arrays = read_arrays(path, ("fitness", "descriptor", "about"), "an unfinished correction")
+        if str(arrays["about"]) == json.dumps(about):
+            done = len(arrays["fitness"])
+            fitness[:done], descriptor[:done] = arrays["fitness"], arrays["descriptor"]
+            return done
+    return 0

@@ -1,0 +1,32 @@
+"""Operator contribution: the offspring that each operator adds to the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+WINDOW = 200  # generations that the paper smooths over
+
+
+def added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Offspring added per generation (to a new cell, or in place of a worse elite), by operator.
+
+    `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them.
+    """
+    operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
+    return {name: np.asarray(metrics[f"new_{name}"] + metrics[f"improved_{name}"]) for name in operators}
+
+
+def window(generations: int) -> int:
+    """How many generations to smooth over: 200, fewer in a short run."""
+    return max(1, min(WINDOW, generations // 20))
+
+
+def smoothed(values: np.ndarray, window: int) -> np.ndarray:
+    """The mean over a window around each value; at the ends, of what there is of it."""
+    before, after = (window - 1) // 2, window // 2
+    sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    places = np.arange(len(values))
+    first, last = np.maximum(places - before, 0), np.minimum(places + after + 1, len(values))
+    return (sums[last] - sums[first]) / (last - first)  # type: ignore[no-any-return]

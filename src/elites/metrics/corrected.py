@@ -1,0 +1,193 @@
+"""What is left of an archive when its elites are evaluated again. Plain arrays in, numbers out.
+
+The corrected archive is built by the archive's own rule from each elite's mean fitness and mean descriptor:
+in each cell the best mean stays, the first of equals. An elite with a replication that is not finite has no
+mean: it stays out, as NaN stays out of any archive, and is counted as invalid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.errors import ElitesError
+from elites.metrics.archive import ArchiveMetrics, archive_metrics
+
+
+class Losses(NamedTuple):
+    """The share of each metric that re-evaluation takes away: see `loss`."""
+
+    qd_score: float
+    max_fitness: float
+    coverage: float
+
+
+class Correction(NamedTuple):
+    """Each elite `[n, …]` as its replications have it, and the archive that they make."""
+
+    fitness: np.ndarray  # the mean; NaN if a replication is invalid
+    descriptor: np.ndarray
+    cell: np.ndarray  # of the mean descriptor; -1 if a replication is invalid
+    kept: np.ndarray  # whether it is an elite of the corrected archive
+    metrics: ArchiveMetrics  # of the corrected archive
+    losses: Losses
+    invalid: int  # elites with a replication that is not finite
+
+
+class Spread(NamedTuple):
+    """How far the replications of each elite `[n]` lie apart; NaN if one is invalid."""
+
+    fitness: np.ndarray  # standard deviation
+    descriptor: np.ndarray  # root mean square distance from the mean descriptor
+    own_cell: np.ndarray  # share that lands in the elite's own cell; an invalid one lands nowhere
+
+
+def loss(original: float, corrected: float) -> float:
+    """(original - corrected) / |original|: positive is worse, whatever the sign of the original.
+
+    Of an original 0 it is 0 if nothing changed, else inf (worse) or -inf (better). NaN if either is NaN, as
+    the max-fitness of an empty archive is.
+    """
+    if original == corrected:
+        return 0.0
+    if original == 0:
+        return -math.copysign(math.inf, corrected)
+    return (original - corrected) / abs(original)
+
+
+def losses(original: ArchiveMetrics, corrected: ArchiveMetrics) -> Losses:
+    """The loss of each metric."""
+    return Losses(*map(loss, original, corrected))
+
+
+def mean(samples: ArrayLike) -> np.ndarray:
+    """The mean over axis 1, in double precision: within the samples, and of equal ones exactly that value."""
+    samples = np.asarray(samples, np.float64)
+    first = samples[:, :1]
+    with np.errstate(invalid="ignore"):  # inf - inf: not finite either way
+        means = first[:, 0] + (samples - first).mean(1)
+    return np.clip(means, samples.min(1), samples.max(1))  # type: ignore[no-any-return]
+
+
+def correct(
+    fitness: ArrayLike,
+    descriptor: ArrayLike,
+    cell: ArrayLike,
+    fitness_samples: ArrayLike,
+    descriptor_samples: ArrayLike,
+    centroids: ArrayLike,
+    qd_offset: float,
+    *,
+    grid: Sequence[int] = (),
+    bounds: ArrayLike | None = None,
+) -> Correction:
+    """The corrected archive.
+
+    Args:
+        fitness: of the elites, `[n]`.
+        descriptor: of the elites, `[n, d]`.
+        cell: of the elites, `[n]`; one whose mean descriptor is its descriptor stays in it.
+        fitness_samples: of their replications, `[n, N]`.
+        descriptor_samples: of their replications, `[n, N, d]`.
+        centroids: of all cells, `[cells, d]`; a descriptor belongs to the nearest.
+        qd_offset: fitness that counts nothing in the QD-score.
+        grid: cells per dimension if they are a regular grid within `bounds`, the last dimension fastest.
+        bounds: `[d, 2]`; only a grid needs them.
+    """
+    fitness, descriptor, cell = np.asarray(fitness, np.float64), np.asarray(descriptor), np.asarray(cell)
+    samples, places = _checked(cell, fitness_samples, descriptor_samples)
+    if fitness.shape != cell.shape or descriptor.shape != places[:, 0].shape:
+        raise ElitesError(
+            f"{fitness.shape} fitnesses, {descriptor.shape} descriptors and {cell.shape} cells do not belong "
+            f"to replications of shape {places.shape}"
+        )
+    means, centres = mean(samples), mean(places)
+    valid = _finite(samples, places)
+    means[~valid], centres[~valid] = np.nan, np.nan
+    moved = valid & (centres != descriptor).any(-1)
+    landed = np.where(valid, cell, -1).astype(np.int32)
+    landed[moved] = _cells_of(centres[moved], centroids, grid, bounds)
+    kept = _best_of_each(landed, means)
+    cells = len(np.asarray(centroids))
+    metrics = archive_metrics(means[kept], cells, qd_offset)
+    lost = losses(archive_metrics(fitness, cells, qd_offset), metrics)
+    return Correction(means, centres, landed, kept, metrics, lost, int(np.count_nonzero(~valid)))
+
+
+def spread(
+    cell: ArrayLike,
+    fitness_samples: ArrayLike,
+    descriptor_samples: ArrayLike,
+    centroids: ArrayLike,
+    *,
+    grid: Sequence[int] = (),
+    bounds: ArrayLike | None = None,
+) -> Spread:
+    """How far each elite's replications lie apart. The arguments are those of `correct`."""
+    cell = np.asarray(cell)
+    samples, places = _checked(cell, fitness_samples, descriptor_samples)
+    valid = _finite(samples, places)
+    finite = np.isfinite(samples) & np.isfinite(places).all(-1)
+    landed = np.full(samples.shape, -1)
+    landed[finite] = _cells_of(places[finite], centroids, grid, bounds)
+    with np.errstate(invalid="ignore"):
+        squares = mean((samples - mean(samples)[:, None]) ** 2)
+        distances = mean(((places - mean(places)[:, None]) ** 2).sum(-1))
+    squares[~valid], distances[~valid] = np.nan, np.nan
+    return Spread(np.sqrt(squares), np.sqrt(distances), (landed == cell[:, None]).mean(1))
+
+
+def most_reproducible(spread: Spread, count: int = 10) -> np.ndarray:
+    """Elites that land in their own cell most often, of equals those whose fitness varies least."""
+    order = np.lexsort((spread.fitness, -spread.own_cell))
+    return order[np.isfinite(spread.fitness[order])][:count]  # type: ignore[no-any-return]
+
+
+def luckiest(fitness: ArrayLike, mean_fitness: ArrayLike, count: int = 10) -> np.ndarray:
+    """Elites whose fitness in the archive lies farthest above their mean."""
+    luck = np.asarray(fitness, np.float64) - np.asarray(mean_fitness)
+    order = np.argsort(-luck, kind="stable")
+    return order[luck[order] > 0][:count]  # type: ignore[no-any-return]
+
+
+def _checked(
+    cell: np.ndarray, fitness_samples: ArrayLike, descriptor_samples: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    samples, places = np.asarray(fitness_samples, np.float64), np.asarray(descriptor_samples, np.float64)
+    fits = samples.ndim == 2 and places.ndim == 3 and places.shape[:2] == samples.shape
+    if not fits or cell.shape != samples.shape[:1] or not samples.shape[1]:
+        raise ElitesError(
+            f"replications have shapes {samples.shape} and {places.shape}; {len(cell)} elites take "
+            f"({len(cell)}, N) and ({len(cell)}, N, d), N at least 1"
+        )
+    return samples, places
+
+
+def _finite(samples: np.ndarray, places: np.ndarray) -> np.ndarray:
+    finite: np.ndarray = np.isfinite(samples).all(1) & np.isfinite(places).all((1, 2))
+    return finite
+
+
+def _best_of_each(cell: np.ndarray, fitness: np.ndarray) -> np.ndarray:
+    """Whether an elite is the best of its cell, the first of equals; never where the cell is -1."""
+    order = np.lexsort((np.arange(len(cell)), -fitness, cell))
+    order = order[cell[order] >= 0]
+    kept = np.zeros(len(cell), bool)
+    kept[order[np.diff(cell[order], prepend=-1) > 0]] = True
+    return kept
+
+
+def _cells_of(
+    descriptor: np.ndarray, centroids: ArrayLike, grid: Sequence[int], bounds: ArrayLike | None
+) -> np.ndarray:
+    """The cells by the very rule of a run, in the very same arithmetic."""
+    from elites.archives.cells import Cells
+
+    if len(grid) and bounds is None:
+        raise ElitesError("a grid needs its bounds")
+    edges = np.zeros((descriptor.shape[-1], 2)) if bounds is None else np.asarray(bounds)
+    return Cells(np.asarray(centroids), edges, tuple(int(count) for count in grid)).numbers(descriptor)

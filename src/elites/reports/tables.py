@@ -1,0 +1,71 @@
+"""Tables of one run, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from elites.archives.corrected import CorrectedArchive
+from elites.metrics.archive import archive_metrics
+from elites.metrics.corrected import luckiest, most_reproducible
+
+
+def losses(corrected: CorrectedArchive) -> str:
+    """What an archive was and what re-evaluation left of it."""
+    about, offset = corrected.about, corrected.about["task"]["qd_offset"]
+    before = archive_metrics(corrected.original_fitness, len(corrected.centroids), offset)
+    now, lost = corrected.metrics, corrected.losses
+    title = f"corrected by {about['replications']} replications of each of {len(corrected.cell)} elites"
+    if about["redraw"]:
+        title += ", each of a member drawn from its cell"
+    rows = [
+        ("", "original", "corrected", "loss"),
+        ("QD-score", f"{before.qd_score:,.0f}", f"{now.qd_score:,.0f}", f"{lost.qd_score:.1%}"),
+        ("max-fitness", f"{before.max_fitness:.1f}", f"{now.max_fitness:.1f}", f"{lost.max_fitness:.1%}"),
+        ("coverage", f"{before.coverage:.1%}", f"{now.coverage:.1%}", f"{lost.coverage:.1%}"),
+    ]
+    if corrected.invalid:
+        title += f"; {corrected.invalid} elites left out, for an episode of theirs gave NaN"
+    return "\n".join([title, *aligned(rows)])
+
+
+def trust(corrected: CorrectedArchive) -> str:
+    """The ten most reproducible elites and the ten luckiest."""
+    apart = corrected.spread()
+    names = [str(name).replace("_", " ") for name in corrected.about["task"]["descriptor_names"]]
+
+    def table(elites: np.ndarray) -> list[str]:
+        rows = [("cell", *names, "fitness", "mean", "deviation", "in own cell")]
+        rows += [
+            (
+                str(corrected.cell[elite]),
+                *(f"{value:.2f}" for value in corrected.original_descriptor[elite]),
+                f"{corrected.original_fitness[elite]:.1f}",
+                f"{corrected.mean_fitness[elite]:.1f}",
+                f"{apart.fitness[elite]:.1f}",
+                f"{apart.own_cell[elite]:.0%}",
+            )
+            for elite in elites
+        ]
+        return aligned(rows)
+
+    lucky = luckiest(corrected.original_fitness, corrected.mean_fitness)
+    return "\n".join(
+        [
+            "the most reproducible elites: most often in their own cell, then least varied in fitness",
+            *table(most_reproducible(apart)),
+            "the luckiest elites: fitness farthest above the mean of their replications",
+            *table(lucky),
+        ]
+    )
+
+
+def aligned(rows: Sequence[Iterable[str]]) -> list[str]:
+    """Rows as lines, the first column to the left and numbers to the right."""
+    cells = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  " + "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in cells
+    ]

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elites.metrics.contribution import added, smoothed, window
+
+
+def test_what_is_added_is_new_or_improved():
+    rows = {"made_ga": np.array([9, 9]), "new_ga": np.array([1, 2]), "improved_ga": np.array([3, 0])}
+    assert {name: row.tolist() for name, row in added({"evaluations": np.arange(2), **rows}).items()} == {
+        "ga": [4, 2]
+    }
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.integers(1, 80))
+def test_smoothing_is_the_mean_of_a_window_around_each_value(values, width):
+    found = smoothed(np.array(values), width)
+    for place, value in enumerate(found):
+        around = values[max(0, place - (width - 1) // 2) : place + width // 2 + 1]
+        assert value == pytest.approx(np.mean(around))
+
+
+def test_short_runs_are_smoothed_less():
+    assert [window(count) for count in (1, 19, 40, 3999, 4000, 10**6)] == [1, 1, 2, 199, 200, 200]

@@ -1,0 +1,190 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from elites import ElitesError
+from elites.archives.cells import cvt, grid
+from elites.metrics.archive import archive_metrics
+from elites.metrics.corrected import correct, loss, losses, luckiest, mean, most_reproducible, spread
+
+CELLS = cvt(12, [(0, 1), (0, 1)])
+GRID = grid((4, 3), [(0, 1), (0, 1)])
+WHERE = {"centroids": CELLS.centroids}
+GRID_WHERE = {"centroids": GRID.centroids, "grid": GRID.grid, "bounds": GRID.bounds}
+numbers = st.floats(-1e4, 1e4, width=32)
+anything = st.floats(width=32)
+
+
+@st.composite
+def replicated(draw, fitness=numbers, where=CELLS):
+    """An archive over twelve cells, and replications of its elites."""
+    cell = np.array(draw(st.lists(st.integers(0, 11), unique=True)), np.int32)
+    samples = draw(st.integers(1, 4))
+    descriptor = where.centroids[cell].astype(np.float32)
+    return (
+        draw(arrays(np.float32, len(cell), elements=numbers)),
+        descriptor,
+        cell,
+        draw(arrays(np.float32, (len(cell), samples), elements=fitness)),
+        draw(arrays(np.float32, (len(cell), samples, 2), elements=st.floats(0, 1, width=32))),
+    )
+
+
+@given(arrays(np.float32, (3, 5), elements=numbers))
+def test_a_mean_lies_within_its_samples(samples):
+    means = mean(samples)
+    assert (samples.min(1) <= means).all()
+    assert (means <= samples.max(1)).all()
+    np.testing.assert_allclose(means, samples.astype(float).mean(1), atol=1e-8)
+
+
+@given(numbers, st.integers(1, 60))
+def test_the_mean_of_equal_values_is_that_value(value, count):
+    assert mean(np.full((1, count), value, np.float32))[0] == value
+
+
+@given(replicated(), st.integers(1, 50), st.floats(-1e3, 1e3))
+def test_equal_replications_lose_exactly_nothing(archive, count, offset):
+    fitness, descriptor, cell, *_ = archive
+    again = np.repeat(fitness[:, None], count, 1), np.repeat(descriptor[:, None], count, 1)
+    found = correct(fitness, descriptor, cell, *again, **WHERE, qd_offset=offset)
+    assert found.losses.qd_score == found.losses.coverage == 0
+    assert found.losses.max_fitness == 0 or not len(cell)
+    np.testing.assert_array_equal(found.cell, cell)
+    assert found.kept.all()
+    apart = spread(cell, *again, **WHERE)
+    assert not apart.fitness.any()
+    assert not apart.descriptor.any()
+    assert (apart.own_cell == 1).all()
+
+
+@given(replicated(), st.floats(-1e3, 1e3))
+def test_the_corrected_archive_never_exceeds_what_its_samples_allow(archive, offset):
+    found = correct(*archive, **WHERE, qd_offset=offset)
+    samples = archive[3].astype(float)
+    above = np.maximum(samples - offset, 0).mean(1).sum()  # no mean above the offset is more than this
+    assert found.metrics.qd_score <= above * (1 + 1e-12) + 1e-9
+    assert found.metrics.coverage <= len(archive[2]) / 12
+    if len(samples):
+        assert found.metrics.max_fitness <= samples.max()
+
+
+@given(replicated(fitness=anything), st.floats(-1e3, 1e3))
+def test_it_is_built_as_if_one_elite_after_another_was_added(archive, offset):
+    _, _, _, samples, places = archive
+    elites = {}
+    for index, (values, descriptors) in enumerate(zip(samples.astype(float), places, strict=True)):
+        if not np.isfinite(values).all():
+            continue
+        fitness = values[0] + (values - values[0]).mean()
+        centre = descriptors[0].astype(float) + (descriptors.astype(float) - descriptors[0]).mean(0)
+        cell = int(CELLS.of(centre.astype(np.float32)[None])[0])
+        if cell not in elites or fitness > elites[cell][0]:
+            elites[cell] = fitness, index
+    found = correct(*archive, **WHERE, qd_offset=offset)
+    assert sorted(index for _, index in elites.values()) == np.flatnonzero(found.kept).tolist()
+    expected = archive_metrics([fitness for fitness, _ in elites.values()], 12, offset)
+    np.testing.assert_allclose(found.metrics, expected, rtol=1e-9)
+    np.testing.assert_equal(found.losses, losses(archive_metrics(archive[0], 12, offset), found.metrics))
+
+
+@given(replicated(fitness=anything), st.floats(-1e3, 1e3))
+def test_what_is_not_finite_stays_out_and_is_counted(archive, offset):
+    found = correct(*archive, **WHERE, qd_offset=offset)
+    invalid = ~np.isfinite(archive[3]).all(1)
+    assert found.invalid == invalid.sum()
+    assert not found.kept[invalid].any()
+    assert np.isfinite(found.fitness[found.kept]).all()
+    assert np.isfinite(found.descriptor[found.kept]).all()
+    assert np.isfinite(found.metrics.qd_score)
+    apart = spread(*archive[2:], **WHERE)
+    np.testing.assert_array_equal(np.isnan(apart.fitness), invalid)
+    assert not set(np.flatnonzero(invalid)) & set(most_reproducible(apart))
+
+
+def test_a_descriptor_that_is_not_finite_is_invalid_too():
+    places = np.full((2, 3, 2), 0.5)
+    places[1, 2, 0] = np.nan
+    found = correct([1, 2], places[:, 0], [0, 1], np.ones((2, 3)), places, **WHERE, qd_offset=0)
+    assert found.invalid == 1
+    assert found.cell[1] == -1
+    assert found.kept.tolist() == [True, False]
+
+
+@given(replicated(where=GRID), st.floats(-1e3, 1e3))
+def test_a_grid_finds_the_nearest_cell(archive, offset):
+    found = correct(*archive, **GRID_WHERE, qd_offset=offset)
+    distances = np.linalg.norm(found.descriptor[:, None] - GRID.centroids, axis=-1)
+    of = distances[np.arange(len(found.cell)), found.cell]
+    np.testing.assert_allclose(of, distances.min(1, initial=np.inf), atol=1e-6)
+
+
+def test_a_small_archive_by_hand():
+    """Three elites of four cells on a line: two meet in one cell, one of them below the offset."""
+    centroids = [[0.125], [0.375], [0.625], [0.875]]
+    descriptor = [[0.1], [0.4], [0.6]]
+    samples = [[2.0, 4.0], [10.0, 0.0], [-7.0, -5.0]]
+    places = [[[0.4], [0.3]], [[0.4], [0.4]], [[0.6], [1.0]]]
+    found = correct([8.0, 10.0, 1.0], descriptor, [0, 1, 2], samples, places, centroids, -2.0)
+    assert found.fitness.tolist() == [3.0, 5.0, -6.0]
+    assert found.cell.tolist() == [1, 1, 3]
+    assert found.kept.tolist() == [False, True, True]
+    assert found.metrics == (7.0, 5.0, 0.5)  # the third is below the offset and counts 0
+    assert found.losses == pytest.approx(((10 + 12 + 3 - 7) / 25, 0.5, 1 / 3))
+    apart = spread([0, 1, 2], samples, places, centroids)
+    assert apart.fitness.tolist() == [1.0, 5.0, 1.0]
+    assert apart.descriptor == pytest.approx([0.05, 0.0, 0.2])
+    assert apart.own_cell.tolist() == [0.0, 1.0, 0.5]
+    assert most_reproducible(apart).tolist() == [1, 2, 0]
+    assert luckiest([8.0, 10.0, -8.0], found.fitness).tolist() == [0, 1]  # the third had bad luck
+
+
+def test_an_empty_archive_has_nothing_to_lose():
+    found = correct([], np.zeros((0, 2)), [], np.zeros((0, 5)), np.zeros((0, 5, 2)), **WHERE, qd_offset=0)
+    assert found.losses.qd_score == found.losses.coverage == 0
+    assert math.isnan(found.losses.max_fitness)
+    assert found.metrics.coverage == found.invalid == 0
+    assert luckiest([], []).size == most_reproducible(spread([], *found_nothing(), **WHERE)).size == 0
+
+
+def found_nothing():
+    return np.zeros((0, 5)), np.zeros((0, 5, 2))
+
+
+@given(numbers, numbers)
+@example(0.0, 0.0)
+@example(-5.0, -10.0)
+def test_a_loss_is_positive_when_it_got_worse(original, corrected):
+    lost = loss(original, corrected)
+    assert (lost > 0) == (corrected < original)
+    assert (lost == 0) == (corrected == original)
+
+
+def test_losses_of_zero_and_of_negative_numbers():
+    assert loss(0, 0) == 0
+    assert loss(0, -3) == math.inf
+    assert loss(0, 3) == -math.inf
+    assert loss(-100, -150) == 0.5
+    assert loss(-100, -50) == -0.5
+    assert math.isnan(loss(math.nan, 1))
+    assert math.isnan(loss(1, math.nan))
+
+
+@pytest.mark.parametrize(
+    ("samples", "places", "told"),
+    [
+        (np.ones((3, 5)), np.ones((2, 5, 2)), r"shapes \(3, 5\) and \(2, 5, 2\); 2 elites take \(2, N\)"),
+        (np.ones((2, 0)), np.ones((2, 0, 2)), "N at least 1"),
+        (np.ones(2), np.ones((2, 2)), "2 elites take"),
+        (np.ones((2, 5)), np.ones((2, 5, 3)), "do not belong to replications"),
+    ],
+)
+def test_arrays_that_do_not_belong_together_are_refused(samples, places, told):
+    with pytest.raises(ElitesError, match=told):
+        correct([1, 2], np.ones((2, 2)), [0, 1], samples, places, **WHERE, qd_offset=0)
+    with pytest.raises(ElitesError, match="a grid needs its bounds"):
+        correct([1.0], [[0.5, 0.5]], [0], [[1.0]], [[[0.1, 0.5]]], GRID.centroids, 0, grid=GRID.grid)
