@@ -24,7 +24,7 @@ from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluator
 from elites.evaluation.threads import ThreadEvaluator
-from elites.experiments.config import load_config
+from elites.experiments.config import load_config, refuse_redraw
 from elites.experiments.guards import Interrupts, alone
 from elites.files import read_arrays, told_in_one_line, write_arrays
 from elites.tasks.task import CompiledTask
@@ -90,7 +90,7 @@ def correct(
     refuse_redraw(config.algorithm, redraw)
     with alone(folder):
         path, archive = _source(folder, snapshot)
-        if (found := _same(path, archive, settings)) is not None:
+        if (found := corrected_already(path, archive, settings)) is not None:
             tell(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
             return found
         members = _kept_members(folder, archive) if redraw else None
@@ -116,12 +116,6 @@ def correct(
             except StoppedError as stopped:
                 tell(f"{stopped}; the same command goes on")
                 raise KeyboardInterrupt from None
-
-
-def refuse_redraw(algorithm: str, redraw: bool) -> None:
-    """Only a deep grid has members to draw from."""
-    if redraw and algorithm != "deep-grid":
-        raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
 
 
 def correct_archive(
@@ -258,7 +252,7 @@ def _source(folder: Path, snapshot: int | None) -> tuple[Path, SavedArchive]:
     return folder / f"corrected-{snapshot:010d}.npz", load_archive(path)
 
 
-def _same(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
+def corrected_already(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
     """The corrected archive that is there already, if it was made from the same in the same way."""
     with contextlib.suppress(ElitesError):  # damaged, or none: it is made anew
         found = load_corrected(path)
