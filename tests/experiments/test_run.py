@@ -119,9 +119,12 @@ def test_threads_change_nothing(undisturbed, tmp_path):
 def test_killed_at_random_moments_and_resumed_it_ends_the_same(undisturbed, tmp_path):
     folder, generator, kills, at = tmp_path / "run", random.Random(0), 0, []
     process = start(folder)
+    while not (folder / "config.json").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
     while process.poll() is None:
         # Once it logs again, let it go on for a moment; the first kill may come before it has.
-        time.sleep(generator.uniform(0.5, 3.0) if kills == 0 else 0)
+        time.sleep(generator.uniform(0.0, 1.0) if kills == 0 else 0)
         while kills and process.poll() is None and not _grown(folder, at[-1]):
             time.sleep(0.01)
         time.sleep(generator.uniform(0.0, 0.4))

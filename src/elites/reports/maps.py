@@ -63,11 +63,13 @@ def _bars(axes: Axes, drawn: Map, norm: Normalize) -> None:
     bottom = min(0.0, norm.vmin or 0.0)
     top = norm.vmax or 1.0
     filled = ~np.isnan(values)
-    heights = np.where(filled, values, top) - bottom
+    tops = np.where(filled, values, top)
     colours = ScalarMappable(norm, drawn.colours).to_rgba(values)
     colours[~filled] = to_rgba(EMPTY)
-    left, widths = edges[:-1], np.diff(edges)
-    axes.bar(left, heights, widths, bottom, align="edge", color=colours, linewidth=0, antialiased=False)
+    left, right, ground = edges[:-1], edges[1:], np.full(len(tops), bottom)
+    corners = np.array([[left, ground], [left, tops], [right, tops], [right, ground]]).transpose(2, 0, 1)
+    bars = PolyCollection(list(corners), facecolors=colours, linewidths=0, antialiaseds=False)
+    axes.add_collection(bars)  # many times faster than `axes.bar`
     axes.set(
         xlim=(low, high), ylim=(bottom, top), xlabel=f"contact of {drawn.label(0)}", ylabel=drawn.quantity
     )
