@@ -1,10 +1,13 @@
 """Compares runs: median curves with the range over seeds, and a table of final medians.
 
 python examples/compare.py FIGURE.png RUN_FOLDER …
+
+Runs that ended at different budgets are compared at the largest one that all of a task have reached.
 """
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,36 +16,50 @@ from matplotlib.ticker import EngFormatter
 
 import elites
 from elites.experiments.config import load_config
+from elites.reports import colours
 
-COLOURS = {"pga-map-elites": "#d55e00", "map-elites": "#0072b2"}
 METRICS = {"qd_score": "QD-score", "max_fitness": "max-fitness", "coverage": "coverage"}
 
 figure_path, *folders = map(Path, sys.argv[1:])
-runs = defaultdict(list)
+runs = defaultdict(lambda: defaultdict(list))
 for folder in folders:
     config, _ = load_config(folder)
-    runs[config.task, config.algorithm].append(elites.read_table(folder / "metrics.csv"))
+    table = elites.read_table(folder / "metrics.csv")
+    table["minutes"] = elites.read_table(folder / "timings.csv")["elapsed_s"][: len(table["generation"])] / 60
+    runs[config.task][config.algorithm].append(table)
 
-tasks = list(dict.fromkeys(task for task, _ in runs))
-figure = Figure(figsize=(11, 3.2 * len(tasks)), layout="constrained")
-panels = figure.subplots(len(tasks), len(METRICS), squeeze=False)
-print("| task | algorithm | seeds | evaluations | " + " | ".join(METRICS.values()) + " |")
-print("|---" * (4 + len(METRICS)) + "|")
-for (task, algorithm), tables in sorted(runs.items()):
-    common = min(len(table["evaluations"]) for table in tables)
-    evaluations = tables[0]["evaluations"][:common]
-    cells = []
-    for axes, name in zip(panels[tasks.index(task)], METRICS, strict=True):
-        values = np.array([table[name][:common] for table in tables])
-        middle = np.median(values, axis=0)
-        axes.plot(evaluations, middle, label=algorithm, color=COLOURS[algorithm])
-        axes.fill_between(evaluations, values.min(0), values.max(0), color=COLOURS[algorithm], alpha=0.2)
-        axes.set(title=f"{task}: {METRICS[name]}", xlabel="evaluations")
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.grid(alpha=0.3)
-        low, high = values[:, -1].min(), values[:, -1].max()
-        form = "{:,.0f}" if high > 10 else "{:.3f}"
-        cells.append(f"{form.format(middle[-1])} ({form.format(low)} to {form.format(high)})")
-    print(f"| {task} | {algorithm} | {len(tables)} | {evaluations[-1]:,.0f} | {' | '.join(cells)} |")
-panels[0, 0].legend()
+
+def spread(values: Sequence[float]) -> str:
+    middle, low, high = np.median(values), min(values), max(values)
+    form = "{:,.0f}" if high > 10 else "{:.3f}" if high <= 1 else "{:.1f}"
+    return f"{form.format(middle)} ({form.format(low)} to {form.format(high)})"
+
+
+figure = Figure(figsize=(12, 3.4 * len(runs) + 0.5), layout="constrained")
+panels = figure.subplots(len(runs), len(METRICS), squeeze=False)
+columns = ["task", "algorithm", "seeds", "evaluations", *METRICS.values(), "minutes"]
+print("| " + " | ".join(columns) + " |")
+print("|---" * len(columns) + "|")
+for row, task in zip(panels, sorted(runs), strict=True):
+    budget = min(table["evaluations"][-1] for tables in runs[task].values() for table in tables)
+    for algorithm in [name for name in colours.ALGORITHMS if name in runs[task]]:
+        tables = runs[task][algorithm]
+        steps = np.linspace(0, budget, 401)[1:]
+        last = [np.searchsorted(table["evaluations"], steps, side="right") - 1 for table in tables]
+        cells = [task, f"`{algorithm}`", str(len(tables)), f"{budget:,.0f}"]
+        for axes, name in zip(row, METRICS, strict=True):
+            values = np.array([table[name][rows] for table, rows in zip(tables, last, strict=True)])
+            values[np.array(last) < 0] = np.nan  # before the first generation has ended
+            colour = colours.ALGORITHMS[algorithm]
+            axes.plot(steps, np.median(values, axis=0), label=algorithm, color=colour, lw=1.6)
+            axes.fill_between(steps, values.min(0), values.max(0), color=colour, alpha=0.15, lw=0)
+            axes.set(title=f"{task}: {METRICS[name]}", xlabel="evaluations", xlim=(0, budget))
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axes.yaxis.set_major_formatter(EngFormatter(sep="") if name == "qd_score" else "{x:g}")
+            axes.grid(alpha=0.3)
+            cells.append(spread(values[:, -1]))
+        print("| " + " | ".join([*cells, spread([table["minutes"][-1] for table in tables])]) + " |")
+legends = [axes.get_legend_handles_labels() for axes in panels[:, 0]]
+handles, labels = max(legends, key=lambda legend: len(legend[1]))
+figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
 figure.savefig(figure_path, dpi=120)

@@ -29,7 +29,7 @@ SMALL = {
     "initial": 30, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,
     "buffer_size": 500, "critic_steps": 4, "pg_steps": 3, "samples": 3, "depth": 4, "pairs": 10, "chunk": 5,
     "steps": 2, "centre_samples": 3, "neighbours": 3, "candidates": 20, "stored_descriptors": 50,
-    "random_steps": 30,
+    "random_steps": 30, "emitter_batch": 4,
 }  # fmt: skip
 TASK = make_task("qd-hopper", episode_length=12)
 
@@ -179,7 +179,8 @@ def test_it_runs_vmapped_over_seeds(name):
     algorithm = small(name, **({"initial": 20} if "initial" in chosen(name) else {}))
     keys = jax.random.split(jax.random.key(0), 2)
     states, alone = jax.vmap(algorithm.init)(keys), algorithm.init(keys[1])
-    for turn, round in enumerate((*algorithm.opening[0], *algorithm.generation)):
+    opening = algorithm.opening[0] if algorithm.opening else ()
+    for turn, round in enumerate((*opening, *algorithm.generation)):
         states, batches = jax.vmap(lambda s, k, r=round: algorithm.ask(s, k, r))(states, keys)
         alone, batch = algorithm.ask(alone, keys[1], round)
         np.testing.assert_allclose(batches.parameters[1], batch.parameters, atol=1e-4)

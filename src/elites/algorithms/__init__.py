@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from elites.algorithms.algorithm import Algorithm
+from elites.algorithms.cma_map_elites import CMAMAPElites, CMAMAPElitesConfig
 from elites.algorithms.deep_grid import DeepGrid, DeepGridConfig
 from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
 from elites.algorithms.map_elites_es import MAPElitesES, MAPElitesESConfig
@@ -31,6 +32,7 @@ ALGORITHMS: dict[str, Entry] = {
     "deep-grid": Entry(DeepGrid, DeepGridConfig),
     "map-elites-es": Entry(MAPElitesES, MAPElitesESConfig),
     "qd-pg": Entry(QDPG, QDPGConfig),
+    "cma-map-elites": Entry(CMAMAPElites, CMAMAPElitesConfig),
     "td3": Entry(TD3, TD3Config),
 }
 

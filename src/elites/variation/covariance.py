@@ -1,0 +1,184 @@
+"""The CMA evolution strategies of pyribs, as pure functions over arrays.
+
+pyribs keeps a strategy in an object. Here its arrays are the state, to be saved, donated and vmapped like
+everything else: an object is made from them, told what happened, and read out again. What a strategy sampled
+follows from its arrays and a seed, so it is sampled again rather than kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Kind = Literal["full", "separable", "limited-memory"]
+Arrays = dict[str, jax.Array]  # [strategies, …]
+
+
+class _Part(NamedTuple):
+    """An attribute of pyribs' object, its type there, and its shape in dimensions (n) and batch (b)."""
+
+    attribute: str
+    type: Callable[[Any], Any]
+    shape: str
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    return np.array(array, np.float32)
+
+
+def _float64(array: np.ndarray) -> np.ndarray:
+    return np.array(array, np.float64)
+
+
+_COMMON = (_Part("mean", _float32, "n"), _Part("sigma", float, ""), _Part("ps", _float32, "n"))
+_COUNTED = (*_COMMON, _Part("pc", _float32, "n"), _Part("current_eval", int, ""))
+PARTS: dict[Kind, tuple[_Part, ...]] = {
+    "full": (
+        *_COUNTED,
+        _Part("cov.cov", _float32, "nn"),
+        _Part("cov.eigenbasis", _float32, "nn"),
+        _Part("cov.invsqrt", _float32, "nn"),
+        _Part("cov.eigenvalues", _float32, "n"),
+        _Part("cov.condition_number", float, ""),
+        _Part("cov.updated_eval", int, ""),
+    ),
+    "separable": (*_COUNTED, _Part("cov.cov", _float32, "n")),
+    "limited-memory": (*_COMMON, _Part("m", _float64, "bn"), _Part("current_gens", int, "")),
+}
+
+
+def size_in_bytes(kind: Kind, strategies: int, batch: int, dimensions: int) -> int:
+    """What the arrays of so many strategies take."""
+    sizes = {"n": dimensions, "b": batch}
+    return 4 * strategies * sum(int(np.prod([sizes[s] for s in part.shape])) for part in PARTS[kind])
+
+
+class Strategies:
+    """Independent evolution strategies of one kind, each with a batch of its own."""
+
+    def __init__(self, kind: Kind, strategies: int, batch: int, dimensions: int, sigma: float) -> None:
+        from ribs.emitters.opt import (
+            CMAEvolutionStrategy,
+            LMMAEvolutionStrategy,
+            SeparableCMAEvolutionStrategy,
+        )
+
+        self.count, self.batch, self.dimensions, self.sigma = strategies, batch, dimensions, sigma
+        self._parts = PARTS[kind]
+        self._type = {
+            "full": CMAEvolutionStrategy,
+            "separable": SeparableCMAEvolutionStrategy,
+            "limited-memory": LMMAEvolutionStrategy,
+        }[kind]
+
+    def start(self) -> Arrays:
+        """All of them at the origin."""
+        n, b = self.dimensions, self.batch
+
+        def value(part: _Part) -> jax.Array:
+            if part.shape == "nn":
+                return jnp.eye(n)
+            first = self.sigma if part.attribute == "sigma" else float(part.attribute.startswith("cov."))
+            shape = [{"n": n, "b": b}[size] for size in part.shape]
+            return jnp.zeros((), jnp.int32) if part.type is int else jnp.full(shape, first)
+
+        return {
+            part.attribute: jnp.broadcast_to(v := value(part), (self.count, *v.shape)) for part in self._parts
+        }
+
+    def ask(self, arrays: Arrays, seeds: jax.Array) -> tuple[Arrays, jax.Array]:
+        """Samples `[strategies, batch, dimensions]`."""
+        samples = jax.ShapeDtypeStruct((self.count, self.batch, self.dimensions), jnp.float32)
+        return jax.pure_callback(  # type: ignore[no-any-return]
+            self._ask, (_shapes(arrays), samples), arrays, seeds, vmap_method="sequential"
+        )
+
+    def tell(
+        self,
+        arrays: Arrays,
+        seeds: jax.Array,
+        order: jax.Array,
+        values: jax.Array,
+        parents: jax.Array,
+        fresh: jax.Array,
+    ) -> Arrays:
+        """Moves each strategy towards the best of what it sampled, or starts it anew.
+
+        Args:
+            arrays: as `ask` gave them.
+            seeds: as `ask` took them.
+            order: of the samples `[strategies, batch]`, the best first.
+            values: what they are ranked by `[strategies, batch, …]`, in the samples' own order.
+            parents: how many of the best are used `[strategies]`; a strategy without any starts anew, as does
+                one that has converged.
+            fresh: where those start `[strategies, dimensions]`.
+        """
+        return jax.pure_callback(  # type: ignore[no-any-return]
+            self._tell,
+            _shapes(arrays),
+            arrays,
+            seeds,
+            order,
+            values,
+            parents,
+            fresh,
+            vmap_method="sequential",
+        )
+
+    def _ask(self, arrays: Arrays, seeds: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        strategies = self._objects(arrays, seeds)
+        return self._read(strategies), np.stack([samples for _, samples in strategies])
+
+    def _tell(
+        self,
+        arrays: Arrays,
+        seeds: np.ndarray,
+        order: np.ndarray,
+        values: np.ndarray,
+        parents: np.ndarray,
+        fresh: np.ndarray,
+    ) -> dict[str, np.ndarray]:
+        strategies = self._objects(arrays, seeds)
+        told = zip(strategies, *map(np.asarray, (order, values, parents, fresh)), strict=True)
+        for (strategy, _), ranks, value, count, origin in told:
+            strategy.tell(ranks, value, int(count))
+            if count == 0 or strategy.check_stop(value[ranks].astype(float)):  # its norm could overflow
+                strategy.reset(origin)
+        return self._read(strategies)
+
+    def _objects(self, arrays: Arrays, seeds: np.ndarray) -> list[tuple[Any, np.ndarray]]:
+        """The strategies as pyribs' objects, and what they sample."""
+        host = {name: np.asarray(array) for name, array in arrays.items()}
+        made = []
+        for index, seed in enumerate(np.asarray(seeds)):
+            strategy = self._type(
+                sigma0=self.sigma,
+                solution_dim=self.dimensions,
+                batch_size=self.batch,
+                seed=int(seed),
+                dtype=np.float32,
+            )
+            strategy.reset(host["mean"][index])
+            for part in self._parts:
+                *path, name = part.attribute.split(".")
+                owner = attrgetter(*path)(strategy) if path else strategy
+                setattr(owner, name, part.type(host[part.attribute][index]))
+            made.append((strategy, strategy.ask()))
+        return made
+
+    def _read(self, strategies: list[tuple[Any, np.ndarray]]) -> dict[str, np.ndarray]:
+        """The strategies as arrays again."""
+        return {
+            part.attribute: np.stack([attrgetter(part.attribute)(strategy) for strategy, _ in strategies])
+            .astype(np.int32 if part.type is int else np.float32)
+            for part in self._parts
+        }  # fmt: skip
+
+
+def _shapes(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in arrays.items()}
