@@ -17,21 +17,9 @@ from elites.archives.saved import SavedArchive
 from elites.errors import ElitesError
 from elites.metrics.archive import ArchiveMetrics, archive_metrics
 from elites.metrics.contribution import added, smoothed, window
+from elites.reports.colours import OPERATORS, OTHERS
 from elites.reports.maps import Map, draw_map, scale
 
-# Okabe and Ito's colours, told apart by colour-blind readers too. Operators of one algorithm differ.
-OPERATOR_COLOURS = {
-    "random": "#999999",
-    "ga": "#0072b2",
-    "pg": "#e69f00",
-    "greedy": "#009e73",
-    "quality": "#e69f00",
-    "diversity": "#56b4e9",
-    "exploit": "#d55e00",
-    "explore": "#56b4e9",
-    "actor": "#009e73",
-}
-OTHER_COLOURS = ("#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
 CORRECTED_COLOUR = "#d55e00"
 DPI = 150
 
@@ -172,12 +160,12 @@ def draw_progress(
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked, averaged over as many generations as keep it legible."""
     by_operator, over = added(metrics), window(len(metrics["evaluations"]))
-    others = iter(OTHER_COLOURS)
+    others = iter(OTHERS)
     axes.stackplot(
         metrics["evaluations"],
         [smoothed(row, over) for row in by_operator.values()],
         labels=list(by_operator),
-        colors=[OPERATOR_COLOURS.get(name) or next(others) for name in by_operator],
+        colors=[OPERATORS.get(name) or next(others) for name in by_operator],
     )
     mean = f"\n(mean of {over} generations)" if over > 1 else ""
     axes.set(xlabel="evaluations", ylabel=f"added per generation{mean}")
