@@ -33,6 +33,7 @@ benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/td3.py
+	$(BIN)/python benchmarks/correct.py
 
 # Newest versions of everything, tried in an environment of their own.
 lock:

@@ -120,6 +120,16 @@ def test_a_run_from_the_command_line_ends_with_its_summary(tmp_path, capsys):
     assert (folder / "progress.png").exists()
     assert cli.main(["show", str(folder)]) == 0
     assert str(folder / "archive.png") in capsys.readouterr().out
+    assert cli.main(["correct", str(folder), "--replications", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "corrected by 3 replications of each of" in out
+    assert re.search(r"QD-score +[\d,]+ +[\d,]+ +-?[\d.]+%\n", out)
+    assert cli.main(["show", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert str(folder / "spread.png") in out
+    assert "the luckiest elites" in out
+    assert (folder / "corrected.png").exists()
+    assert (folder / "spread.png").exists()
 
 
 def test_the_reader_of_the_output_may_leave():

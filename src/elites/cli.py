@@ -185,6 +185,12 @@ class RunOptions(TaskOptions, HowToRun):
     """Folder of the run; runs/ALGORITHM-TASK-SEED unless given."""
     snapshots: int = 0
     """How many archives to keep along the way, evenly spaced."""
+    correct_every: int = 0
+    """Corrects the archive every so many evaluations and at the end, as `elites correct` does; 0: never."""
+    correct_replications: int = 50
+    """Episodes per elite and correction."""
+    correct_redraw: bool = False
+    """Of deep-grid: corrections draw a member of the cell for each replication."""
 
     def run(self) -> int:
         from elites.experiments.config import RunConfig
@@ -202,12 +208,15 @@ class RunOptions(TaskOptions, HowToRun):
             evaluations=self.evaluations,
             seed=self.seed,
             snapshots=self.snapshots,
+            correct_every=self.correct_every,
+            correct_replications=self.correct_replications,
+            correct_redraw=self.correct_redraw,
             hyper_parameters=hyper_parameters,
             task_parameters=self.task_parameters(),
         )
         folder = self.out or default_folder(config)
         with Display(f"{config.algorithm} on {config.task}") as display:
-            outcome = run(config, folder, **self.how(), on_generation=display, tell=display.tell)
+            outcome = run(config, folder, **self.how(), **display.takes())
         return _conclude(outcome)
 
 
@@ -235,7 +244,7 @@ class Resume(HowToRun):
         from elites.experiments.run import resume
 
         with Display(f"{self.folder}") as display:
-            outcome = resume(self.folder, **self.how(), on_generation=display, tell=display.tell)
+            outcome = resume(self.folder, **self.how(), **display.takes())
         return _conclude(outcome)
 
 

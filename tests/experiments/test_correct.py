@@ -17,6 +17,7 @@ from elites.experiments import correct as correcting
 
 SMALL = {"initial": 40, "batch": 20, "hidden": (8,)}
 SHORT = {"episode_length": 60}
+FOUR = correcting.Settings(replications=4)
 
 
 def quiet(_):
@@ -99,9 +100,7 @@ def test_the_file_holds_what_was_returned(run):
 
 def test_replications_are_episodes_of_the_elites_with_seeds_that_the_run_never_used(run):
     found, archive = correct(run), load_archive(run)
-    seeds = correcting._stream(
-        archive, correcting.Settings(replications=4), correcting.EPISODES, correcting._episode_seeds
-    )
+    seeds = correcting.episode_seeds(archive, FOUR)
     assert len(np.unique(seeds)) == seeds.size
     assert not np.isin(seeds, archive.seed).any()
     task = elites.make_task("qd-hopper", **SHORT)
@@ -140,6 +139,16 @@ def test_what_is_there_already_is_not_done_again(run):
     save_archive(run / "archive.npz", dataclasses.replace(changed, parameters=-changed.parameters))
     elites.correct(run, replications=4, tell=quiet, on_progress=lambda *progress: seen.append(progress))
     assert seen[-1] == (4 * len(changed.cell), 4 * len(changed.cell))
+
+
+def test_what_was_corrected_before_the_run_went_on_is_not_shown_as_its_own(run):
+    correct(run)
+    assert "the luckiest elites" in elites.show(run)
+    changed = load_archive(run)
+    save_archive(run / "archive.npz", dataclasses.replace(changed, fitness=changed.fitness + 1))
+    told = elites.show(run)
+    assert f"only the archive after 200 evaluations; `elites correct {run}` corrects this" in told
+    assert "the luckiest elites" not in told
 
 
 def test_a_damaged_file_is_made_anew(run):
@@ -254,13 +263,9 @@ def test_a_deep_grid_is_corrected_by_its_best_members_or_by_drawing(deep):
     assert (redrawn.fitness[~alone] != plain.fitness[~alone]).any()
     drawn = members.drawn(
         archive.cell,
-        correcting._stream(
-            archive, correcting.Settings(replications=4), correcting.MEMBERS, correcting._uniform
-        ),
+        correcting.chances(archive, FOUR),
     )
-    seeds = correcting._stream(
-        archive, correcting.Settings(replications=4), correcting.EPISODES, correcting._episode_seeds
-    )
+    seeds = correcting.episode_seeds(archive, FOUR)
     with ThreadEvaluator(elites.make_task("qd-hopper", **SHORT), hidden=(8,), threads=1) as evaluator:
         again = evaluator.evaluate(members.parameters(drawn[:, 3]), seeds[:, 3])
     np.testing.assert_array_equal(again.fitness, redrawn.fitness[:, 3])
@@ -274,6 +279,12 @@ def test_drawing_again_is_refused_where_there_is_nothing_to_draw_from(run, deep,
     (folder / "corrected.npz").unlink(missing_ok=True)
     with pytest.raises(ElitesError, match=r"members\.npz, which `elites run deep-grid … --keep-members`"):
         correct(folder, redraw=True)
+
+
+def test_a_wrong_number_is_refused(run):
+    with pytest.raises(ElitesError, match=r"replications is 2\.5; it must be a whole number"):
+        correct(run, 2.5)
+    assert correct(run, np.int64(2)).fitness.shape[1] == 2
 
 
 def test_correcting_needs_neither_the_command_line_nor_bullet_to_be_imported():

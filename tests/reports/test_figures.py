@@ -7,8 +7,11 @@ from matplotlib.image import imread
 from elites import ElitesError, load_archive, make_task
 from elites.archives.archive import Origin, Solutions, empty_archive, insert
 from elites.archives.cells import grid, make_cells
+from elites.archives.corrected import corrected_archive
 from elites.archives.saved import save_archive, saved_archive
-from elites.reports.figures import draw_archive, draw_progress, voronoi_polygons
+from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
+from elites.reports.maps import voronoi_polygons
+from elites.reports.tables import losses, trust
 
 
 def saved(task, tmp_path, kind="cvt", count=300):
@@ -69,6 +72,66 @@ def test_an_empty_archive_is_said_so(tmp_path):
         draw_archive(archive, tmp_path / "archive.png")
 
 
+def replicated(archive, tmp_path):
+    """The archive with made-up replications: the better an elite, the more it was luck."""
+    rng, shape = np.random.default_rng(1), (len(archive.cell), 8)
+    luck = 0.2 * archive.fitness[:, None] * rng.random(shape)
+    moves = rng.normal(0, 0.03, (*shape, archive.descriptor.shape[1]))
+    about = {**archive.about, "replications": 8, "redraw": False}
+    return corrected_archive(
+        archive,
+        (archive.fitness[:, None] - luck).astype(np.float32),
+        np.clip(archive.descriptor[:, None] + moves, 0, 1).astype(np.float32),
+        about,
+    )
+
+
+@pytest.mark.parametrize("name", ["qd-hopper", "qd-walker", "qd-ant"])
+def test_corrected_archives_are_drawn_beside_the_original_and_their_spread_as_maps(name, tmp_path):
+    corrected = replicated(saved(make_task(name), tmp_path, count=3000), tmp_path)
+    draw_corrected(corrected, tmp_path / "corrected.png")
+    draw_spread(corrected, tmp_path / "spread.png")
+    for path in (tmp_path / "corrected.png", tmp_path / "spread.png"):
+        image = imread(path)
+        assert min(image.shape[:2]) > 800
+        assert len(np.unique((image[..., :3] * 255).astype(int).reshape(-1, 3), axis=0)) > 50
+
+
+def test_both_archives_are_on_one_colour_scale(tmp_path):
+    """What lost half of its fitness is darker than the original, in the same place of its own half."""
+    archive = saved(make_task("qd-walker"), tmp_path, count=5000)
+    about = {**archive.about, "replications": 1, "redraw": False}
+    corrected = corrected_archive(archive, archive.fitness[:, None] / 2, archive.descriptor[:, None], about)
+    draw_corrected(corrected, tmp_path / "corrected.png")
+    image = imread(tmp_path / "corrected.png")[..., :3].mean(-1)
+    height, width = image.shape
+    row = slice(int(0.28 * height), int(0.36 * height))
+    before = image[row, int(0.36 * width) : int(0.40 * width)].mean()
+    after = image[row, int(0.81 * width) : int(0.85 * width)].mean()
+    assert before > after + 0.1
+
+
+def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
+    archive = saved(make_task("qd-walker"), tmp_path)
+    fitness = np.repeat(archive.fitness[:, None], 4, 1)
+    descriptor = np.repeat(archive.descriptor[:, None], 4, 1)
+    fitness[7:] -= 50  # the first seven keep their fitness
+    fitness[20] -= 800
+    descriptor[:3, 0] = np.abs(descriptor[:3, 0] - 0.5)  # the first three do not keep their cell
+    about = {**archive.about, "replications": 4, "redraw": False}
+    corrected = corrected_archive(archive, fitness, descriptor, about)
+    lines = trust(corrected).splitlines()
+    reproducible, lucky = lines[2:12], lines[14:24]
+    assert [int(line.split()[0]) for line in reproducible] == archive.cell[3:13].tolist()
+    assert int(lucky[0].split()[0]) == archive.cell[20]
+    assert "corrected by 4 replications of each of" in losses(corrected)
+    assert not corrected.invalid
+    fitness[0, 0] = np.nan
+    assert "; left out for an episode that gave NaN: 1" in losses(
+        corrected_archive(archive, fitness, descriptor, about)
+    )
+
+
 def test_progress_is_drawn(tmp_path):
     rows = np.arange(1, 50.0)
     names = (
@@ -83,6 +146,11 @@ def test_progress_is_drawn(tmp_path):
         "improved_x",
     )
     draw_progress({"evaluations": rows, **dict.fromkeys(names, rows)}, tmp_path / "progress.png", "a run")
-    assert imread(tmp_path / "progress.png").shape[0] > 400
+    plain = imread(tmp_path / "progress.png")
+    assert plain.shape[0] > 400
+    metrics = {"evaluations": rows, **dict.fromkeys(names, rows)}
+    corrections = {"evaluations": rows[::7], **dict.fromkeys(names, rows[::7] / 2)}
+    draw_progress(metrics, tmp_path / "progress.png", "a run", corrections)
+    assert (imread(tmp_path / "progress.png") != plain).any()
     with pytest.raises(ElitesError, match="no generation has been logged"):
         draw_progress({"evaluations": rows[:0]}, tmp_path / "progress.png", "a run")

@@ -18,6 +18,7 @@ from elites.tasks import make_task, parameters_of
 from elites.tasks.task import Task
 
 FILE = "config.json"
+LEAST = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "correct_replications": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +30,14 @@ class RunConfig:
     evaluations: int = 1_000_000
     seed: int = 0
     snapshots: int = 0
+    correct_every: int = 0
+    correct_replications: int = 50
+    correct_redraw: bool = False
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, least in (("evaluations", 1), ("seed", 0), ("snapshots", 0)):
+        for name, least in LEAST.items():
             given = getattr(self, name)
             whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
             require(whole and int(given) >= least, name, repr(given), f"a whole number from {least}")
@@ -41,6 +45,9 @@ class RunConfig:
         require(self.seed < 2**32, "seed", self.seed, "below 2**32")
         require(self.evaluations < 2**31, "evaluations", self.evaluations, "below 2**31")
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
+        redraw = self.correct_redraw
+        require(isinstance(redraw, bool), "correct_redraw", repr(redraw), "true or false")
+        refuse_redraw(self.algorithm, redraw)
         self.make_task()
         make_config(self.algorithm, **self.hyper_parameters)
 
@@ -60,6 +67,12 @@ class RunConfig:
             "task_parameters": parameters_of(self.make_task()),
             "versions": versions(),
         }
+
+
+def refuse_redraw(algorithm: str, redraw: bool) -> None:
+    """Only a deep grid has members to draw from."""
+    if redraw and algorithm != "deep-grid":
+        raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
 
 
 def versions() -> dict[str, str | None]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import numbers
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,7 +25,7 @@ from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluator
 from elites.evaluation.threads import ThreadEvaluator
-from elites.experiments.config import load_config
+from elites.experiments.config import load_config, refuse_redraw
 from elites.experiments.guards import Interrupts, alone
 from elites.files import read_arrays, told_in_one_line, write_arrays
 from elites.tasks.task import CompiledTask
@@ -47,6 +48,10 @@ class Settings:
     redraw: bool = False  # deep-grid: a member of the cell is drawn for each replication
 
     def __post_init__(self) -> None:
+        for name in ("replications", "seed"):
+            given = getattr(self, name)
+            require(isinstance(given, numbers.Integral), name, repr(given), "a whole number")
+            object.__setattr__(self, name, int(given))
         require(self.replications >= 1, "replications", self.replications, "at least 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")
 
@@ -90,7 +95,7 @@ def correct(
     refuse_redraw(config.algorithm, redraw)
     with alone(folder):
         path, archive = _source(folder, snapshot)
-        if (found := _same(path, archive, settings)) is not None:
+        if (found := corrected_already(path, archive, settings)) is not None:
             tell(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
             return found
         members = _kept_members(folder, archive) if redraw else None
@@ -118,12 +123,6 @@ def correct(
                 raise KeyboardInterrupt from None
 
 
-def refuse_redraw(algorithm: str, redraw: bool) -> None:
-    """Only a deep grid has members to draw from."""
-    if redraw and algorithm != "deep-grid":
-        raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
-
-
 def correct_archive(
     path: Path,
     archive: SavedArchive,
@@ -141,11 +140,11 @@ def correct_archive(
     fitness = np.full(shape, np.nan, np.float32)
     descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
     done = _load_unfinished(unfinished, about, fitness, descriptor)
-    seeds = _stream(archive, settings, EPISODES, _episode_seeds)
+    seeds = episode_seeds(archive, settings)
     drawn = None
     most = len(archive.cell)
     if members is not None:
-        drawn = members.drawn(archive.cell, _stream(archive, settings, MEMBERS, _uniform))
+        drawn = members.drawn(archive.cell, chances(archive, settings))
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
 
@@ -202,27 +201,23 @@ class _Progress:
             self.on_progress(self.done, self.total)
 
 
-def _stream(
-    archive: SavedArchive,
-    settings: Settings,
-    stream: int,
-    draw: Callable[[np.random.SeedSequence, int], np.ndarray],
-) -> np.ndarray:
-    """Random numbers `[n, N]`; a cell's depend neither on other cells nor on how many are drawn."""
+def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
+    """The seed of each replication of each elite, `[n, N]`."""
+    rows = [part.generate_state(settings.replications) for part in _parts(archive, settings, EPISODES)]
+    return np.array(rows, np.int64).reshape(-1, settings.replications)
+
+
+def chances(archive: SavedArchive, settings: Settings) -> np.ndarray:
+    """The number below 1 that picks the member for each replication of each cell, `[n, N]`."""
+    parts = _parts(archive, settings, MEMBERS)
+    rows = [np.random.default_rng(part).random(settings.replications) for part in parts]
+    return np.array(rows).reshape(-1, settings.replications)
+
+
+def _parts(archive: SavedArchive, settings: Settings, stream: int) -> list[np.random.SeedSequence]:
+    """A source of random numbers for each cell; more of them begin with the same ones."""
     entropy = (settings.seed, int(archive.about["seed"]))
-    rows = [
-        draw(np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))), settings.replications)
-        for cell in archive.cell
-    ]
-    return np.array(rows).reshape(len(rows), settings.replications)
-
-
-def _episode_seeds(sequence: np.random.SeedSequence, count: int) -> np.ndarray:
-    return sequence.generate_state(count, np.uint32).astype(np.int64)
-
-
-def _uniform(sequence: np.random.SeedSequence, count: int) -> np.ndarray:
-    return np.random.default_rng(sequence).random(count)
+    return [np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))) for cell in archive.cell]
 
 
 def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
@@ -258,7 +253,7 @@ def _source(folder: Path, snapshot: int | None) -> tuple[Path, SavedArchive]:
     return folder / f"corrected-{snapshot:010d}.npz", load_archive(path)
 
 
-def _same(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
+def corrected_already(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
     """The corrected archive that is there already, if it was made from the same in the same way."""
     with contextlib.suppress(ElitesError):  # damaged, or none: it is made anew
         found = load_corrected(path)

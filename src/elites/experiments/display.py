@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from types import TracebackType
+from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -33,6 +34,8 @@ class Display:
             console=self.console,
         )
         self._task = self._bar.add_task(title)
+        self._correction = Bar("correcting", self.console)
+        self._panel: RenderableType = ""
         self._live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
         self._told = 0.0
@@ -48,6 +51,16 @@ class Display:
         if self.console.is_terminal:
             self._live.stop()
 
+    def takes(self) -> dict[str, Any]:
+        """What `elites.run` and `elites.resume` are given to report to."""
+        return {"on_generation": self, "on_correction": self.correction, "tell": self.tell}
+
+    def correction(self, done: int, total: int) -> None:
+        """How far a correction is."""
+        self._correction(done, total)
+        if self.console.is_terminal:
+            self._live.update(Group(self._bar, self._panel, self._correction.bar))
+
     def tell(self, message: str) -> None:
         """A line above the panel."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
@@ -61,7 +74,8 @@ class Display:
         left = _duration((report.evaluations - done) / rate) if rate else "…"
         if self.console.is_terminal:
             self._bar.update(self._task, completed=done, total=report.evaluations)
-            self._live.update(Group(self._bar, _panel(report, rate, left)))
+            self._panel = _panel(report, rate, left)
+            self._live.update(Group(self._bar, self._panel))
         elif now - self._told > LINE_SECONDS or done >= report.evaluations:
             self._told = now
             self.tell(
@@ -76,7 +90,7 @@ class Bar:
 
     def __init__(self, title: str, console: Console | None = None) -> None:
         self.console = console or _Console()
-        self._bar = Progress(
+        self.bar = Progress(
             TextColumn(title, markup=False),
             BarColumn(),
             MofNCompleteColumn(),
@@ -84,19 +98,19 @@ class Bar:
             console=self.console,
             transient=True,
         )
-        self._title, self._task = title, self._bar.add_task(title, total=None)
+        self._title, self._task = title, self.bar.add_task(title, total=None)
         self._told = time.perf_counter()
 
     def __enter__(self) -> Bar:
         if self.console.is_terminal:
-            self._bar.start()
+            self.bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.console.is_terminal:
-            self._bar.stop()
+            self.bar.stop()
 
     def tell(self, message: str) -> None:
         """A line above the bar."""
@@ -104,7 +118,7 @@ class Bar:
 
     def __call__(self, done: int, total: int) -> None:
         if self.console.is_terminal:
-            self._bar.update(self._task, completed=done, total=total)
+            self.bar.update(self._task, completed=done, total=total)
         elif time.perf_counter() - self._told > LINE_SECONDS:
             self._told = time.perf_counter()
             self.tell(f"{self._title}: {done:,} of {total:,} episodes")

@@ -86,15 +86,30 @@ class TensorBoard:
 class Logs:
     """All logs of a run."""
 
-    NAMES = ("metrics.csv", "timings.csv", TensorBoard.NAME)
-
     def __init__(
-        self, folder: Path, metrics: Iterable[str], timings: Iterable[str], sizes: Mapping[str, int]
+        self,
+        folder: Path,
+        metrics: Iterable[str],
+        timings: Iterable[str],
+        corrections: Iterable[str],
+        sizes: Mapping[str, int],
     ) -> None:
-        """`sizes` are the bytes to keep of each file, as `sync` returned them."""
+        """Tables with these columns; without any, a run that is not corrected has no table of corrections.
+
+        `sizes` are the bytes to keep of each file, as `sync` returned them.
+        """
         self.metrics = Table(folder / "metrics.csv", metrics, sizes.get("metrics.csv", 0))
         self.timings = Table(folder / "timings.csv", timings, sizes.get("timings.csv", 0))
         self.tensorboard = TensorBoard(folder, sizes.get(TensorBoard.NAME, 0))
+        self._files = {
+            "metrics.csv": self.metrics.file,
+            "timings.csv": self.timings.file,
+            TensorBoard.NAME: self.tensorboard.file,
+        }
+        if columns := tuple(corrections):
+            name = "corrections.csv"
+            self.corrections = Table(folder / name, columns, sizes.get(name, 0))
+            self._files[name] = self.corrections.file
 
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """A row of each table, and the metrics for TensorBoard."""
@@ -105,10 +120,7 @@ class Logs:
 
     def sync(self) -> dict[str, int]:
         """Puts everything on the disk. Returns the size of each file."""
-        return {name: log.sync() for name, log in zip(self.NAMES, self._files(), strict=True)}
-
-    def _files(self) -> tuple[Appended, ...]:
-        return (self.metrics.file, self.timings.file, self.tensorboard.file)
+        return {name: file.sync() for name, file in self._files.items()}
 
     def __enter__(self) -> Logs:
         return self
@@ -116,7 +128,7 @@ class Logs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in self._files():
+        for file in self._files.values():
             try:
                 file.close()
             except OSError:

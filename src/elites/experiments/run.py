@@ -27,16 +27,25 @@ from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments.checkpoint import Checkpoints
 from elites.experiments.config import FILE, RunConfig, load_config, versions
+from elites.experiments.correct import Settings, StoppedError, correct_archive, corrected_already
 from elites.experiments.guards import Interrupts, alone
 from elites.experiments.logs import Logs
 from elites.files import told_in_one_line, write_atomically
 from elites.memory import available_bytes
-from elites.metrics.archive import archive_metrics
+from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.metrics.corrected import Losses
 from elites.tasks import parameters_of
 from elites.tasks.task import CompiledTask
 
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
 TIMINGS = ("generation", "ask_s", "rollouts_s", "tell_s", "checkpoint_s", "elapsed_s", "steps_per_s")
+
+
+CORRECTIONS = (
+    *("generation", "evaluations", "elites", *ArchiveMetrics._fields),
+    *(f"{name}_loss" for name in Losses._fields),
+    "invalid",
+)
 
 
 class Report(NamedTuple):
@@ -70,6 +79,7 @@ def run(
     max_hours: float | None = None,
     checkpoint_seconds: float = 60.0,
     on_generation: Callable[[Report], None] | None = None,
+    on_correction: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
 ) -> Outcome:
     """Begins a run in a new folder and drives it to its end.
@@ -81,10 +91,11 @@ def run(
         max_hours: ends the run cleanly after so many hours; `resume` goes on.
         checkpoint_seconds: the least time between checkpoints. They take at most 2 % of the time anyway.
         on_generation: called after each generation.
+        on_correction: called now and then during a correction, with the episodes done and all there are.
         tell: takes what a person should read.
     """
     folder = default_folder(config) if folder is None else Path(folder)
-    how = How(threads, max_hours, checkpoint_seconds, on_generation, tell)
+    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
     _refuse_taken(folder)
     with _Run(config, threads) as current:  # whatever can fail does so before anything is written
         with told_in_one_line(f"cannot make the run's folder {folder}"):
@@ -104,11 +115,12 @@ def resume(
     max_hours: float | None = None,
     checkpoint_seconds: float = 60.0,
     on_generation: Callable[[Report], None] | None = None,
+    on_correction: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
 ) -> Outcome:
     """Goes on with a run that was killed, interrupted or out of time, from its last checkpoint."""
     folder = Path(folder)
-    how = How(threads, max_hours, checkpoint_seconds, on_generation, tell)
+    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
     config, made_with = load_config(folder)
     with alone(folder):
         if finished := _finished(folder, config):
@@ -133,6 +145,7 @@ class How:
     max_hours: float | None
     checkpoint_seconds: float
     on_generation: Callable[[Report], None] | None
+    on_correction: Callable[[int, int], None] | None
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
@@ -177,6 +190,7 @@ class _Run:
         self._fitness = jax.jit(lambda state: algorithm.archive(state).elites.fitness)
         self.state = jax.jit(algorithm.init)(starting)
         self.generation = self.evaluations = self.environment_steps = 0
+        self.corrected = 0  # evaluations at the last correction
 
     def __enter__(self) -> _Run:
         return self
@@ -260,6 +274,31 @@ class _Run:
         grid = getattr(self.state, "grid", None)
         return members_of(grid, self.evaluations) if isinstance(grid, DeepGrid) else None
 
+    def correction_is_due(self) -> bool:
+        """At the first generation that reaches a multiple of `correct_every`, and at the end."""
+        every = self.config.correct_every
+        reached = every > 0 and self.evaluations // every > self.corrected // every
+        at_the_end = every > 0 and self.evaluations >= self.config.evaluations > self.corrected
+        return reached or at_the_end
+
+    def correct(self, path: Path, stop: Callable[[], bool], how: How) -> dict[str, Any]:
+        """Corrects the archive as it is now. Returns the row of `corrections.csv`."""
+        config, archive = self.config, self.archive()
+        settings = Settings(replications=config.correct_replications, redraw=config.correct_redraw)
+        members = self.members() if config.correct_redraw else None
+        found = corrected_already(path, archive, settings) or correct_archive(
+            path, archive, settings, self.evaluator, members, stop=stop, on_progress=how.on_correction
+        )
+        self.corrected = self.evaluations
+        return {
+            "generation": self.generation,
+            "evaluations": self.evaluations,
+            "elites": len(archive.cell),
+            **found.metrics._asdict(),
+            **{f"{name}_loss": value for name, value in found.losses._asdict().items()},
+            "invalid": int(found.invalid),
+        }
+
     def save_members(self, path: Path) -> None:
         """Keeps them, if the run was told to."""
         if getattr(self.algorithm.config, "keep_members", False) and (members := self.members()):
@@ -303,8 +342,12 @@ def _drive(folder: Path, current: _Run, how: How) -> Outcome:
             how.tell(f"{message}; going on from the one before it")
         current.generation, current.evaluations = header["generation"], header["evaluations"]
         current.environment_steps = header["environment_steps"]
+        current.corrected = header.get("corrected", 0)
+    corrects = current.config.correct_every > 0
+    timings = (*TIMINGS, "corrections_s") if corrects else TIMINGS
+    corrections = CORRECTIONS if corrects else ()
     with told_in_one_line(f"cannot write to {folder}"):
-        logs = Logs(folder, _metric_columns(current.algorithm), TIMINGS, header["sizes"])
+        logs = Logs(folder, _metric_columns(current.algorithm), timings, corrections, header["sizes"])
     with logs, Interrupts("stopping after this generation") as interrupts:
         return _loop(folder, current, logs, checkpoints, interrupts, header["elapsed"], how)
 
@@ -325,11 +368,18 @@ def _loop(
     how: How,
 ) -> Outcome:
     config = current.config
-    saved_at, cost, spent = time.perf_counter(), 0.0, 0.0
-    metrics: dict[str, Any] = {}
+    saved_at, cost, spent, correcting = time.perf_counter(), 0.0, 0.0, 0.0
+    metrics: dict[str, Any] = current.metrics()
 
     def elapsed() -> float:
         return elapsed_before + time.perf_counter() - current.started
+
+    def stop() -> bool:
+        over = how.max_hours is not None and time.perf_counter() - current.started >= 3600 * how.max_hours
+        return interrupts.asked or over
+
+    def done() -> bool:
+        return current.evaluations >= config.evaluations and not current.correction_is_due()
 
     def checkpoint() -> float:
         clock = time.perf_counter()
@@ -339,42 +389,51 @@ def _loop(
                 "generation": current.generation,
                 "evaluations": current.evaluations,
                 "environment_steps": current.environment_steps,
+                "corrected": current.corrected,
                 "elapsed": elapsed(),
                 "sizes": logs.sync(),
             },
         )
-        save_archive(folder / "archive.npz", current.archive())
+        if current.evaluations < config.evaluations:  # else it would count as finished
+            save_archive(folder / "archive.npz", current.archive())
         return time.perf_counter() - clock
 
-    while current.evaluations < config.evaluations:
+    writing = f"cannot write to {folder}; what its last checkpoint holds is intact"
+    while not done():
+        if current.correction_is_due():
+            clock = time.perf_counter()
+            with told_in_one_line(writing):
+                try:
+                    logs.corrections.append(current.correct(folder / "corrected.npz", stop, how))
+                except StoppedError:
+                    checkpoint()
+                    return Outcome(folder, False, current.evaluations, metrics)
+            correcting = time.perf_counter() - clock
+            continue
         before = current.evaluations
         metrics, timings = current.step()
-        over = how.max_hours is not None and time.perf_counter() - current.started >= 3600 * how.max_hours
-        stop = interrupts.asked or over
-        done = current.evaluations >= config.evaluations
-        with told_in_one_line(f"cannot write to {folder}; what its last checkpoint holds is intact"):
+        stopping = stop() and not done()
+        with told_in_one_line(writing):
             crossed = [moment for moment in _snapshots(config) if before < moment <= current.evaluations]
             if crossed:
                 (folder / "snapshots").mkdir(exist_ok=True)
                 save_archive(folder / "snapshots" / f"{crossed[-1]:010d}.npz", current.archive())
-            # A checkpoint's time stands in the row after it: a row is written before the checkpoint it is in.
+            # The time of a checkpoint or a correction stands in the row after it.
             timings |= {"generation": current.generation, "checkpoint_s": spent, "elapsed_s": elapsed()}
-            logs.append(metrics, timings)
-            waited, spent = time.perf_counter() - saved_at, 0.0
-            if done:
-                logs.sync()
-                current.save_members(folder / "members.npz")
-                save_archive(
-                    folder / "archive.npz", current.archive()
-                )  # from here on the run counts as finished
-                checkpoints.clear()
-            elif stop or waited > max(how.checkpoint_seconds, cost / CHECKPOINT_SHARE):
+            logs.append(metrics, {**timings, "corrections_s": correcting})
+            waited, spent, correcting = time.perf_counter() - saved_at, 0.0, 0.0
+            if stopping or (not done() and waited > max(how.checkpoint_seconds, cost / CHECKPOINT_SHARE)):
                 cost = spent = checkpoint()
                 saved_at = time.perf_counter()
         if how.on_generation is not None:
             how.on_generation(Report(metrics, timings, config.evaluations))
-        if stop and not done:
+        if stopping:
             return Outcome(folder, False, current.evaluations, metrics)
+    with told_in_one_line(writing):
+        logs.sync()
+        current.save_members(folder / "members.npz")
+        save_archive(folder / "archive.npz", current.archive())  # from here on the run counts as finished
+        checkpoints.clear()
     return Outcome(folder, True, current.evaluations, metrics)
 
 

@@ -1,4 +1,4 @@
-"""One colour per algorithm in every figure, told apart by colour-blind eyes too (Okabe and Ito's palette)."""
+"""One colour per algorithm and per operator: told apart by colour-blind eyes too (Okabe and Ito)."""
 
 ALGORITHMS = {
     "pga-map-elites": "#d55e00",
@@ -10,3 +10,17 @@ ALGORITHMS = {
     "cma-map-elites": "#000000",
     "td3": "#8c8c8c",
 }
+
+OPERATORS = {  # those of one algorithm differ
+    "random": "#999999",
+    "ga": "#0072b2",
+    "pg": "#e69f00",
+    "greedy": "#009e73",
+    "quality": "#e69f00",
+    "diversity": "#56b4e9",
+    "exploit": "#d55e00",
+    "explore": "#56b4e9",
+    "actor": "#009e73",
+    "cma": "#0072b2",
+}
+OTHERS = ("#cc79a7", "#d55e00", "#56b4e9", "#f0e442")  # for operators of other algorithms

@@ -2,160 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import Normalize, to_rgba
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
-from scipy.spatial import Voronoi
 
+from elites.archives.corrected import CorrectedArchive
 from elites.archives.saved import SavedArchive
 from elites.errors import ElitesError
+from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.metrics.contribution import added, smoothed, window
+from elites.reports.colours import OPERATORS, OTHERS
+from elites.reports.maps import Map, draw_map, scale
 
-# Okabe and Ito's colours, told apart by colour-blind readers too.
-OPERATOR_COLOURS = {"random": "#999999", "ga": "#0072b2", "pg": "#e69f00", "greedy": "#009e73"}
-OTHER_COLOURS = ("#cc79a7", "#d55e00", "#56b4e9", "#f0e442")
-EMPTY = "#e8e8e8"
-COLOURS = "viridis"
-NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
+CORRECTED_COLOUR = "#d55e00"
 DPI = 150
 
 
 def draw_archive(archive: SavedArchive, path: Path, limits: tuple[float, float] | None = None) -> None:
     """Fitness over descriptor space: bars in one dimension, a Voronoi map in two, a nested grid in more."""
-    dimensions = archive.centroids.shape[1]
     if not len(archive.fitness):
         raise ElitesError("the archive is empty: there is nothing to draw")
-    low, high = limits or (float(archive.fitness.min()), float(archive.fitness.max()))
-    norm = Normalize(low, max(high, low + 1e-9))
-    figure = Figure(figsize=(9, 3.2) if dimensions == 1 else (6.4, 5.6), layout="constrained")
+    drawn = Map(archive.fitness, archive.cell, archive.descriptor, archive, "fitness")
+    norm = Normalize(*limits) if limits else scale(archive.fitness)
+    figure = Figure(figsize=(9, 3.2) if drawn.dimensions == 1 else (6.4, 5.6), layout="constrained")
     axes = figure.add_subplot()
-    if dimensions == 1:
-        _bars(axes, archive, norm)
-    elif dimensions == 2:
-        _voronoi(axes, archive, norm)
-    else:
-        _nested(axes, archive, norm)
-    colours = ScalarMappable(norm, COLOURS)
-    figure.colorbar(colours, ax=axes, label="fitness", pad=0.02)
-    task, metrics = archive.about["task"]["name"], archive.metrics
-    axes.set_title(
-        f"{archive.about['algorithm']} on {task}, {archive.about['evaluations']:,} evaluations\n"
-        f"QD-score {metrics.qd_score:,.0f}, max-fitness {metrics.max_fitness:.0f}, "
-        f"coverage {metrics.coverage:.1%}",
-        fontsize=10,
+    draw_map(axes, drawn, norm)
+    figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, label="fitness", pad=0.02)
+    axes.set_title(f"{_title(archive)}\n{_summary(archive.metrics)}", fontsize=10)
+    figure.savefig(path, dpi=DPI)
+
+
+def draw_corrected(corrected: CorrectedArchive, path: Path) -> None:
+    """The original archive and the corrected one side by side, on one colour scale."""
+    _require_elites(corrected)
+    kept, offset = np.flatnonzero(corrected.kept), corrected.about["task"]["qd_offset"]
+    kept = kept[np.argsort(-corrected.mean_fitness[kept], kind="stable")]
+    original = archive_metrics(corrected.original_fitness, len(corrected.centroids), offset)
+    maps = [
+        Map(corrected.original_fitness, corrected.cell, corrected.original_descriptor, corrected, "fitness"),
+        Map(
+            corrected.mean_fitness[kept],
+            corrected.mean_cell[kept],
+            corrected.mean_descriptor[kept],
+            corrected,
+            "mean fitness",
+        ),
+    ]
+    norm = scale(np.concatenate([drawn.values for drawn in maps]))
+    figure, panels = _panels(maps)
+    titles = f"original: {_summary(original)}", f"corrected: {_summary(corrected.metrics)}"
+    for axes, drawn, title in zip(panels, maps, titles, strict=True):
+        draw_map(axes, drawn, norm)
+        axes.set_title(title, fontsize=10)
+    colours = ScalarMappable(norm, maps[0].colours)
+    figure.colorbar(colours, ax=list(panels), label="fitness", pad=0.02, shrink=_shrink(maps[0]))
+    lost = corrected.losses
+    figure.suptitle(
+        f"{_title(corrected)}, {corrected.about['replications']} replications per elite\n"
+        f"loss of QD-score {lost.qd_score:.1%}, of max-fitness {lost.max_fitness:.1%}, "
+        f"of coverage {lost.coverage:.1%}",
+        fontsize=11,
     )
     figure.savefig(path, dpi=DPI)
 
 
-def _by_cell(archive: SavedArchive) -> np.ndarray:
-    """Fitness of each cell, NaN where it is empty."""
-    fitness = np.full(len(archive.centroids), np.nan)
-    fitness[archive.cell] = archive.fitness
-    return fitness
+def draw_spread(corrected: CorrectedArchive, path: Path) -> None:
+    """How far each elite's replications lie apart, as maps: what is bright can be trusted."""
+    _require_elites(corrected)
+    apart, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
+    maps = [
+        Map(apart.own_cell, cell, descriptor, corrected, "share in own cell"),
+        Map(apart.fitness, cell, descriptor, corrected, "deviation of fitness", "viridis_r"),
+        Map(apart.descriptor, cell, descriptor, corrected, "deviation of descriptor", "viridis_r"),
+    ]
+    figure, panels = _panels(maps)
+    for axes, drawn in zip(panels, maps, strict=True):
+        norm = Normalize(0, 1) if drawn.values is apart.own_cell else scale(np.append(drawn.values, 0))
+        draw_map(axes, drawn, norm)
+        middle = np.nanmedian(drawn.values) if np.isfinite(drawn.values).any() else np.nan
+        axes.set_title(f"{drawn.quantity}, median {middle:.3g}", fontsize=10)
+        figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, pad=0.02, shrink=_shrink(drawn))
+    figure.suptitle(
+        f"{_title(corrected)}: how {corrected.about['replications']} replications of each elite spread\n"
+        "(bright: reproducible)",
+        fontsize=11,
+    )
+    figure.savefig(path, dpi=DPI)
 
 
-def _label(archive: SavedArchive, dimension: int) -> str:
-    return str(archive.about["task"]["descriptor_names"][dimension]).replace("_", " ")
+def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
+    """Side by side; bars, which are wide, one above the other."""
+    count = len(maps)
+    if maps[0].dimensions == 1:
+        figure = Figure(figsize=(9, 0.6 + 2.6 * count), layout="constrained")
+        return figure, figure.subplots(count, 1).ravel()
+    figure = Figure(figsize=(5.5 * count, 5.6), layout="constrained")
+    return figure, figure.subplots(1, count).ravel()
 
 
-def _bars(axes: Axes, archive: SavedArchive, norm: Normalize) -> None:
-    """A bar per cell, as wide as the cell; grey below marks empty ones."""
-    order = np.argsort(archive.centroids[:, 0])
-    centroids, fitness = archive.centroids[order, 0], _by_cell(archive)[order]
-    low, high = archive.bounds[0]
-    edges = np.concatenate([[low], (centroids[1:] + centroids[:-1]) / 2, [high]])
-    bottom = min(0.0, norm.vmin or 0.0)
-    top = norm.vmax or 1.0
-    filled = ~np.isnan(fitness)
-    heights = np.where(filled, fitness, top) - bottom
-    colours = ScalarMappable(norm, COLOURS).to_rgba(fitness)
-    colours[~filled] = to_rgba(EMPTY)
-    left, widths = edges[:-1], np.diff(edges)
-    axes.bar(left, heights, widths, bottom, align="edge", color=colours, linewidth=0, antialiased=False)
-    axes.set(
-        xlim=(low, high), ylim=(bottom, top), xlabel=f"contact of {_label(archive, 0)}", ylabel="fitness"
+def _shrink(drawn: Map) -> float:
+    """How long a colour bar is beside a map, which in two dimensions is square."""
+    return 0.82 if drawn.dimensions == 2 else 1.0
+
+
+def _require_elites(corrected: CorrectedArchive) -> None:
+    if not len(corrected.cell):
+        raise ElitesError("the archive is empty: there is nothing to draw")
+
+
+def _title(archive: SavedArchive | CorrectedArchive) -> str:
+    about = archive.about
+    return f"{about['algorithm']} on {about['task']['name']}, {about['evaluations']:,} evaluations"
+
+
+def _summary(metrics: ArchiveMetrics) -> str:
+    return (
+        f"QD-score {metrics.qd_score:,.0f}, max-fitness {metrics.max_fitness:.0f}, "
+        f"coverage {metrics.coverage:.1%}"
     )
 
 
-def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-    """The cell of each centroid within the bounds: mirrored in each side, they close their own cells."""
-    mirrored = [centroids]
-    for axis in (0, 1):
-        for side in bounds[axis]:
-            reflection = centroids.copy()
-            reflection[:, axis] = 2 * side - reflection[:, axis]
-            mirrored.append(reflection)
-    diagram = Voronoi(np.concatenate(mirrored))
-    return [diagram.vertices[diagram.regions[diagram.point_region[index]]] for index in range(len(centroids))]
+def draw_progress(
+    metrics: Mapping[str, np.ndarray],
+    path: Path,
+    title: str,
+    corrections: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """QD-score, max-fitness, coverage, and offspring added by operator, against evaluations.
 
-
-def _voronoi(axes: Axes, archive: SavedArchive, norm: Normalize) -> None:
-    fitness = _by_cell(archive)
-    colours = ScalarMappable(norm, COLOURS).to_rgba(fitness)
-    colours[np.isnan(fitness)] = to_rgba(EMPTY)
-    polygons = voronoi_polygons(archive.centroids, archive.bounds)
-    axes.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors="white", linewidths=0.2))
-    (x_low, x_high), (y_low, y_high) = archive.bounds
-    axes.set(
-        xlim=(x_low, x_high),
-        ylim=(y_low, y_high),
-        xlabel=f"contact of {_label(archive, 0)}",
-        ylabel=f"contact of {_label(archive, 1)}",
-    )
-    axes.set_aspect((x_high - x_low) / (y_high - y_low))
-
-
-def _nested(axes: Axes, archive: SavedArchive, norm: Normalize) -> None:
-    """Dimensions 1 and 2 place a block, 3 and 4 a square in it; each square shows the best elite in it."""
-    dimensions = min(archive.centroids.shape[1], 4)
-    shape = [NESTED] * dimensions
-    if len(archive.grid) == dimensions:
-        shape = [int(count) for count in archive.grid]
-    low, high = archive.bounds[:dimensions].T
-    places = ((archive.descriptor[:, :dimensions] - low) / (high - low) * shape).astype(int)
-    places = np.clip(places, 0, np.array(shape) - 1)
-    best = np.full(shape, np.nan)
-    for place, fitness in zip(places, archive.fitness, strict=True):
-        best[tuple(place)] = np.nanmax([best[tuple(place)], fitness])
-    if dimensions == 3:
-        best, shape = best[..., None], [*shape, 1]
-    outer_x, outer_y, inner_x, inner_y = shape
-    image = best.transpose(1, 3, 0, 2).reshape(outer_y * inner_y, outer_x * inner_x)
-    axes.set_facecolor(EMPTY)
-    axes.imshow(image, origin="lower", cmap=COLOURS, norm=norm, interpolation="nearest", aspect="auto")
-    for block in range(1, outer_x):
-        axes.axvline(block * inner_x - 0.5, color="white", linewidth=2)
-    for block in range(1, outer_y):
-        axes.axhline(block * inner_y - 0.5, color="white", linewidth=2)
-    axes.set_xticks(
-        (np.arange(outer_x) + 0.5) * inner_x - 0.5, [f"{(i + 0.5) / outer_x:.2f}" for i in range(outer_x)]
-    )
-    axes.set_yticks(
-        (np.arange(outer_y) + 0.5) * inner_y - 0.5, [f"{(i + 0.5) / outer_y:.2f}" for i in range(outer_y)]
-    )
-    inner = [_label(archive, dimension) for dimension in range(2, dimensions)]
-    axes.set_xlabel(f"contact of {_label(archive, 0)}; within a block: {inner[0]}")
-    axes.set_ylabel(
-        f"contact of {_label(archive, 1)}" + (f"; within a block: {inner[1]}" if len(inner) > 1 else "")
-    )
-
-
-def draw_progress(metrics: Mapping[str, np.ndarray], path: Path, title: str) -> None:
-    """QD-score, max-fitness, coverage, and offspring added by operator, against evaluations."""
+    `corrections` are the columns of `corrections.csv`, if the run was corrected on its way.
+    """
     if not len(metrics["evaluations"]):
         raise ElitesError("no generation has been logged: there is nothing to draw")
     figure = Figure(figsize=(9, 6.4), layout="constrained")
     figure.suptitle(title, fontsize=11)
     panels = figure.subplots(2, 2).ravel()
     evaluations = metrics["evaluations"]
-    for axes, name in zip(panels, ("qd_score", "max_fitness", "coverage"), strict=False):
-        axes.plot(evaluations, metrics[name], color="#0072b2")
+    for axes, name in zip(panels, ArchiveMetrics._fields, strict=False):
+        axes.plot(evaluations, metrics[name], color="#0072b2", label="original")
+        if corrections is not None and len(corrections["evaluations"]):
+            style = {"color": CORRECTED_COLOUR, "linestyle": "--", "marker": ".", "label": "corrected"}
+            axes.plot(corrections["evaluations"], corrections[name], **style)
+            axes.legend(fontsize=8)
         axes.set(xlabel="evaluations", ylabel=name.replace("_", "-").replace("qd", "QD"))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
@@ -165,15 +159,15 @@ def draw_progress(metrics: Mapping[str, np.ndarray], path: Path, title: str) -> 
 
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked, averaged over as many generations as keep it legible."""
-    operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
-    added = np.array([metrics[f"new_{name}"] + metrics[f"improved_{name}"] for name in operators])
-    window = max(1, min(200, added.shape[1] // 20))
-    smooth = [np.convolve(row, np.ones(window), "same") for row in added]
-    smooth = np.array(smooth) / np.convolve(np.ones(added.shape[1]), np.ones(window), "same")
-    others = iter(OTHER_COLOURS)
-    colours = [OPERATOR_COLOURS.get(name) or next(others) for name in operators]
-    axes.stackplot(metrics["evaluations"], smooth, labels=operators, colors=colours)
-    mean = f"\n(mean of {window} generations)" if window > 1 else ""
+    by_operator, over = added(metrics), window(len(metrics["evaluations"]))
+    others = iter(OTHERS)
+    axes.stackplot(
+        metrics["evaluations"],
+        [smoothed(row, over) for row in by_operator.values()],
+        labels=list(by_operator),
+        colors=[OPERATORS.get(name) or next(others) for name in by_operator],
+    )
+    mean = f"\n(mean of {over} generations)" if over > 1 else ""
     axes.set(xlabel="evaluations", ylabel=f"added per generation{mean}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.legend(loc="upper right", fontsize=8)

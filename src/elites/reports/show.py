@@ -6,26 +6,38 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.archives.saved import load_archive
+from elites.archives.corrected import CorrectedArchive, load_corrected
+from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError
 from elites.experiments.config import load_config
+from elites.experiments.correct import is_of
 from elites.experiments.logs import read_table
 from elites.files import told_in_one_line
+from elites.reports.tables import losses, trust
 
 
 def show(folder: Path | str) -> str:
-    """Draws `archive.png` and `progress.png` in the run's folder. Returns the summary as text."""
-    from elites.reports.figures import draw_archive, draw_progress
+    """Draws `archive.png` and `progress.png` in the run's folder. Returns the summary as text.
+
+    Of a corrected archive, draws `corrected.png` and `spread.png` too and tells which elites to trust.
+    """
+    from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
 
     folder = Path(folder)
     config, _ = load_config(folder)
     if not (folder / "archive.npz").exists():
         raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
     archive, metrics = load_archive(folder), read_table(folder / "metrics.csv")
+    corrections = folder / "corrections.csv"
+    corrected, wrong = _corrected(folder, archive)
     title = f"{config.algorithm} on {config.task}, seed {config.seed}"
     with told_in_one_line(f"cannot draw into {folder}"):
         draw_archive(archive, folder / "archive.png")
-        draw_progress(metrics, folder / "progress.png", title)
+        along = read_table(corrections) if corrections.exists() else None
+        draw_progress(metrics, folder / "progress.png", title, along)
+        if corrected is not None:
+            draw_corrected(corrected, folder / "corrected.png")
+            draw_spread(corrected, folder / "spread.png")
 
     evaluations, summary = archive.about["evaluations"], archive.metrics
     rows = {
@@ -49,4 +61,25 @@ def show(folder: Path | str) -> str:
         )
     rows["archive"] = f"{folder / 'archive.npz'}, drawn in {folder / 'archive.png'}"
     rows["progress"] = f"{folder / 'metrics.csv'}, drawn in {folder / 'progress.png'}"
-    return "\n".join([title, *(f"  {name:<16} {text}" for name, text in rows.items())])
+    if corrected is not None:
+        drawn = f"{folder / 'corrected.png'} and {folder / 'spread.png'}"
+        rows["corrected"] = f"{folder / 'corrected.npz'}, drawn in {drawn}"
+    elif wrong:
+        rows["corrected"] = wrong
+    summary_rows = [title, *(f"  {name:<16} {text}" for name, text in rows.items())]
+    tables = [] if corrected is None else [losses(corrected), trust(corrected)]
+    return "\n".join([*summary_rows, *tables])
+
+
+def _corrected(folder: Path, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
+    """The corrected archive, or why there is none to show."""
+    if not (folder / "corrected.npz").exists():
+        return None, ""
+    corrected = load_corrected(folder)
+    if not is_of(corrected, archive):
+        evaluations = corrected.about["evaluations"]
+        return (
+            None,
+            f"only the archive after {evaluations:,} evaluations; `elites correct {folder}` corrects this",
+        )
+    return corrected, ""

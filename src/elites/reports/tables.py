@@ -26,7 +26,7 @@ def losses(corrected: CorrectedArchive) -> str:
         ("coverage", f"{before.coverage:.1%}", f"{now.coverage:.1%}", f"{lost.coverage:.1%}"),
     ]
     if corrected.invalid:
-        title += f"; {corrected.invalid} elites left out, for an episode of theirs gave NaN"
+        title += f"; left out for an episode that gave NaN: {corrected.invalid}"
     return "\n".join([title, *aligned(rows)])
 
 

@@ -1,0 +1,154 @@
+"""Corrections during a run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import elites
+from elites import ElitesError, RunConfig, load_corrected, read_table
+from elites.experiments import correct as correcting
+
+SMALL = {"initial": 40, "batch": 20, "hidden": (8,)}
+PGA = {
+    **SMALL, "critic_hidden": (8,), "training_batch": 16, "buffer_size": 1000,
+    "critic_steps": 2, "pg_steps": 2,
+}  # fmt: skip
+RESULTS = ("archive.npz", "metrics.csv", "corrections.csv", "corrected.npz")
+MOMENTS = [100, 180, 260]  # the first generations that reach 90 and 180 evaluations, and the end
+
+
+def quiet(_):
+    pass
+
+
+def config(algorithm="pga-map-elites", hyper_parameters=PGA, **changes):
+    given = {"evaluations": 260, "correct_every": 90, "correct_replications": 4, "seed": 5}
+    return RunConfig(
+        algorithm=algorithm,
+        task="qd-hopper",
+        hyper_parameters=hyper_parameters,
+        task_parameters={"episode_length": 60},
+        **{**given, **changes},
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "undisturbed"
+    assert elites.run(config(snapshots=13), folder, threads=2, tell=quiet).finished
+    return folder
+
+
+def contents(folder, names=RESULTS):
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_the_run_is_the_same_with_and_without(undisturbed, tmp_path):
+    elites.run(config(snapshots=13, correct_every=0), tmp_path / "run", threads=2, tell=quiet)
+    names = ["archive.npz", "metrics.csv"]
+    names += [f"snapshots/{path.name}" for path in (undisturbed / "snapshots").iterdir()]
+    assert len(names) == 15
+    assert contents(tmp_path / "run", names) == contents(undisturbed, names)
+    assert not (tmp_path / "run" / "corrections.csv").exists()
+
+
+def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
+    rows = read_table(undisturbed / "corrections.csv")
+    assert rows["evaluations"].tolist() == MOMENTS
+    for index, moment in enumerate(MOMENTS):
+        found = elites.correct(undisturbed, replications=4, snapshot=moment, tell=quiet)
+        assert rows["elites"][index] == len(found.cell)
+        assert rows["invalid"][index] == 0
+        for name, value in found.metrics._asdict().items():
+            assert rows[name][index] == value
+        for name, value in found.losses._asdict().items():
+            assert rows[f"{name}_loss"][index] == value
+    assert rows["qd_score"][-1] == load_corrected(undisturbed).metrics.qd_score
+
+
+def test_the_last_one_is_the_file_that_correcting_afterwards_writes(undisturbed, tmp_path):
+    told = []
+    elites.correct(undisturbed, replications=4, tell=told.append)
+    assert "is there already" in told[0]
+    during = (undisturbed / "corrected.npz").read_bytes()
+    elites.correct(undisturbed, replications=5, tell=quiet)
+    elites.correct(undisturbed, replications=4, tell=quiet)
+    assert (undisturbed / "corrected.npz").read_bytes() == during
+
+
+def test_time_spent_correcting_stands_in_a_column_of_its_own(undisturbed):
+    spent = read_table(undisturbed / "timings.csv")["corrections_s"]
+    after = [
+        index + 1
+        for index, at in enumerate(read_table(undisturbed / "metrics.csv")["evaluations"])
+        if at in MOMENTS
+    ]
+    assert [index for index, seconds in enumerate(spent) if seconds] == after[:-1]
+
+
+def test_killed_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    slow = (
+        "import sys; from elites.experiments import correct, run; import elites; "
+        "from tests.experiments.test_corrections import config, quiet; "
+        "correct.FIRST_CHUNK, correct.CHUNK_SECONDS = 4, 0.001; "
+        "elites.run(config(snapshots=13), sys.argv[1], checkpoint_seconds=0, tell=quiet)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", slow, folder])
+    while process.poll() is None and not (folder / "corrected.unfinished.npz").exists():
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert (folder / "corrected.unfinished.npz").exists()
+    assert elites.resume(folder, tell=quiet).finished
+    assert contents(folder) == contents(undisturbed)
+    assert not (folder / "corrected.unfinished.npz").exists()
+
+
+@pytest.mark.parametrize("moment", [0, 2], ids=["the first", "the last"])
+def test_stopped_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(
+    moment, undisturbed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(correcting, "TOLD_SECONDS", 0.0)
+    folder, begun = tmp_path / "run", []
+
+    def interrupt(done, total):
+        if done == 1:
+            begun.append(done)
+        if len(begun) == moment + 1 and done == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = elites.run(config(snapshots=13), folder, on_correction=interrupt, tell=quiet)
+    assert not outcome.finished
+    assert outcome.evaluations == MOMENTS[moment]
+    assert elites.resume(folder, tell=quiet).finished
+    assert contents(folder) == contents(undisturbed)
+    assert elites.resume(folder, tell=quiet).finished
+
+
+def test_a_deep_grid_draws_from_memory_what_it_draws_from_the_file(tmp_path):
+    hyper_parameters = {**SMALL, "depth": 4, "keep_members": True}
+    elites.run(config("deep-grid", hyper_parameters, correct_redraw=True), tmp_path / "run", tell=quiet)
+    during = (tmp_path / "run" / "corrected.npz").read_bytes()
+    (tmp_path / "run" / "corrected.npz").unlink()
+    found = elites.correct(tmp_path / "run", replications=4, redraw=True, tell=quiet)
+    assert found.about["redraw"] is True
+    assert (tmp_path / "run" / "corrected.npz").read_bytes() == during
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"correct_every": -1}, "correct_every is -1; it must be a whole number from 0"),
+        ({"correct_replications": 0}, "correct_replications is 0; it must be a whole number from 1"),
+        ({"correct_redraw": True}, r"redraw is for deep-grid, .* this is pga-map-elites"),
+        ({"correct_redraw": 1}, "correct_redraw is 1; it must be true or false"),
+    ],
+)
+def test_a_wrong_plan_is_refused(changes, told):
+    with pytest.raises(ElitesError, match=told):
+        config(**changes)
