@@ -41,8 +41,12 @@ def main() -> None:
     from elites.algorithms.td3 import TD3
     from elites.learning import critics
     from elites.tasks import make_task
+    from elites.tasks.stepping import Stepper
+    from elites.tasks.task import CompiledTask
 
-    algorithm, key, steps = TD3(make_task("qd-walker")), jax.random.key(0), 200
+    task, key, steps = make_task("qd-walker"), jax.random.key(0), 200
+    assert isinstance(task, CompiledTask)
+    algorithm = TD3(task)
     held = {"state": jax.jit(algorithm.init)(key)}
     ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
     held["state"], _ = ask(held["state"], key, algorithm.opening[0][0])
@@ -58,17 +62,18 @@ def main() -> None:
     )
     training_ms = timed(lambda: train(state.td3, state.buffer), steps, repetitions)
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, 6)).astype(np.float32)
+    stepper = Stepper(task.simulator)
 
     def walk() -> None:
         """The environment alone, episodes and all."""
         seed = count = 0
-        algorithm.environment.stepper.begin(seed)
+        stepper.begin(seed)
         for _ in range(steps):
-            terminated = algorithm.environment.stepper.step(seed, count, actions, actions[count])[2]
+            terminated = stepper.step(seed, count, actions, actions[count])[2]
             count += 1
             if terminated:
                 seed, count = seed + 1, 0
-                algorithm.environment.stepper.begin(seed)
+                stepper.begin(seed)
 
     environment_ms = timed(walk, steps, repetitions)
     found = {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
     from elites.experiments.logs import read_table
-    from elites.experiments.run import Outcome, Report, resume, run
+    from elites.experiments.run import Outcome, Report, resume, resume_group, run, run_group
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
     from elites.metrics.pyribs import from_pyribs
@@ -72,7 +72,9 @@ _HOME = {
     "make_task": "elites.tasks",
     "read_table": "elites.experiments.logs",
     "resume": "elites.experiments.run",
+    "resume_group": "elites.experiments.run",
     "run": "elites.experiments.run",
+    "run_group": "elites.experiments.run",
     "show": "elites.reports.show",
 }
 
@@ -110,7 +112,9 @@ __all__ = [
     "make_task",
     "read_table",
     "resume",
+    "resume_group",
     "run",
+    "run_group",
     "show",
 ]
 

@@ -37,11 +37,14 @@ class TaskOptions:
     """Parameters of a task; its own unless given."""
 
     noise: float | None = None
-    """Of the initial joint angles, in rad; the task's own unless given."""
+    """Of the initial joint angles, in rad, or as Brax has it; the task's own unless given."""
     episode_length: int | None = None
     """Steps after which an episode is truncated; the task's own unless given."""
     ends_on_fall: bool | None = None
     """Whether a robot that is not upright ends its episode; the task's own unless given."""
+
+    backend: str | None = None
+    """Brax tasks: the physics, spring unless given; positional, generalized and mjx are the others."""
 
     def task_parameters(self) -> dict[str, Any]:
         """Those that were given."""
@@ -181,6 +184,8 @@ class RunOptions(TaskOptions, HowToRun):
     """Budget: episodes of offspring."""
     seed: int = 0
     """All that is random follows from it."""
+    seeds: int = 1
+    """Replications, from that seed on: of a Brax task in one program, of others one after the other."""
     out: Path | None = None
     """Folder of the run; runs/ALGORITHM-TASK-SEED unless given."""
     snapshots: int = 0
@@ -195,8 +200,9 @@ class RunOptions(TaskOptions, HowToRun):
     def run(self) -> int:
         from elites.experiments.config import RunConfig
         from elites.experiments.display import Display
-        from elites.experiments.run import default_folder, run
+        from elites.experiments.run import run, run_group
 
+        require(self.seeds >= 1, "seeds", self.seeds, "at least 1")
         hyper_parameters = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
@@ -214,10 +220,15 @@ class RunOptions(TaskOptions, HowToRun):
             hyper_parameters=hyper_parameters,
             task_parameters=self.task_parameters(),
         )
-        folder = self.out or default_folder(config)
-        with Display(f"{config.algorithm} on {config.task}") as display:
-            outcome = run(config, folder, **self.how(), **display.takes())
-        return _conclude(outcome)
+        several = f", {self.seeds} seeds" if self.seeds > 1 else ""
+        with Display(f"{config.algorithm} on {config.task}{several}") as display:
+            how = {**self.how(), **display.takes()}
+            outcomes = (
+                [run(config, self.out, **how)]
+                if self.seeds == 1
+                else run_group(config, self.seeds, self.out, **how)
+            )
+        return _conclude(outcomes)
 
 
 @functools.cache
@@ -241,21 +252,31 @@ class Resume(HowToRun):
 
     def run(self) -> int:
         from elites.experiments.display import Display
-        from elites.experiments.run import resume
+        from elites.experiments.run import GROUP, resume, resume_group
 
         with Display(f"{self.folder}") as display:
-            outcome = resume(self.folder, **self.how(), **display.takes())
-        return _conclude(outcome)
+            how = {**self.how(), **display.takes()}
+            group = (self.folder / GROUP).exists()
+            outcomes = resume_group(self.folder, **how) if group else [resume(self.folder, **how)]
+        return _conclude(outcomes)
 
 
-def _conclude(outcome: Outcome) -> int:
-    if not outcome.finished:
-        print(
-            f"stopped after {outcome.evaluations:,} evaluations; `elites resume {outcome.folder}` goes on",
-            flush=True,
-        )
+def _conclude(outcomes: list[Outcome]) -> int:
+    first, *others = outcomes
+    whole = first.folder.parent if others else first.folder
+    if not all(outcome.finished for outcome in outcomes):
+        least = min(outcome.evaluations for outcome in outcomes)
+        print(f"stopped after {least:,} evaluations; `elites resume {whole}` goes on", flush=True)
         return 0
-    return Show(folder=outcome.folder).run()
+    if not others:
+        return Show(folder=whole).run()
+    for outcome in outcomes:
+        found = outcome.metrics
+        print(
+            f"{outcome.folder}: {outcome.evaluations:,} evaluations, QD-score {found['qd_score']:,.0f}, "
+            f"max-fitness {found['max_fitness']:.1f}, coverage {found['coverage']:.1%}"
+        )
+    return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,7 +195,7 @@ def test_it_runs_vmapped_over_seeds(name):
     np.testing.assert_array_equal(*fitness)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [name for name in TASKS if name.startswith("qd-")])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_runs_on_every_task(name, task, tmp_path):
     config = RunConfig(

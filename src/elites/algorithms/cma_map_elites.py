@@ -60,6 +60,7 @@ class CMAMAPElites:
     """Emitters are evolution strategies towards improvement; a barren one starts anew at an elite."""
 
     operators = ("cma",)
+    on_host = True  # pyribs is no part of any program
 
     def __init__(self, task: Task, config: CMAMAPElitesConfig | None = None) -> None:
         self.task = task

@@ -19,7 +19,7 @@ from elites.errors import ElitesError
 from elites.files import write_atomically
 from elites.learning.replay_buffer import ReplayBuffer
 
-VERSION = 1
+VERSION = 2
 KEPT = 2
 
 
@@ -27,15 +27,18 @@ def _partly_filled(node: Any) -> bool:
     return isinstance(node, Solutions | ReplayBuffer)
 
 
-def _as_rows(node: Any) -> tuple[Any, list[np.ndarray]]:
-    """Which rows of a partly filled node hold something, and its arrays as rows; numbers stay as they are."""
-    arrays = [np.asarray(array) for array in jax.tree.leaves(node)]
+def _filled(node: Any) -> np.ndarray:
+    """Where a partly filled node holds something; its arrays begin with this shape, replications first."""
     if isinstance(node, ReplayBuffer):
-        return slice(int(node.size)), arrays
-    fitness = np.asarray(node.fitness)  # [cells] or, in a deep grid, [cells, depth]
-    rows = np.flatnonzero(fitness > -np.inf)
-    flat = [array.reshape(fitness.size, *array.shape[fitness.ndim :]) for array in arrays]
-    return slice(None) if len(rows) == fitness.size else rows, flat  # a slice is a view: nothing is copied
+        return np.arange(node.rows.shape[-2]) < np.asarray(node.size)[..., None]
+    return np.asarray(node.fitness) > -np.inf  # type: ignore[no-any-return]
+
+
+def _as_rows(array: np.ndarray, filled: np.ndarray) -> np.ndarray | None:
+    """An array as rows, one for each place that may be filled; None if it is something else."""
+    if array.shape[: filled.ndim] != filled.shape:
+        return None
+    return array.reshape(filled.size, *array.shape[filled.ndim :])
 
 
 def pack(state: Any) -> dict[str, np.ndarray]:
@@ -46,11 +49,15 @@ def pack(state: Any) -> dict[str, np.ndarray]:
         if not _partly_filled(node):
             packed[name] = np.asarray(node)
             continue
-        rows, arrays = _as_rows(node)
-        if not isinstance(node, ReplayBuffer):
-            packed[f"{name}#rows"] = np.arange(len(arrays[0]))[rows]
-        for index, array in enumerate(arrays):
-            packed[f"{name}#{index}"] = array[rows] if array.ndim else array
+        filled = _filled(node)
+        places = np.flatnonzero(filled)
+        first = len(places) == 0 or places[-1] == len(places) - 1  # a slice is a view: nothing is copied
+        packed[f"{name}#rows"] = places
+        for index, leaf in enumerate(jax.tree.leaves(node)):
+            array = np.asarray(leaf)
+            rows = _as_rows(array, filled)
+            stored = array if rows is None else rows[: len(places)] if first else rows[places]
+            packed[f"{name}#{index}"] = stored
     return packed
 
 
@@ -63,17 +70,17 @@ def unpack(empty: Any, packed: dict[str, np.ndarray]) -> Any:
         if not _partly_filled(node):
             restored.append(_fitting(packed, name, node))
             continue
-        leaves, arrays = jax.tree.leaves(node), []
-        for index, (leaf, array) in enumerate(zip(leaves, _as_rows(node)[1], strict=True)):
-            stored = packed[f"{name}#{index}"]
-            if not leaf.ndim:
+        arrays, filled, places = [], _filled(node), packed[f"{name}#rows"]
+        for index, leaf in enumerate(jax.tree.leaves(node)):
+            whole = _as_rows(np.array(leaf), filled)
+            if whole is None:
                 arrays.append(_fitting(packed, f"{name}#{index}", leaf))
                 continue
-            whole = np.array(array)
+            stored = packed.pop(f"{name}#{index}")  # a buffer is large: no more copies than need be
             if stored.dtype != whole.dtype or stored.shape[1:] != whole.shape[1:]:
                 raise ValueError(f"{name} holds {stored.dtype}{stored.shape}, not rows of {whole.shape[1:]}")
-            whole[packed.get(f"{name}#rows", slice(len(stored)))] = stored
-            packed[f"{name}#{index}"] = stored = np.empty(0)  # a buffer is large: no more copies than need be
+            whole[places] = stored
+            del stored
             arrays.append(jnp.array(whole.reshape(leaf.shape)))
         restored.append(jax.tree.unflatten(jax.tree.structure(node), arrays))
     return jax.tree.unflatten(structure, restored)

@@ -77,7 +77,7 @@ def refuse_redraw(algorithm: str, redraw: bool) -> None:
 
 def versions() -> dict[str, str | None]:
     """What a result's last bits depend on."""
-    packages = ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet")
+    packages = ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet", "brax")
     return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 

@@ -23,12 +23,11 @@ from elites.archives.corrected import CorrectedArchive, corrected_archive, load_
 from elites.archives.members import Members, load_members
 from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError, require
+from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
-from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments.config import load_config, refuse_redraw
 from elites.experiments.guards import Interrupts, alone
 from elites.files import read_arrays, told_in_one_line, write_arrays
-from elites.tasks.task import CompiledTask
 
 CHUNK_SECONDS = (
     10.0  # between saves; idle threads at the end of one, for at most an episode, are then nothing
@@ -99,12 +98,9 @@ def correct(
             tell(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
             return found
         members = _kept_members(folder, archive) if redraw else None
-        task = config.make_task()
-        if not isinstance(task, CompiledTask):
-            raise ElitesError(f"{task.name} cannot be run on threads")
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
         with (
-            ThreadEvaluator(task, hidden=hidden, threads=threads) as evaluator,
+            evaluator_of(config.make_task(), hidden, threads) as evaluator,
             Interrupts("stopping") as interrupts,
             told_in_one_line(f"cannot write to {folder}"),
         ):

@@ -42,7 +42,16 @@ class Generations:
     def __init__(self, algorithm: Algorithm, budget: int) -> None:
         assert isinstance(algorithm.task, DeviceTask)
         self.algorithm, self.task, self.budget = algorithm, algorithm.task, budget
-        self.run = jax.jit(self._run, static_argnums=5, donate_argnums=0)
+        self.run = jax.jit(self._counted, static_argnums=5, donate_argnums=0)
+        self._traced: set[tuple[Round, ...]] = set()
+
+    def compiled(self, rounds: tuple[Round, ...]) -> bool:
+        """Whether the next call with these rounds need not wait for a compiler."""
+        return rounds in self._traced
+
+    def _counted(self, *arguments: Any) -> tuple[Any, Row]:
+        self._traced.add(arguments[-1])
+        return self._run(*arguments)
 
     def _run(
         self,

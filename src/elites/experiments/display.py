@@ -144,7 +144,9 @@ def _panel(report: Report, rate: float, left: str) -> Table:
         "max-fitness": f"{metrics['max_fitness']:.1f}",
         "coverage": f"{metrics['coverage']:.1%}",
         "added": f"{_added(report)} in the last generation",
-        "time": f"{timings['rollouts_s']:.1f} s of rollouts at {timings['steps_per_s']:,.0f} steps/s, "
+        "time": f"{timings['device_s']:.2f} s, {timings['steps_per_s']:,.0f} steps/s"
+        if "device_s" in timings
+        else f"{timings['rollouts_s']:.1f} s of rollouts at {timings['steps_per_s']:,.0f} steps/s, "
         f"{timings['ask_s']:.1f} s of training and variation",
     }
     for name, text in rows.items():

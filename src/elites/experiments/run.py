@@ -1,46 +1,47 @@
-"""One run: ask, evaluate, tell, until the budget is spent; logged, checkpointed, resumable.
+"""Runs: ask, evaluate, tell, until the budget is spent; logged, checkpointed, resumable.
 
 Everything random comes from the run's seed, the generation and the number of the evaluation, so a run that is
-killed and resumed ends with the same bits as one that is not.
+killed and resumed ends with the same bits as one that is not. Replications that run as one program are
+checkpointed and resumed together, as a group; each has a run's folder of its own.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import jax
 import numpy as np
 
-from elites.algorithms.algorithm import Algorithm, Batch, Round
-from elites.archives.archive import Status
-from elites.archives.deep_grid import DeepGrid
-from elites.archives.members import Members, members_of, save_members
-from elites.archives.saved import SavedArchive, load_archive, save_archive, saved_archive
-from elites.cache import keep_compiled_programs
+from elites.archives.members import save_members
+from elites.archives.saved import SavedArchive, load_archive, save_archive
 from elites.errors import ElitesError, require
-from elites.evaluation.evaluation import Evaluation
-from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments.checkpoint import Checkpoints
 from elites.experiments.config import FILE, RunConfig, load_config, versions
 from elites.experiments.correct import Settings, StoppedError, correct_archive, corrected_already
 from elites.experiments.guards import Interrupts, alone
 from elites.experiments.logs import Logs
+from elites.experiments.replications import (
+    Generation,
+    Replications,
+    metric_columns,
+    metrics_of,
+    replications,
+    to_save,
+    together,
+)
 from elites.files import told_in_one_line, write_atomically
-from elites.memory import available_bytes
-from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses
-from elites.tasks import parameters_of
-from elites.tasks.task import CompiledTask
 
+GROUP = "group.json"
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
-TIMINGS = ("generation", "ask_s", "rollouts_s", "tell_s", "checkpoint_s", "elapsed_s", "steps_per_s")
-
-
 CORRECTIONS = (
     *("generation", "evaluations", "elites", *ArchiveMetrics._fields),
     *(f"{name}_loss" for name in Losses._fields),
@@ -66,9 +67,10 @@ class Outcome:
     metrics: dict[str, Any]
 
 
-def default_folder(config: RunConfig) -> Path:
-    """Where a run goes unless told."""
-    return Path("runs") / f"{config.algorithm}-{config.task}-{config.seed}"
+def default_folder(config: RunConfig, seeds: int | None = None) -> Path:
+    """Where a run, or a group of them, goes unless told."""
+    last = config.seed if seeds is None else f"{config.seed}-to-{config.seed + seeds - 1}"
+    return Path("runs") / f"{config.algorithm}-{config.task}-{last}"
 
 
 def run(
@@ -97,15 +99,13 @@ def run(
     folder = default_folder(config) if folder is None else Path(folder)
     how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
     _refuse_taken(folder)
-    with _Run(config, threads) as current:  # whatever can fail does so before anything is written
-        with told_in_one_line(f"cannot make the run's folder {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
+    with _begun([config], threads) as current:  # whatever can fail does so before anything is written
+        _make(folder)
         with alone(folder):
             _refuse_taken(folder)
-            record = json.dumps(config.record(), indent=2) + "\n"
-            with told_in_one_line(f"cannot write to {folder}"):
-                write_atomically(folder / FILE, lambda file: _write_text(file, record))
-            return _drive(folder, current, how)
+            _write(folder / FILE, config.record())
+            (outcome,) = _drive(folder, [folder], current, how)
+            return outcome
 
 
 def resume(
@@ -120,21 +120,137 @@ def resume(
 ) -> Outcome:
     """Goes on with a run that was killed, interrupted or out of time, from its last checkpoint."""
     folder = Path(folder)
+    if (folder / GROUP).exists():
+        raise ElitesError(f"{folder} holds a group of runs: resume_group goes on with it")
+    if (folder.parent / GROUP).exists():  # one of several that go on together
+        return next(
+            outcome
+            for outcome in resume_group(
+                folder.parent,
+                threads=threads,
+                max_hours=max_hours,
+                checkpoint_seconds=checkpoint_seconds,
+                on_generation=on_generation,
+                on_correction=on_correction,
+                tell=tell,
+            )
+            if outcome.folder.name == folder.name
+        )
     how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
     config, made_with = load_config(folder)
     with alone(folder):
-        if finished := _finished(folder, config):
-            tell(f"{folder} is finished: {finished.evaluations} evaluations")
-            Checkpoints(folder).clear()
-            return finished
-        if (folder / "archive.npz").exists() and not Checkpoints(folder).paths():
-            raise ElitesError(f"{folder} has an archive but no checkpoint to go on from; nothing was changed")
-        changed = [name for name, now in versions().items() if made_with.get(name) != now]
-        if changed:
-            told = ", ".join(f"{name} {made_with.get(name)} (now {versions()[name]})" for name in changed)
-            tell(f"begun with {told}: the result may differ from an undisturbed run's")
-        with _Run(config, threads) as current:
-            return _drive(folder, current, how)
+        (outcome,) = _go_on(folder, [folder], [config], made_with, how)
+        return outcome
+
+
+def run_group(
+    config: RunConfig,
+    seeds: int,
+    folder: Path | str | None = None,
+    *,
+    threads: int | None = None,
+    max_hours: float | None = None,
+    checkpoint_seconds: float = 60.0,
+    on_generation: Callable[[Report], None] | None = None,
+    on_correction: Callable[[int, int], None] | None = None,
+    tell: Callable[[str], None] = print,
+) -> list[Outcome]:
+    """Begins replications of a run, with the seeds from the configuration's on, each in a folder in `folder`.
+
+    Those of a task that is pure JAX run in one program, the others one after the other. The other arguments
+    are those of `run`; `max_hours` is for all of them together.
+    """
+    require(seeds >= 1, "seeds", seeds, "at least 1")
+    require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
+    folder = default_folder(config, seeds) if folder is None else Path(folder)
+    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
+    folders = [folder / f"seed-{config.seed}" for config in configs]
+    _refuse_taken(folder)
+    first = configs if together(config.make_algorithm()) else configs[:1]
+    with _begun(first, threads) as current:
+        _make(folder)
+        with alone(folder):
+            _refuse_taken(folder)
+            for config, own in zip(configs, folders, strict=True):
+                _make(own)
+                _write(own / FILE, config.record())
+            _write(folder / GROUP, {"seeds": [config.seed for config in configs]})
+            if len(first) == len(configs):
+                return _drive(folder, folders, current, how)
+    return resume_group(folder, **vars(how))
+
+
+def resume_group(
+    folder: Path | str,
+    *,
+    threads: int | None = None,
+    max_hours: float | None = None,
+    checkpoint_seconds: float = 60.0,
+    on_generation: Callable[[Report], None] | None = None,
+    on_correction: Callable[[int, int], None] | None = None,
+    tell: Callable[[str], None] = print,
+) -> list[Outcome]:
+    """Goes on with replications that were killed, interrupted or out of time."""
+    folder, started = Path(folder), time.perf_counter()
+    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
+    folders = group_folders(folder)
+    loaded = [load_config(own) for own in folders]
+    configs, made_with = [config for config, _ in loaded], loaded[0][1]
+    with alone(folder):
+        if together(configs[0].make_algorithm()):
+            return _go_on(folder, folders, configs, made_with, how)
+        outcomes = []
+        for own, config in zip(folders, configs, strict=True):
+            left = None if max_hours is None else max_hours - (time.perf_counter() - started) / 3600
+            if left is not None and left <= 0:
+                outcomes.append(Outcome(own, False, 0, {}))
+                continue
+            with alone(own):
+                outcomes += _go_on(own, [own], [config], made_with, dataclasses.replace(how, max_hours=left))
+            if not outcomes[-1].finished:
+                max_hours = 0.0  # nor do those after it begin
+        return outcomes
+
+
+def group_folders(folder: Path) -> list[Path]:
+    """The folders of a group's replications."""
+    path = folder / GROUP
+    try:
+        return [folder / f"seed-{int(seed)}" for seed in json.loads(path.read_text())["seeds"]]
+    except FileNotFoundError:
+        raise ElitesError(f"{folder} holds no group of runs: there is no {GROUP} in it") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ElitesError(f"{path} is damaged: {error}") from None
+
+
+def _go_on(
+    home: Path, folders: list[Path], configs: list[RunConfig], made_with: dict[str, str | None], how: How
+) -> list[Outcome]:
+    checkpoints = Checkpoints(home)
+    finished = [_finished(folder, config) for folder, config in zip(folders, configs, strict=True)]
+    done = [outcome for outcome in finished if outcome is not None]
+    if len(done) == len(folders):
+        how.tell(f"{home} is finished: {done[0].evaluations} evaluations")
+        checkpoints.clear()
+        return done
+    if (folders[0] / "archive.npz").exists() and not checkpoints.paths():
+        raise ElitesError(f"{home} has an archive but no checkpoint to go on from; nothing was changed")
+    changed = {name: (made_with.get(name), now) for name, now in versions().items()}
+    told = ", ".join(f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now)
+    if told:
+        how.tell(f"begun with {told}: the result may differ from an undisturbed run's")
+    with _begun(configs, how.threads) as current:
+        return _drive(home, folders, current, how)
+
+
+@contextlib.contextmanager
+def _begun(configs: list[RunConfig], threads: int | None) -> Iterator[Replications]:
+    current = replications(configs, threads)
+    try:
+        yield current
+    finally:
+        current.evaluator.close()
 
 
 @dataclass(frozen=True)
@@ -163,278 +279,233 @@ def _refuse_taken(folder: Path) -> None:
         raise ElitesError(f"{folder} is not empty; --out takes a new folder")
 
 
-def _write_text(file: IO[bytes], text: str) -> None:
-    file.write(text.encode())
+def _make(folder: Path) -> None:
+    with told_in_one_line(f"cannot make the run's folder {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
-@jax.jit
-def _episode_seeds(key: jax.Array, evaluations: jax.Array) -> jax.Array:
-    return jax.vmap(lambda number: jax.random.bits(jax.random.fold_in(key, number)))(evaluations)
+def _write(path: Path, record: dict[str, Any]) -> None:
+    text = json.dumps(record, indent=2) + "\n"
+
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    with told_in_one_line(f"cannot write to {path.parent}"):
+        write_atomically(path, write)
 
 
-class _Run:
-    """A run in memory: what the loop carries from generation to generation."""
-
-    def __init__(self, config: RunConfig, threads: int | None) -> None:
-        keep_compiled_programs()
-        self.started = time.perf_counter()
-        self.config, self.algorithm = config, (algorithm := config.make_algorithm())
-        require_memory(algorithm)
-        if not isinstance(algorithm.task, CompiledTask):
-            raise ElitesError(f"{algorithm.task.name} cannot be run on threads")
-        hidden = algorithm.policy.sizes[1:-1]
-        self.evaluator = ThreadEvaluator(algorithm.task, hidden=hidden, threads=threads)
-        self.evolving, starting, self.seeding = jax.random.split(jax.random.key(config.seed), 3)
-        self._ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
-        self._tell = jax.jit(algorithm.tell, static_argnums=2, donate_argnums=0)
-        self._fitness = jax.jit(lambda state: algorithm.archive(state).elites.fitness)
-        self.state = jax.jit(algorithm.init)(starting)
-        self.generation = self.evaluations = self.environment_steps = 0
-        self.corrected = 0  # evaluations at the last correction
-
-    def __enter__(self) -> _Run:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.evaluator.close()
-
-    def rounds(self) -> tuple[Round, ...]:
-        opening = self.algorithm.opening
-        return opening[self.generation] if self.generation < len(opening) else self.algorithm.generation
-
-    def step(self) -> tuple[dict[str, Any], dict[str, float]]:
-        """One generation. Returns its metrics and its timings."""
-        counts = {
-            f"{what}_{name}": 0 for name in self.algorithm.operators for what in ("made", "new", "improved")
-        }
-        spent = {"ask_s": 0.0, "rollouts_s": 0.0, "tell_s": 0.0}
-        invalid = steps = 0
-        key = jax.random.fold_in(self.evolving, self.generation)
-        for index, round in enumerate(self.rounds()):
-            asking, telling = jax.random.split(jax.random.fold_in(key, index))
-            clock = time.perf_counter()
-            self.state, batch = self._ask(self.state, asking, round)
-            parameters = np.asarray(batch.parameters)
-            spent["ask_s"] += (asked := time.perf_counter()) - clock
-            evaluation = self._evaluate(parameters, round)
-            spent["rollouts_s"] += (evaluated := time.perf_counter()) - asked
-            self.state, status = self._tell(self.state, telling, round, batch, evaluation)
-            _count(counts, self.algorithm.operators, batch, np.asarray(status))
-            spent["tell_s"] += time.perf_counter() - evaluated
-            steps += int(evaluation.length.sum())
-            invalid += evaluation.invalid
-        self.generation += 1
-        self.environment_steps += steps
-        metrics = {
-            "generation": self.generation,
-            "evaluations": self.evaluations,
-            "environment_steps": self.environment_steps + int(self.state.progress.training_steps),
-            "gradient_steps": int(self.algorithm.gradient_steps(self.state)),
-            **self.metrics(),
-            "invalid": invalid,
-            **counts,
-        }
-        return metrics, {**spent, "steps_per_s": steps / max(spent["rollouts_s"], 1e-9)}
-
-    def _evaluate(self, parameters: np.ndarray, round: Round) -> Evaluation:
-        """Runs as many episodes as the budget has room for; the others count as skipped."""
-        shape = (round.policies,) if round.episodes == 1 else (round.policies, round.episodes)
-        total = round.policies * round.episodes
-        numbers = self.evaluations + np.arange(total, dtype=np.int32)
-        seeds = np.asarray(_episode_seeds(self.seeding, numbers)).reshape(shape)
-        limit = min(total, self.config.evaluations - self.evaluations)
-        self.evaluations += limit
-        return self.evaluator.evaluate(parameters, seeds, transitions=round.transitions, limit=limit)
-
-    def metrics(self) -> dict[str, float]:
-        fitness = np.asarray(self._fitness(self.state))
-        offset = self.algorithm.task.qd_offset
-        return archive_metrics(fitness[fitness > -np.inf], len(fitness), offset)._asdict()
-
-    def archive(self) -> SavedArchive:
-        """The collection so far, as it is saved."""
-        algorithm = self.algorithm
-        about = {
-            "algorithm": self.config.algorithm,
-            "hyper_parameters": asdict(algorithm.config),
-            "task": {
-                "name": self.config.task,
-                "parameters": parameters_of(algorithm.task),
-                "qd_offset": algorithm.task.qd_offset,
-                "descriptor_names": algorithm.task.descriptor_names,
-            },
-            "seed": self.config.seed,
-            "evaluations": self.evaluations,
-        }
-        elites = algorithm.archive(self.state)
-        return saved_archive(elites, algorithm.cells, algorithm.operators, algorithm.policy.sizes, about)
-
-    def members(self) -> Members | None:
-        """Those of a deep grid."""
-        grid = getattr(self.state, "grid", None)
-        return members_of(grid, self.evaluations) if isinstance(grid, DeepGrid) else None
-
-    def correction_is_due(self) -> bool:
-        """At the first generation that reaches a multiple of `correct_every`, and at the end."""
-        every = self.config.correct_every
-        reached = every > 0 and self.evaluations // every > self.corrected // every
-        at_the_end = every > 0 and self.evaluations >= self.config.evaluations > self.corrected
-        return reached or at_the_end
-
-    def correct(self, path: Path, stop: Callable[[], bool], how: How) -> dict[str, Any]:
-        """Corrects the archive as it is now. Returns the row of `corrections.csv`."""
-        config, archive = self.config, self.archive()
-        settings = Settings(replications=config.correct_replications, redraw=config.correct_redraw)
-        members = self.members() if config.correct_redraw else None
-        found = corrected_already(path, archive, settings) or correct_archive(
-            path, archive, settings, self.evaluator, members, stop=stop, on_progress=how.on_correction
-        )
-        self.corrected = self.evaluations
-        return {
-            "generation": self.generation,
-            "evaluations": self.evaluations,
-            "elites": len(archive.cell),
-            **found.metrics._asdict(),
-            **{f"{name}_loss": value for name, value in found.losses._asdict().items()},
-            "invalid": int(found.invalid),
-        }
-
-    def save_members(self, path: Path) -> None:
-        """Keeps them, if the run was told to."""
-        if getattr(self.algorithm.config, "keep_members", False) and (members := self.members()):
-            save_members(path, members)
-
-
-def _count(counts: dict[str, int], operators: tuple[str, ...], batch: Batch, status: np.ndarray) -> None:
-    operator = np.asarray(batch.operator)
-    for index, name in enumerate(operators):
-        of_operator = status[operator == index]
-        counts[f"made_{name}"] += int(np.count_nonzero(of_operator != Status.SKIPPED))
-        counts[f"new_{name}"] += int(np.count_nonzero(of_operator == Status.NEW))
-        counts[f"improved_{name}"] += int(np.count_nonzero(of_operator == Status.IMPROVED))
-
-
-def require_memory(algorithm: Algorithm) -> None:
-    """Refuses a plan that cannot fit, before anything is allocated."""
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
-    task, parameters = algorithm.task, algorithm.policy.parameter_count
-    step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
-    needed += max(
-        round.policies * (4 * parameters + round.transitions * round.episodes * task.episode_length * step)
-        for rounds in (*algorithm.opening, algorithm.generation)
-        for round in rounds
-    )
-    if needed > (there := available_bytes()):
-        raise ElitesError(
-            f"this run takes {needed / 1e9:.1f} GB and {there / 1e9:.1f} GB are free; smaller sizes take less"
-        )
-
-
-def _drive(folder: Path, current: _Run, how: How) -> Outcome:
-    checkpoints = Checkpoints(folder)
-    for partial in folder.rglob(".*.partial"):  # what a kill left of a file it was writing
+def _drive(home: Path, folders: list[Path], current: Replications, how: How) -> list[Outcome]:
+    """Runs to the end, or until it has to stop; the checkpoints are in `home`."""
+    checkpoints = Checkpoints(home)
+    for partial in home.rglob(".*.partial"):  # what a kill left of a file it was writing
         partial.unlink()
-    header: dict[str, Any] = {"sizes": {}, "elapsed": 0.0}
+    header: dict[str, Any] = {"sizes": [{} for _ in folders], "elapsed": 0.0, "corrected": 0}
     if loaded := checkpoints.load(current.state):
         current.state, header, wrong = loaded
         for message in wrong:
             how.tell(f"{message}; going on from the one before it")
         current.generation, current.evaluations = header["generation"], header["evaluations"]
         current.environment_steps = header["environment_steps"]
-        current.corrected = header.get("corrected", 0)
-    corrects = current.config.correct_every > 0
-    timings = (*TIMINGS, "corrections_s") if corrects else TIMINGS
-    corrections = CORRECTIONS if corrects else ()
-    with told_in_one_line(f"cannot write to {folder}"):
-        logs = Logs(folder, _metric_columns(current.algorithm), timings, corrections, header["sizes"])
-    with logs, Interrupts("stopping after this generation") as interrupts:
-        return _loop(folder, current, logs, checkpoints, interrupts, header["elapsed"], how)
+    corrects = current.configs[0].correct_every > 0
+    timings = ["generation", *current.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
+    with ExitStack() as stack:
+        with told_in_one_line(f"cannot write to {home}"):
+            logs = [
+                stack.enter_context(
+                    Logs(
+                        folder,
+                        metric_columns(current.algorithm),
+                        [*timings, *["corrections_s"] * corrects],
+                        CORRECTIONS if corrects else (),
+                        sizes,
+                    )
+                )
+                for folder, sizes in zip(folders, header["sizes"], strict=True)
+            ]
+        interrupts = stack.enter_context(Interrupts("stopping after this generation"))
+        return _Loop(home, folders, current, logs, checkpoints, interrupts, header, how).run()
 
 
-def _metric_columns(algorithm: Algorithm) -> list[str]:
-    made = [f"{what}_{name}" for name in algorithm.operators for what in ("made", "new", "improved")]
-    progress = ["generation", "evaluations", "environment_steps", "gradient_steps"]
-    return [*progress, "qd_score", "max_fitness", "coverage", "invalid", *made]
+class _Loop:
+    """Goes from generation to generation: logs, snapshots, corrections and checkpoints."""
 
+    def __init__(
+        self,
+        home: Path,
+        folders: list[Path],
+        current: Replications,
+        logs: list[Logs],
+        checkpoints: Checkpoints,
+        interrupts: Interrupts,
+        header: dict[str, Any],
+        how: How,
+    ) -> None:
+        self.folders, self.current, self.logs, self.how = folders, current, logs, how
+        self.checkpoints, self.interrupts = checkpoints, interrupts
+        self.config = current.configs[0]
+        self.elapsed_before: float = header["elapsed"]
+        self.logged = current.evaluations
+        self.corrected: int = header["corrected"]  # evaluations at the last correction
+        self.writing = f"cannot write to {home}; what its last checkpoint holds is intact"
+        self.saved_at, self.cost = time.perf_counter(), 0.0
+        self.spent = self.correcting = 0.0  # seconds that stand in the next row of timings
+        self.metrics: list[dict[str, Any]] = [
+            metrics_of(current.algorithm, np.asarray(archive.elites.fitness))
+            for archive in current.archives()
+        ]
 
-def _loop(
-    folder: Path,
-    current: _Run,
-    logs: Logs,
-    checkpoints: Checkpoints,
-    interrupts: Interrupts,
-    elapsed_before: float,
-    how: How,
-) -> Outcome:
-    config = current.config
-    saved_at, cost, spent, correcting = time.perf_counter(), 0.0, 0.0, 0.0
-    metrics: dict[str, Any] = current.metrics()
-
-    def elapsed() -> float:
-        return elapsed_before + time.perf_counter() - current.started
-
-    def stop() -> bool:
-        over = how.max_hours is not None and time.perf_counter() - current.started >= 3600 * how.max_hours
-        return interrupts.asked or over
-
-    def done() -> bool:
-        return current.evaluations >= config.evaluations and not current.correction_is_due()
-
-    def checkpoint() -> float:
-        clock = time.perf_counter()
-        checkpoints.save(
-            current.state,
-            {
-                "generation": current.generation,
-                "evaluations": current.evaluations,
-                "environment_steps": current.environment_steps,
-                "corrected": current.corrected,
-                "elapsed": elapsed(),
-                "sizes": logs.sync(),
-            },
-        )
-        if current.evaluations < config.evaluations:  # else it would count as finished
-            save_archive(folder / "archive.npz", current.archive())
-        return time.perf_counter() - clock
-
-    writing = f"cannot write to {folder}; what its last checkpoint holds is intact"
-    while not done():
-        if current.correction_is_due():
-            clock = time.perf_counter()
-            with told_in_one_line(writing):
+    def run(self) -> list[Outcome]:
+        while not self.done():
+            if self.correction_is_due():
                 try:
-                    logs.corrections.append(current.correct(folder / "corrected.npz", stop, how))
+                    with told_in_one_line(self.writing):
+                        self.correct()
                 except StoppedError:
-                    checkpoint()
-                    return Outcome(folder, False, current.evaluations, metrics)
-            correcting = time.perf_counter() - clock
-            continue
-        before = current.evaluations
-        metrics, timings = current.step()
-        stopping = stop() and not done()
-        with told_in_one_line(writing):
-            crossed = [moment for moment in _snapshots(config) if before < moment <= current.evaluations]
+                    return self.stopped()
+                continue
+            for generation in self.current.advance(until=self.next_moment()):
+                self.log(generation)
+            stopping = self.stop() and not self.done()
+            waited = time.perf_counter() - self.saved_at
+            due = waited > max(self.how.checkpoint_seconds, self.cost / CHECKPOINT_SHARE)
+            if due and not (stopping or self.done()):
+                self.checkpoint()
+            if stopping:
+                return self.stopped()
+        with told_in_one_line(self.writing):
+            for index, (folder, archive) in enumerate(zip(self.folders, self.archives(), strict=True)):
+                self.logs[index].sync()
+                if getattr(self.current.algorithm.config, "keep_members", False):
+                    members = self.current.members(index)
+                    assert members is not None
+                    save_members(folder / "members.npz", members)
+                save_archive(folder / "archive.npz", archive)  # from here on the run counts as finished
+            self.checkpoints.clear()
+        return self.outcomes(finished=True)
+
+    def outcomes(self, *, finished: bool) -> list[Outcome]:
+        evaluations = self.current.evaluations
+        return [
+            Outcome(folder, finished, evaluations, metrics)
+            for folder, metrics in zip(self.folders, self.metrics, strict=True)
+        ]
+
+    def stopped(self) -> list[Outcome]:
+        self.checkpoint()
+        return self.outcomes(finished=False)
+
+    def archives(self) -> list[SavedArchive]:
+        current = self.current
+        return [
+            to_save(config, current.algorithm, archive, current.evaluations)
+            for config, archive in zip(current.configs, current.archives(), strict=True)
+        ]
+
+    def elapsed(self) -> float:
+        return self.elapsed_before + time.perf_counter() - self.current.started
+
+    def stop(self) -> bool:
+        hours, seconds = self.how.max_hours, time.perf_counter() - self.current.started
+        return self.interrupts.asked or (hours is not None and seconds >= 3600 * hours)
+
+    def done(self) -> bool:
+        return self.current.evaluations >= self.config.evaluations and not self.correction_is_due()
+
+    def next_moment(self) -> int:
+        """The evaluations at which something is due that a generation must not pass."""
+        now, every = self.current.evaluations, self.config.correct_every
+        moments = [moment for moment in _snapshots(self.config) if moment > now]
+        moments += [(now // every + 1) * every] if every else []
+        return min([*moments, self.config.evaluations])
+
+    def log(self, generation: Generation) -> None:
+        """A row in every log, the snapshots that are due, and a report."""
+        evaluations = generation.metrics[0]["evaluations"]
+        before, self.logged, self.metrics = self.logged, evaluations, generation.metrics
+        timings = {
+            **generation.timings,
+            "generation": generation.metrics[0]["generation"],
+            "checkpoint_s": self.spent,
+            "elapsed_s": self.elapsed(),
+            "corrections_s": self.correcting,
+        }
+        self.spent = self.correcting = 0.0
+        with told_in_one_line(self.writing):
+            crossed = [moment for moment in _snapshots(self.config) if before < moment <= evaluations]
             if crossed:
-                (folder / "snapshots").mkdir(exist_ok=True)
-                save_archive(folder / "snapshots" / f"{crossed[-1]:010d}.npz", current.archive())
-            # The time of a checkpoint or a correction stands in the row after it.
-            timings |= {"generation": current.generation, "checkpoint_s": spent, "elapsed_s": elapsed()}
-            logs.append(metrics, {**timings, "corrections_s": correcting})
-            waited, spent, correcting = time.perf_counter() - saved_at, 0.0, 0.0
-            if stopping or (not done() and waited > max(how.checkpoint_seconds, cost / CHECKPOINT_SHARE)):
-                cost = spent = checkpoint()
-                saved_at = time.perf_counter()
-        if how.on_generation is not None:
-            how.on_generation(Report(metrics, timings, config.evaluations))
-        if stopping:
-            return Outcome(folder, False, current.evaluations, metrics)
-    with told_in_one_line(writing):
-        logs.sync()
-        current.save_members(folder / "members.npz")
-        save_archive(folder / "archive.npz", current.archive())  # from here on the run counts as finished
-        checkpoints.clear()
-    return Outcome(folder, True, current.evaluations, metrics)
+                for folder, archive in zip(self.folders, self.archives(), strict=True):
+                    (folder / "snapshots").mkdir(exist_ok=True)
+                    save_archive(folder / "snapshots" / f"{crossed[-1]:010d}.npz", archive)
+            for log, metrics in zip(self.logs, generation.metrics, strict=True):
+                log.append(metrics, timings)
+        if self.how.on_generation is not None:
+            median = {
+                name: _median([metrics[name] for metrics in generation.metrics])
+                for name in generation.metrics[0]
+            }
+            self.how.on_generation(Report(median, timings, self.config.evaluations))
+
+    def checkpoint(self) -> None:
+        clock, current = time.perf_counter(), self.current
+        with told_in_one_line(self.writing):
+            self.checkpoints.save(
+                current.state,
+                {
+                    "generation": current.generation,
+                    "evaluations": current.evaluations,
+                    "environment_steps": current.environment_steps,
+                    "corrected": self.corrected,
+                    "elapsed": self.elapsed(),
+                    "sizes": [log.sync() for log in self.logs],
+                },
+            )
+            if current.evaluations < self.config.evaluations:  # else it would count as finished
+                for folder, archive in zip(self.folders, self.archives(), strict=True):
+                    save_archive(folder / "archive.npz", archive)
+        self.saved_at = time.perf_counter()
+        self.cost = self.spent = self.saved_at - clock
+
+    def correction_is_due(self) -> bool:
+        """At the first generation that reaches a multiple of `correct_every`, and at the end."""
+        every, now = self.config.correct_every, self.current.evaluations
+        reached = every > 0 and now // every > self.corrected // every
+        return reached or (every > 0 and now >= self.config.evaluations > self.corrected)
+
+    def correct(self) -> None:
+        """Corrects the archives as they are now, a row of `corrections.csv` each."""
+        clock, config = time.perf_counter(), self.config
+        settings = Settings(replications=config.correct_replications, redraw=config.correct_redraw)
+        rows = []
+        for index, (folder, archive) in enumerate(zip(self.folders, self.archives(), strict=True)):
+            path = folder / "corrected.npz"
+            members = self.current.members(index) if config.correct_redraw else None
+            found = corrected_already(path, archive, settings) or correct_archive(
+                path,
+                archive,
+                settings,
+                self.current.evaluator,
+                members,
+                stop=self.stop,
+                on_progress=self.how.on_correction,
+            )
+            rows.append(
+                {
+                    "generation": self.current.generation,
+                    "evaluations": self.current.evaluations,
+                    "elites": len(archive.cell),
+                    **found.metrics._asdict(),
+                    **{f"{name}_loss": value for name, value in found.losses._asdict().items()},
+                    "invalid": int(found.invalid),
+                }
+            )
+        for log, row in zip(self.logs, rows, strict=True):
+            log.corrections.append(row)
+        self.corrected = self.current.evaluations
+        self.correcting = time.perf_counter() - clock
+
+
+def _median(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else float(np.median(values))
 
 
 def _snapshots(config: RunConfig) -> list[int]:

@@ -7,12 +7,12 @@ from typing import Any
 
 from elites.errors import ElitesError
 from elites.options import checked
-from elites.tasks import qdgym
+from elites.tasks import brax, qdgym
 from elites.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in qdgym.TASKS}
+TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS)}
 
-FIXED = ("name", "robot", "observation_size", "action_size", "descriptor_names", "descriptor_bounds")
+FIXED = ("name", "robot", "feet", "observation_size", "action_size", "descriptor_names", "descriptor_bounds")
 
 
 def make_task(name: str, **parameters: Any) -> Task:

@@ -1,0 +1,85 @@
+"""Brax's locomotion robots, described by how their feet touch down: whole episodes on the accelerator.
+
+Physics, observation, reward and early ends are those of Brax's own environments. The descriptor is, per foot,
+the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own noise
+on positions and velocities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from elites.errors import require
+from elites.tasks.task import DeviceTask, Stepping
+
+if TYPE_CHECKING:
+    import jax
+
+
+@dataclass(frozen=True, kw_only=True)
+class BraxTask(DeviceTask):
+    """A Brax robot on a flat floor."""
+
+    robot: str  # Brax's name for it
+    feet: tuple[str, ...]  # the shapes of it that count as feet
+    noise: float  # of the initial positions and velocities
+    backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.noise >= 0, "noise", self.noise, "at least 0")
+
+    def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
+        from elites.tasks.brax import simulation
+
+        return simulation.reset(self, seed)
+
+    def step(self, state: Any, action: jax.Array) -> Stepping:
+        from elites.tasks.brax import simulation
+
+        return simulation.step(self, state, action)
+
+
+class _Robot(NamedTuple):
+    """Brax's name for a robot, its sizes and feet, Brax's own noise, and the archive that goes with it."""
+
+    name: str
+    observation_size: int
+    action_size: int
+    feet: tuple[str, ...]
+    noise: float
+    cells: int
+    grid: tuple[int, ...]
+    qd_offset: float
+
+
+_ANT_FEET = ("left_foot_geom", "right_foot_geom", "third_foot_geom", "fourth_foot_geom")
+_ROBOTS = (
+    _Robot("walker2d", 17, 6, ("foot_geom", "foot_left_geom"), 5e-3, 1024, (32, 32), 0.0),
+    _Robot("halfcheetah", 17, 6, ("ffoot", "bfoot"), 0.1, 1024, (32, 32), 0.0),
+    _Robot("ant", 27, 8, _ANT_FEET, 0.1, 1296, (6, 6, 6, 6), 0.0),
+    _Robot("hopper", 11, 3, ("foot_geom",), 5e-3, 1000, (1000,), 0.0),
+)
+
+
+def _task(robot: _Robot, variant: str, noise: float) -> BraxTask:
+    return BraxTask(
+        name=f"brax-{variant}{robot.name}",
+        robot=robot.name,
+        feet=robot.feet,
+        observation_size=robot.observation_size,
+        action_size=robot.action_size,
+        descriptor_names=tuple(foot.removesuffix("_geom") for foot in robot.feet),
+        descriptor_bounds=((0.0, 1.0),) * len(robot.feet),
+        cells=robot.cells,
+        grid=robot.grid,
+        qd_offset=robot.qd_offset,
+        noise=noise,
+    )
+
+
+TASKS: tuple[BraxTask, ...] = (
+    *(_task(robot, "", robot.noise) for robot in _ROBOTS),
+    *(_task(robot, "deterministic-", 0.0) for robot in _ROBOTS),
+)

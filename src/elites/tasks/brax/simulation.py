@@ -1,0 +1,119 @@
+"""Brax's environments as pure functions of a task, and where their feet are."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import io
+import warnings
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites.errors import ElitesError
+from elites.tasks.task import Stepping
+
+if TYPE_CHECKING:
+    from elites.tasks.brax import BraxTask
+
+CAPSULE = 3  # MuJoCo's number for that shape; a foot that is none is a sphere
+TOUCH = 0.01  # m: a foot whose lowest point is no higher touches the floor
+
+
+def reset(task: BraxTask, seed: jax.Array) -> tuple[Any, jax.Array]:
+    """The beginning of an episode: the physics' state and the observation."""
+    state = _environment(task.robot, task.backend, task.noise).reset(jax.random.key(seed))
+    return state.pipeline_state, state.obs
+
+
+def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
+    """One step of the environment."""
+    environment = _environment(task.robot, task.backend, task.noise)
+    from brax.envs.base import State
+
+    nothing = jnp.zeros(())
+    after = environment.step(State(state, nothing, nothing, nothing, {}, {}), action)
+    touching = feet_of(task).height(after.pipeline_state) <= TOUCH
+    return Stepping(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
+
+
+@functools.cache
+def _environment(robot: str, backend: str, noise: float) -> Any:
+    """Brax's environment. On an accelerator a control step's physics is unrolled, which makes it faster."""
+    # Its constants must not belong to the program that asked first.
+    with _quiet(), jax.ensure_compile_time_eval():
+        from brax import envs
+
+        environment = envs.get_environment(robot, backend=backend, reset_noise_scale=noise)
+        pipeline = importlib.import_module(f"brax.{backend}.pipeline")
+    frames = environment._n_frames
+
+    def step(state: Any, action: jax.Array) -> Any:
+        unroll = 1 if jax.default_backend() == "cpu" else frames  # there it would take a minute to compile
+        return jax.lax.scan(
+            lambda now, _: (pipeline.step(environment.sys, now, action), None),
+            state,
+            length=frames,
+            unroll=unroll,
+        )[0]
+
+    environment.pipeline_step = step
+    return environment
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Brax and MuJoCo tell of packages that are missing and models that are old: no user can help it."""
+    missing = [name for name in ("brax", "mujoco") if find_spec(name) is None]
+    if missing:
+        raise ElitesError(f"brax tasks need {missing[0]}, which is not installed; install elites[brax]")
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+class Feet(NamedTuple):
+    """Where the feet are: spheres, or capsules whose ends are `half` from their middle, on links."""
+
+    links: np.ndarray  # [feet]
+    middle: np.ndarray  # [feet, 3] in the link's frame
+    half: np.ndarray  # [feet, 3], zero for a sphere
+    radius: np.ndarray  # [feet]
+
+    def height(self, state: Any) -> jax.Array:
+        """How far the lowest point of each foot is above the floor."""
+        from brax.math import rotate
+
+        position, rotation = state.x.pos[self.links], state.x.rot[self.links]
+        middle = position + jax.vmap(rotate)(jnp.asarray(self.middle), rotation)
+        half = jax.vmap(rotate)(jnp.asarray(self.half), rotation)
+        lowest: jax.Array = middle[:, 2] - jnp.abs(half[:, 2]) - jnp.asarray(self.radius)
+        return lowest
+
+
+@functools.cache
+def feet_of(task: BraxTask) -> Feet:
+    """The feet of a task's robot."""
+    model = _environment(task.robot, task.backend, task.noise).sys.mj_model
+    geoms = [model.geom(name).id for name in task.feet]
+    w, x, y, z = model.geom_quat[geoms].T
+    axis = np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], axis=1)
+    capsule = model.geom_type[geoms] == CAPSULE
+    return Feet(
+        links=model.geom_bodyid[geoms] - 1,
+        middle=model.geom_pos[geoms],
+        half=np.where(capsule[:, None], model.geom_size[geoms, 1:2] * axis, 0),
+        radius=model.geom_size[geoms, 0],
+    )

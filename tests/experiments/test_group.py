@@ -1,0 +1,171 @@
+"""Replications in one program: folders, resuming, budgets; on a toy task, so that it takes no time."""
+
+import json
+
+import numpy as np
+import pytest
+
+from elites import (
+    ALGORITHMS,
+    ElitesError,
+    RunConfig,
+    correct,
+    load_archive,
+    read_table,
+    resume,
+    resume_group,
+    run,
+    run_group,
+    show,
+    tasks,
+)
+from elites.experiments import replications
+from tests.algorithms.test_algorithms import chosen
+from tests.toy import POINT
+
+TOGETHER = [name for name in ALGORITHMS if name != "cma-map-elites"]
+
+
+@pytest.fixture(autouse=True)
+def _point(monkeypatch):
+    monkeypatch.setitem(tasks.TASKS, "point", POINT)
+
+
+def small(name, **changes):
+    hyper_parameters = {**chosen(name), **changes.pop("hyper_parameters", {})}
+    return RunConfig(
+        **{
+            "algorithm": name,
+            "task": "point",
+            "evaluations": 155,
+            "hyper_parameters": hyper_parameters,
+            **changes,
+        }
+    )
+
+
+def quiet(_):
+    pass
+
+
+def files(folder):
+    kept = ("metrics.csv", "archive.npz", "corrections.csv", "corrected.npz", "members.npz")
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.name in kept or path.parent.name == "snapshots"
+    }
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_replications_in_one_program(name, tmp_path):
+    """Each ends in an ordinary folder; stopped and resumed the group ends with the same bits."""
+    config = small(name, seed=3, snapshots=2)
+    outcomes = run_group(config, 3, tmp_path / "whole", checkpoint_seconds=0, tell=quiet)
+    assert [outcome.folder.name for outcome in outcomes] == ["seed-3", "seed-4", "seed-5"]
+    assert all(outcome.finished and outcome.evaluations == 155 for outcome in outcomes)
+    assert not (tmp_path / "whole" / "checkpoints").exists()
+
+    def stop(report):
+        if report.metrics["generation"] == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_group(config, 3, tmp_path / "cut", checkpoint_seconds=0, on_generation=stop, tell=quiet)
+    with (tmp_path / "cut" / "seed-4" / "metrics.csv").open("a") as file:
+        file.write("cut short, 1, 2")
+    again = resume(tmp_path / "cut" / "seed-4", tell=quiet)  # any of them goes on with all
+    assert again.finished
+    assert again.folder.name == "seed-4"
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert len(files(tmp_path / "whole")) == 3 * (2 + 2)
+
+    fitness = []
+    for outcome in outcomes:
+        table, archive = read_table(outcome.folder / "metrics.csv"), load_archive(outcome.folder)
+        assert table["evaluations"][-1] == 155
+        np.testing.assert_array_equal(table["generation"], np.arange(len(table["generation"])) + 1)
+        made = sum(values for column, values in table.items() if column.startswith("made_"))
+        assert made.sum() <= 155
+        assert archive.metrics.qd_score == table["qd_score"][-1] == outcome.metrics["qd_score"]
+        assert archive.about["seed"] == int(outcome.folder.name.removeprefix("seed-"))
+        assert archive.evaluation.max() < 155
+        fitness.append(archive.fitness)
+    assert not np.array_equal(fitness[0], fitness[1])
+
+
+def test_a_seed_alone_does_what_it_does_among_others(tmp_path):
+    """On a task that is not chaotic the same numbers come out, but for the order of sums."""
+    config = small("pga-map-elites")
+    (_, among) = run_group(config, 2, tmp_path / "two", tell=quiet)
+    alone = run(small("pga-map-elites", seed=1), tmp_path / "one", tell=quiet)
+    one, other = load_archive(alone.folder), load_archive(among.folder)
+    for name in ("evaluation", "seed", "generation", "operator"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_allclose(one.fitness, other.fitness, atol=1e-3)
+
+
+def test_one_seed_of_a_device_task_is_an_ordinary_run(tmp_path):
+    outcome = run(small("map-elites"), tmp_path / "run", tell=quiet)
+    assert outcome.folder == tmp_path / "run"
+    assert {path.name for path in outcome.folder.iterdir()} >= {"config.json", "metrics.csv", "archive.npz"}
+    assert "155 of 155" in show(outcome.folder)
+
+
+def test_corrections_of_a_group(tmp_path):
+    config = small("deep-grid", correct_every=100, correct_replications=3, correct_redraw=True,
+                   hyper_parameters={"keep_members": True})  # fmt: skip
+    run_group(config, 2, tmp_path / "group", tell=quiet)
+    for seed in (0, 1):
+        folder = tmp_path / "group" / f"seed-{seed}"
+        table = read_table(folder / "corrections.csv")
+        np.testing.assert_array_equal(table["evaluations"], [110, 155])
+        before = (folder / "corrected.npz").read_bytes()
+        (folder / "corrected.npz").unlink()
+        correct(folder, replications=3, redraw=True, tell=quiet)
+        assert (folder / "corrected.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize(("name", "task"), [("cma-map-elites", "point"), ("map-elites", "qd-hopper")])
+def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, tmp_path):
+    config = small(name, task=task, evaluations=60, task_parameters={"episode_length": 12})
+    outcomes = run_group(config, 2, tmp_path / "group", max_hours=1e-9, tell=quiet)
+    assert [outcome.finished for outcome in outcomes] == [False, False]
+    outcomes = resume_group(tmp_path / "group", tell=quiet)
+    assert all(outcome.finished for outcome in outcomes)
+    alone = run(
+        small(name, task=task, evaluations=60, seed=1, task_parameters={"episode_length": 12}),
+        tmp_path / "one",
+        tell=quiet,
+    )
+    assert files(alone.folder) == files(outcomes[1].folder)
+
+
+def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, monkeypatch):
+    config = small("pga-map-elites")
+    each = replications.bytes_needed(config.make_algorithm())
+    monkeypatch.setattr(replications, "available_bytes", lambda: 5 * each + each // 2)
+    with pytest.raises(ElitesError, match=r"20 seeds take .* GB and .* GB are free; 5 seeds fit"):
+        run_group(config, 20, tmp_path / "group", tell=quiet)
+    assert not (tmp_path / "group").exists()
+
+
+def test_what_a_person_gets_wrong_is_told(tmp_path):
+    config = small("map-elites")
+    with pytest.raises(ElitesError, match="seeds is 0; it must be at least 1"):
+        run_group(config, 0, tmp_path / "group")
+    with pytest.raises(ElitesError, match="holds no group of runs"):
+        resume_group(tmp_path)
+    run_group(config, 2, tmp_path / "group", tell=quiet)
+    with pytest.raises(ElitesError, match="is not empty"):
+        run_group(config, 2, tmp_path / "group", tell=quiet)
+    with pytest.raises(ElitesError, match="holds a group of runs"):
+        resume(tmp_path / "group")
+    told = []
+    resume_group(tmp_path / "group", tell=told.append)
+    assert "is finished: 155 evaluations" in told[0]
+    record = tmp_path / "group" / "group.json"
+    assert json.loads(record.read_text()) == {"seeds": [0, 1]}
+    record.write_text("{}")
+    with pytest.raises(ElitesError, match=r"group\.json is damaged"):
+        resume_group(tmp_path / "group")
