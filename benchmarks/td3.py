@@ -62,13 +62,13 @@ def main() -> None:
     def walk() -> None:
         """The environment alone, episodes and all."""
         seed = count = 0
-        algorithm.environment.begin(seed)
+        algorithm.environment.stepper.begin(seed)
         for _ in range(steps):
-            terminated = algorithm.environment.step(seed, count, actions, actions[count])[2]
+            terminated = algorithm.environment.stepper.step(seed, count, actions, actions[count])[2]
             count += 1
             if terminated:
                 seed, count = seed + 1, 0
-                algorithm.environment.begin(seed)
+                algorithm.environment.stepper.begin(seed)
 
     environment_ms = timed(walk, steps, repetitions)
     found = {

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 from elites.algorithms.algorithm import Batch, Progress, Round, Stream, advance, skipped, solutions, start
 from elites.archives.archive import Archive, empty_archive, insert
 from elites.archives.cells import make_cells
-from elites.errors import ElitesError, require
+from elites.errors import require
+from elites.evaluation.environment import Place, environment_of
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.policies import Policy
-from elites.tasks.stepping import Stepper
-from elites.tasks.task import CompiledTask, Task
+from elites.tasks.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,6 @@ class TD3Config(critics.TD3Config):
         require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
 
 
-class Place(NamedTuple):
-    """Where the training environment is: its episode, and the actions so far in it."""
-
-    seed: jax.Array  # uint32
-    steps: jax.Array  # so far in it
-    actions: jax.Array  # [episode_length, action_size]
-    observation: jax.Array
-
-
 class State(NamedTuple):
     """All that TD3 knows."""
 
@@ -76,13 +67,11 @@ class TD3:
     operators = ("actor",)
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
-        if not isinstance(task, CompiledTask):
-            raise ElitesError(f"td3 cannot step through {task.name}")
         self.task = task
         self.config = config = config or TD3Config()
         self.policy = Policy.of(task, config.hidden)
         self.cells = make_cells(task, config.archive)
-        self.environment = Stepper(task.simulator)
+        self.environment = environment_of(task)
         self.opening = ((Round("first", config.batch),),)
         self.generation = (Round("next", config.batch),)
 
@@ -94,7 +83,7 @@ class TD3:
             empty_archive(len(self.cells.centroids), self.policy.parameter_count, task.descriptor_size),
             replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
             critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
-            self._episode(seed),
+            self.environment.begin(seed),
             start(),
         )
 
@@ -131,35 +120,20 @@ class TD3:
         else:
             noise = self.config.exploration_noise * jax.random.normal(drawing, (size,))
             action = jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1)
-        observation, reward, terminated = jax.pure_callback(
-            self.environment.step,
-            (place.observation, jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)),
-            place.seed,
-            place.steps,
-            place.actions,
-            action,
-            vmap_method="sequential",
-        )
+        moved, reward, terminated = self.environment.step(place, action)
         buffer = replay_buffer.push(
-            state.buffer, place.observation, action, reward, observation, terminated.astype(jnp.float32)
+            state.buffer,
+            place.observation,
+            action,
+            reward,
+            moved.observation,
+            terminated.astype(jnp.float32),
         )
-        moved = Place(place.seed, place.steps + 1, place.actions.at[place.steps].set(action), observation)
         over = terminated | (moved.steps >= self.task.episode_length)
         seed = jax.random.bits(seeding)
-        place = jax.lax.cond(over, lambda: self._episode(seed), lambda: moved)
+        place = jax.lax.cond(over, lambda: self.environment.begin(seed), lambda: moved)
         progress = state.progress._replace(training_steps=state.progress.training_steps + 1)
         return state._replace(buffer=buffer, place=place, progress=progress)
-
-    def _episode(self, seed: jax.Array) -> Place:
-        """The beginning of an episode."""
-        task = self.task
-        observation = jax.pure_callback(
-            self.environment.begin,
-            jax.ShapeDtypeStruct((task.observation_size,), jnp.float32),
-            seed,
-            vmap_method="sequential",
-        )
-        return Place(seed, jnp.int32(0), jnp.zeros((task.episode_length, task.action_size)), observation)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation

@@ -6,12 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from elites.errors import require
 from elites.tasks.stepping import Stepped
 
 if TYPE_CHECKING:
+    import jax
     import numpy as np
 
     from elites.evaluation.evaluation import Outcome, Transitions
@@ -77,6 +78,28 @@ class CompiledTask(Task, ABC):
     @abstractmethod
     def simulator(self) -> Simulator:
         """A simulator of this task, for one thread at a time."""
+
+
+class Stepping(NamedTuple):
+    """What one step of a device task came to."""
+
+    state: Any
+    observation: jax.Array
+    reward: jax.Array
+    terminated: jax.Array  # whether the task ended the episode
+    contacts: jax.Array  # bool [descriptor_size], whose mean over the episode is the descriptor
+
+
+class DeviceTask(Task, ABC):
+    """A task that is pure JAX: its episodes run inside the programs that ask for them."""
+
+    @abstractmethod
+    def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
+        """The beginning of the episode with this seed: (state, observation)."""
+
+    @abstractmethod
+    def step(self, state: Any, action: jax.Array) -> Stepping:
+        """One step."""
 
 
 def parameter_count(sizes: tuple[int, ...]) -> int:

@@ -1,0 +1,219 @@
+"""Episodes of tasks that are pure JAX: a whole batch runs inside one program, on an accelerator or not.
+
+All episodes of a batch step together. One that has ended goes on stepping, unseen, until the last has ended:
+nothing of that reaches its fitness, its descriptor or its transitions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import Ending, Evaluation, Transitions, blank_evaluation
+from elites.policies import Policy
+from elites.tasks.task import DeviceTask
+
+LOOK_EVERY = 50  # steps between looks at whether an episode is still running
+CHUNK_BYTES = 2**31  # of what the episodes of one call may leave behind
+
+
+# The fields are typed as NumPy's arrays; inside a program they are JAX's.
+_Evaluation: Any = Evaluation
+_Transitions: Any = Transitions
+
+
+class _Running(NamedTuple):
+    """Episodes under way, `[n, …]`; the transitions are `[T, n, …]`."""
+
+    step: jax.Array
+    states: Any
+    observation: jax.Array
+    alive: jax.Array
+    fitness: jax.Array
+    touches: jax.Array
+    length: jax.Array
+    ending: jax.Array
+    transitions: tuple[jax.Array, ...] | None
+
+
+def rollout(
+    task: DeviceTask,
+    policy: Policy,
+    parameters: jax.Array,
+    seeds: jax.Array,
+    *,
+    transitions: bool,
+    runs: jax.Array | None = None,
+) -> Evaluation:
+    """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
+
+    Where `runs`, of the seeds' shape, is false the episode counts as skipped.
+    """
+    shape, steps = seeds.shape, task.episode_length
+    chunks = math.ceil(steps / LOOK_EVERY)
+    every = math.ceil(steps / chunks)
+    flat = seeds.reshape(-1)
+    count = len(flat)
+    layers = jax.vmap(policy.layers)(parameters)
+
+    def act(observation: jax.Array) -> jax.Array:
+        each = observation.reshape(len(parameters), -1, task.observation_size)
+        return jax.vmap(policy.act)(layers, each).reshape(count, task.action_size)
+
+    states, observation = jax.vmap(task.reset)(flat)
+    alive = jnp.ones(count, bool) if runs is None else runs.reshape(-1)
+    sizes = (task.observation_size, task.action_size, None, task.descriptor_size)
+    kinds = (jnp.float32, jnp.float32, jnp.float32, jnp.uint8)
+    running = _Running(
+        step=jnp.int32(0),
+        states=states,
+        observation=observation,
+        alive=alive,
+        fitness=jnp.zeros(count),
+        touches=jnp.zeros((count, task.descriptor_size), jnp.int32),
+        length=jnp.zeros(count, jnp.int32),
+        ending=jnp.where(alive, jnp.uint8(Ending.TRUNCATED), jnp.uint8(Ending.SKIPPED)),
+        transitions=tuple(
+            jnp.zeros((chunks * every, count) if size is None else (chunks * every, count, size), kind)
+            for size, kind in zip(sizes, kinds, strict=True)
+        )
+        if transitions
+        else None,
+    )
+
+    def one(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
+        alive, action = running.alive, act(running.observation)
+        after = jax.vmap(task.step)(running.states, action)
+        finite = (
+            jnp.isfinite(after.reward)
+            & jnp.isfinite(action).all(-1)
+            & jnp.isfinite(after.observation).all(-1)
+        )
+        reward = jnp.where(alive, after.reward, 0)
+        contacts = alive[:, None] & after.contacts
+        ended = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
+        ends = alive & (after.terminated | ~finite)
+        length = running.length + alive
+        seen = (jnp.where(alive[:, None], after.observation, 0), action * alive[:, None], reward, contacts)
+        return running._replace(
+            step=running.step + 1,
+            states=after.state,
+            observation=after.observation,
+            alive=alive & ~ends & (length < steps),
+            fitness=running.fitness + reward,
+            touches=running.touches + contacts,
+            length=length,
+            ending=jnp.where(ends, ended, running.ending),
+        ), seen if transitions else None
+
+    def some(running: _Running) -> _Running:
+        start, rows = running.step, running.transitions
+        running, seen = jax.lax.scan(one, running, length=every)
+        if rows is not None and seen is not None:
+            rows = tuple(
+                jax.lax.dynamic_update_slice_in_dim(row, new.astype(row.dtype), start, 0)
+                for row, new in zip(rows, seen, strict=True)
+            )
+        return running._replace(transitions=rows)
+
+    done = jax.lax.while_loop(lambda now: (now.step < chunks * every) & now.alive.any(), some, running)
+    valid = done.ending <= Ending.TRUNCATED
+    descriptor = done.touches / jnp.maximum(done.length, 1)[:, None]
+    return _Evaluation(  # type: ignore[no-any-return]
+        seed=seeds,
+        fitness=jnp.where(valid, done.fitness, jnp.nan).reshape(shape),
+        descriptor=jnp.where(valid[:, None], descriptor, jnp.nan).reshape(*shape, -1),
+        length=done.length.reshape(shape),
+        ending=done.ending.reshape(shape),
+        transitions=None
+        if done.transitions is None
+        else _transitions(done, observation, alive, steps, shape),
+    )
+
+
+def _transitions(
+    done: _Running, first: jax.Array, alive: jax.Array, steps: int, shape: tuple[int, ...]
+) -> Transitions:
+    """Each episode's steps in a row."""
+    assert done.transitions is not None
+    rows = [jnp.moveaxis(row[:steps], 0, 1) for row in done.transitions]
+    rows[0] = jnp.concatenate([jnp.where(alive[:, None], first, 0)[:, None], rows[0]], axis=1)
+    return _Transitions(  # type: ignore[no-any-return]
+        *(row.reshape(*shape, *row.shape[1:]) for row in rows)
+    )
+
+
+class DeviceEvaluator:
+    """Runs batches of controllers on a task that is pure JAX. Batches of one size share one program."""
+
+    def __init__(
+        self, task: DeviceTask, *, hidden: tuple[int, ...] = (128, 128), chunk: int | None = None
+    ) -> None:
+        self.task = task
+        self.policy = Policy.of(task, hidden)
+        self.chunk = chunk
+        self._run = functools.cache(self._compiled)
+
+    def _compiled(self, transitions: bool) -> Callable[..., Evaluation]:
+        return jax.jit(functools.partial(rollout, self.task, self.policy, transitions=transitions))
+
+    def __enter__(self) -> DeviceEvaluator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def evaluate(
+        self,
+        parameters: ArrayLike,
+        seeds: ArrayLike,
+        *,
+        transitions: bool = False,
+        limit: int | None = None,
+        on_episode: Callable[[int], None] | None = None,
+    ) -> Evaluation:
+        """Runs an episode for each seed, as `Evaluator` says; as many controllers at a time as fit."""
+        controllers, given = np.asarray(parameters, np.float32), np.asarray(seeds)
+        if controllers.shape != (len(given), self.policy.parameter_count):
+            raise ElitesError(
+                f"controllers are {list(controllers.shape)}; "
+                f"they must be [{len(given)}, {self.policy.parameter_count}]"
+            )
+        blank = blank_evaluation(self.task, given, transitions)
+        episodes = math.prod(given.shape[1:])
+        runs = np.arange(given.size).reshape(given.shape) < (given.size if limit is None else limit)
+        chunk = min(len(given), self.chunk or self._fitting(episodes, transitions))
+        for start in range(0, len(given), chunk):
+            rows = slice(start, start + chunk)
+            if not runs[rows].any():
+                break
+            short = chunk - len(given[rows])  # the last chunk is filled up: one program serves all
+            part = [
+                np.concatenate([array[rows], np.zeros((short, *array.shape[1:]), array.dtype)])
+                for array in (controllers, given.astype(np.uint32), runs)
+            ]
+            found = self._run(transitions)(part[0], part[1], runs=part[2])
+            for whole, piece in zip(jax.tree.leaves(blank), jax.tree.leaves(found), strict=True):
+                whole[rows] = np.asarray(piece)[: chunk - short]
+            if on_episode is not None:
+                for length in blank.length[rows][runs[rows]]:
+                    on_episode(int(length))
+        return blank
+
+    def _fitting(self, episodes: int, transitions: bool) -> int:
+        """How many controllers may run at once."""
+        task = self.task
+        step = 4 * (task.observation_size + task.action_size + 1) + task.descriptor_size
+        each = 4 * self.policy.parameter_count + episodes * (2**12 + transitions * task.episode_length * step)
+        return max(1, CHUNK_BYTES // each)
+
+    def close(self) -> None:
+        """Nothing is held."""
