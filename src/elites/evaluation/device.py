@@ -22,7 +22,9 @@ from elites.policies import Policy
 from elites.tasks.task import DeviceTask
 
 LOOK_EVERY = 50  # steps between looks at whether an episode is still running
-CHUNK_BYTES = 2**31  # of what the episodes of one call may leave behind
+AT_ONCE = {"cpu": 1000}  # episodes: more than this gain nothing, and progress would be seldom
+AT_ONCE_ELSEWHERE = 10_000
+CHUNK_BYTES = 2**31  # of transitions that one call may record
 
 
 # The fields are typed as NumPy's arrays; inside a program they are JAX's.
@@ -190,7 +192,7 @@ class DeviceEvaluator:
         blank = blank_evaluation(self.task, given, transitions)
         episodes = math.prod(given.shape[1:])
         runs = np.arange(given.size).reshape(given.shape) < (given.size if limit is None else limit)
-        chunk = min(len(given), self.chunk or self._fitting(episodes, transitions))
+        chunk = min(len(given), self.at_once(episodes, transitions))
         for start in range(0, len(given), chunk):
             rows = slice(start, start + chunk)
             if not runs[rows].any():
@@ -208,12 +210,14 @@ class DeviceEvaluator:
                     on_episode(int(length))
         return blank
 
-    def _fitting(self, episodes: int, transitions: bool) -> int:
-        """How many controllers may run at once."""
+    def at_once(self, episodes: int, transitions: bool = False) -> int:
+        """How many controllers, with so many episodes each, run at once."""
         task = self.task
         step = 4 * (task.observation_size + task.action_size + 1) + task.descriptor_size
-        each = 4 * self.policy.parameter_count + episodes * (2**12 + transitions * task.episode_length * step)
-        return max(1, CHUNK_BYTES // each)
+        most = AT_ONCE.get(jax.default_backend(), AT_ONCE_ELSEWHERE)
+        if transitions:
+            most = min(most, CHUNK_BYTES // (task.episode_length * step))
+        return self.chunk or max(1, most // episodes)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -104,5 +104,8 @@ class Evaluator(Protocol):
             on_episode: called in the calling thread with the steps of each episode that has ended.
         """
 
+    def at_once(self, episodes: int) -> int | None:
+        """How many controllers, with so many episodes each, a call should have; None if it matters not."""
+
     def close(self) -> None:
         """Frees threads, processes and simulators."""

@@ -144,9 +144,12 @@ def correct_archive(
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
 
-    size = -(-FIRST_CHUNK // settings.replications)
+    fixed = evaluator.at_once(settings.replications)
+    size = min(fixed or -(-FIRST_CHUNK // settings.replications), most)
     while done < len(archive.cell):
-        rows = slice(done, done + min(size, most))
+        # Where the number matters the last ones are filled up with the first, interrupted or not.
+        last = done + size if fixed else min(done + size, len(archive.cell))
+        rows = np.arange(done, last) % len(archive.cell)
         started = time.perf_counter()
         try:
             if members is None or drawn is None:
@@ -157,11 +160,14 @@ def correct_archive(
                 )
         except StoppedError:
             raise StoppedError(f"stopped after {done} of {len(archive.cell)} elites") from None
-        fitness[rows] = evaluation.fitness.reshape(fitness[rows].shape)
-        descriptor[rows] = evaluation.descriptor.reshape(descriptor[rows].shape)
-        count = len(fitness[rows])
+        count = min(size, len(archive.cell) - done)
+        new = slice(done, done + count)
+        fitness[new] = evaluation.fitness.reshape(-1, *fitness.shape[1:])[:count]
+        descriptor[new] = evaluation.descriptor.reshape(-1, *descriptor.shape[1:])[:count]
         done += count
-        size = max(1, round(count * CHUNK_SECONDS / max(time.perf_counter() - started, 1e-3)))
+        if not fixed:
+            per_second = count / max(time.perf_counter() - started, 1e-3)
+            size = min(max(1, round(CHUNK_SECONDS * per_second)), most)
         if done < len(archive.cell):
             _save_unfinished(unfinished, about, fitness, descriptor, done)
     progress.finish()
@@ -194,7 +200,7 @@ class _Progress:
 
     def finish(self) -> None:
         if self.on_progress is not None:
-            self.on_progress(self.done, self.total)
+            self.on_progress(min(self.done, self.total), self.total)
 
 
 def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:

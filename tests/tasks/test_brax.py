@@ -1,0 +1,134 @@
+"""Brax tasks: feet that touch the floor when Brax says so, descriptors that say something, honest ends."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from elites import ElitesError, RunConfig, load_archive, make_task, read_table, run, run_group
+from elites.evaluation.device import DeviceEvaluator
+from elites.evaluation.evaluation import Ending
+from elites.tasks import brax
+from elites.tasks.brax import simulation
+from tests.algorithms.test_algorithms import chosen
+
+ROBOTS = ("walker2d", "halfcheetah", "ant", "hopper")
+
+
+@functools.cache
+def evaluated(robot):
+    """Forty random controllers with transitions; and again, in another order."""
+    task = make_task(f"brax-{robot}", episode_length=150)
+    evaluator = DeviceEvaluator(task, hidden=(8,))
+    parameters = np.asarray(jax.vmap(evaluator.policy.init)(jax.random.split(jax.random.key(0), 40)))
+    again = evaluator.evaluate(parameters[::-1], np.arange(40)[::-1], transitions=True)
+    return task, parameters, evaluator.evaluate(parameters, np.arange(40), transitions=True), again
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_episodes_of_random_controllers(robot):
+    task, _, found, again = evaluated(robot)
+    assert found.invalid == 0
+    assert found.transitions.observations.shape == (40, 151, task.observation_size)
+    np.testing.assert_allclose(found.transitions.rewards.sum(1), found.fitness, rtol=1e-4, atol=1e-2)
+    contacts = found.transitions.contacts.sum(1) / found.length[:, None]
+    np.testing.assert_allclose(contacts, found.descriptor, atol=1e-6)
+    # No descriptor is empty or constant: every foot touches the floor more in some gaits than in others.
+    assert found.descriptor.shape[1] == len(task.feet)
+    assert (found.descriptor.max(0) - found.descriptor.min(0) > 0.2).all()
+    assert ((found.descriptor > 0.02) & (found.descriptor < 0.98)).any(0).all()
+    if robot == "halfcheetah":
+        assert (found.ending == Ending.TRUNCATED).all()
+    else:
+        assert Ending.TERMINATED in found.ending
+        assert Ending.INVALID not in found.ending
+    # A controller's episode does not depend on its neighbours.
+    np.testing.assert_array_equal(found.fitness, again.fitness[::-1])
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_a_foot_is_as_high_as_brax_says(robot):
+    from brax import contact
+
+    task = make_task(f"brax-{robot}")
+    environment = simulation._environment(task.robot, task.backend, task.noise)
+    model = environment.sys.mj_model
+
+    @jax.jit
+    @jax.vmap
+    def heights(seed):
+        state, _ = task.reset(seed)
+        contacts = contact.get(environment.sys, state.x)
+        return simulation.feet_of(task).height(state), contacts.dist
+
+    ours, theirs = heights(jnp.arange(5, dtype=jnp.uint32))
+    state, _ = task.reset(jnp.uint32(0))
+    touching = contact.get(environment.sys, state.x)
+    geoms = np.stack([touching.geom1, touching.geom2], axis=1)
+    for foot, name in enumerate(task.feet):
+        rows = (geoms == model.geom(name).id).any(1)
+        assert rows.any()
+        np.testing.assert_allclose(ours[:, foot], theirs[:, rows].min(1), atol=1e-5)
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_only_uncertain_tasks_start_at_random(robot):
+    uncertain, certain = (make_task(f"brax-{variant}{robot}") for variant in ("", "deterministic-"))
+    assert uncertain.noise > certain.noise == 0
+    for task, same in ((uncertain, False), (certain, True)):
+        first, second = (np.asarray(task.reset(jnp.uint32(seed))[1]) for seed in (0, 1))
+        assert first.shape == (task.observation_size,)
+        assert np.array_equal(first, second) is same
+
+
+def test_a_group_of_runs_on_brax(tmp_path):
+    config = RunConfig(
+        algorithm="pga-map-elites",
+        task="brax-hopper",
+        evaluations=70,
+        hyper_parameters=chosen("pga-map-elites", initial=20),
+        task_parameters={"episode_length": 20},
+    )
+    outcomes = run_group(config, 2, tmp_path / "group", tell=lambda _: None)
+    for outcome in outcomes:
+        table = read_table(outcome.folder / "metrics.csv")
+        assert table["evaluations"].tolist() == [20, 40, 60, 70]
+        assert table["gradient_steps"][-1] == 12
+        archive = load_archive(outcome.folder)
+        with DeviceEvaluator(config.make_task(), hidden=(8,)) as evaluator:
+            found = evaluator.evaluate(archive.parameters, archive.seed)
+        assert np.mean(np.abs(found.fitness - archive.fitness) < 0.1) > 0.8  # physics is chaotic
+
+
+def test_td3_and_cma_on_brax(tmp_path):
+    """One steps through the environment by itself, the other cannot be part of a program."""
+    for name in ("td3", "cma-map-elites"):
+        config = RunConfig(
+            algorithm=name,
+            task="brax-hopper",
+            evaluations=40,
+            hyper_parameters=chosen(name, **({"batch": 20} if name == "td3" else {})),
+            task_parameters={"episode_length": 20},
+        )
+        outcome = run(config, tmp_path / name, tell=lambda _: None)
+        assert outcome.finished
+        assert outcome.metrics["coverage"] > 0
+
+
+def test_wrong_parameters_are_told():
+    with pytest.raises(ElitesError, match="backend is 'bullet'; it must be one of spring, positional"):
+        make_task("brax-ant", backend="bullet")
+    with pytest.raises(ElitesError, match=r"noise is -1.0; it must be at least 0"):
+        make_task("brax-ant", noise=-1.0)
+    with pytest.raises(ElitesError, match="brax-ant has no parameter 'ends_on_fall'"):
+        make_task("brax-ant", ends_on_fall=True)
+
+
+def test_without_brax_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(simulation, "find_spec", lambda name: None)
+    task = dataclasses.replace(brax.TASKS[0], noise=0.123)  # one that is not made yet
+    with pytest.raises(ElitesError, match=r"brax tasks need brax, .* install elites\[brax\]"):
+        task.reset(jnp.uint32(0))
