@@ -128,17 +128,15 @@ class Random(TaskOptions):
         import numpy as np
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from elites.evaluation.threads import ThreadEvaluator
+        from elites.evaluation import evaluator_of
         from elites.policies import Policy
-        from elites.tasks.task import CompiledTask
 
-        assert isinstance(task, CompiledTask)
         keys = jax.random.split(jax.random.key(self.seed), self.controllers)
         parameters = jax.jit(jax.vmap(Policy.of(task).init))(keys)
         seeds = self.seed + np.arange(self.controllers)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with (
-            ThreadEvaluator(task, threads=self.threads) as evaluator,
+            evaluator_of(task, (128, 128), self.threads) as evaluator,
             Progress(*columns, transient=True) as progress,
         ):
             bar = progress.add_task(task.name, total=self.controllers)
