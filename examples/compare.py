@@ -2,7 +2,7 @@
 
 python examples/compare.py FIGURE.png RUN_FOLDER …
 
-Runs that ended at different budgets are compared at the largest one that all of a task have reached.
+Runs that ended at different budgets are compared at the largest one that all have reached.
 """
 
 import sys
@@ -40,8 +40,9 @@ panels = figure.subplots(len(runs), len(METRICS), squeeze=False)
 columns = ["task", "algorithm", "seeds", "evaluations", *METRICS.values(), "minutes"]
 print("| " + " | ".join(columns) + " |")
 print("|---" * len(columns) + "|")
+every = [table for tables in runs.values() for group in tables.values() for table in group]
+budget = min(table["evaluations"][-1] for table in every)
 for row, task in zip(panels, sorted(runs), strict=True):
-    budget = min(table["evaluations"][-1] for tables in runs[task].values() for table in tables)
     for algorithm in [name for name in colours.ALGORITHMS if name in runs[task]]:
         tables = runs[task][algorithm]
         steps = np.linspace(0, budget, 401)[1:]
@@ -58,7 +59,16 @@ for row, task in zip(panels, sorted(runs), strict=True):
             axes.yaxis.set_major_formatter(EngFormatter(sep="") if name == "qd_score" else "{x:g}")
             axes.grid(alpha=0.3)
             cells.append(spread(values[:, -1]))
-        print("| " + " | ".join([*cells, spread([table["minutes"][-1] for table in tables])]) + " |")
+        print(
+            "| "
+            + " | ".join(
+                [
+                    *cells,
+                    spread([table["minutes"][rows[-1]] for table, rows in zip(tables, last, strict=True)]),
+                ]
+            )
+            + " |"
+        )
 legends = [axes.get_legend_handles_labels() for axes in panels[:, 0]]
 handles, labels = max(legends, key=lambda legend: len(legend[1]))
 figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
