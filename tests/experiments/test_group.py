@@ -1,6 +1,8 @@
 """Replications in one program: folders, resuming, budgets; on a toy task, so that it takes no time."""
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from elites import (
     tasks,
 )
 from elites.experiments import replications
+from elites.experiments import run as running
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT
 
@@ -126,19 +129,72 @@ def test_corrections_of_a_group(tmp_path):
         assert (folder / "corrected.npz").read_bytes() == before
 
 
-@pytest.mark.parametrize(("name", "task"), [("cma-map-elites", "point"), ("map-elites", "qd-hopper")])
-def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, tmp_path):
-    config = small(name, task=task, evaluations=60, task_parameters={"episode_length": 12})
-    outcomes = run_group(config, 2, tmp_path / "group", max_hours=1e-9, tell=quiet)
-    assert [outcome.finished for outcome in outcomes] == [False, False]
+@pytest.mark.parametrize(
+    ("name", "task", "changes"),
+    [("cma-map-elites", "point", {}), ("map-elites", "qd-hopper", {"initial": 20})],
+)
+def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, changes, tmp_path):
+    given = {"task": task, "evaluations": 60, "task_parameters": {"episode_length": 12}}
+    config = small(name, hyper_parameters=changes, **given)
+
+    def interrupt(report):
+        if report.metrics["evaluations"] == 40:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    outcomes = run_group(config, 2, tmp_path / "group", on_generation=interrupt, tell=quiet)
+    assert [(outcome.finished, outcome.evaluations) for outcome in outcomes] == [(False, 40), (False, 0)]
+    outcomes = resume_group(tmp_path / "group", max_hours=1e-9, tell=quiet)
+    assert [(outcome.finished, outcome.evaluations) for outcome in outcomes] == [(False, 40), (False, 0)]
     outcomes = resume_group(tmp_path / "group", tell=quiet)
     assert all(outcome.finished for outcome in outcomes)
-    alone = run(
-        small(name, task=task, evaluations=60, seed=1, task_parameters={"episode_length": 12}),
-        tmp_path / "one",
-        tell=quiet,
-    )
+    alone = run(small(name, hyper_parameters=changes, seed=1, **given), tmp_path / "one", tell=quiet)
     assert files(alone.folder) == files(outcomes[1].folder)
+
+
+def test_killed_between_its_last_files_a_group_starts_over(tmp_path, monkeypatch):
+    config = small("map-elites")
+    run_group(config, 2, tmp_path / "whole", tell=quiet)
+    save, saved = running.save_archive, []
+
+    def save_one(path, archive):
+        if saved:
+            raise KeyboardInterrupt
+        saved.append(path)
+        save(path, archive)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "save_archive", save_one)
+        with pytest.raises(KeyboardInterrupt):
+            run_group(config, 2, tmp_path / "cut", tell=quiet)
+    assert (tmp_path / "cut" / "seed-0" / "archive.npz").exists()
+    assert not (tmp_path / "cut" / "seed-1" / "archive.npz").exists()
+    monkeypatch.chdir(tmp_path / "cut" / "seed-0")
+    assert resume(".", tell=quiet).finished
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_nobody_else_touches_a_replication(tmp_path):
+    told = []
+
+    def meddle(report):
+        with pytest.raises(ElitesError, match="is being run by another process") as refused:
+            correct(tmp_path / "group" / "seed-1", tell=quiet)
+        told.append(refused)
+
+    run_group(small("map-elites"), 2, tmp_path / "group", on_generation=meddle, tell=quiet)
+    assert told
+    with pytest.raises(ElitesError, match="holds no run"):
+        resume(tmp_path / "group" / "seed-9", tell=quiet)
+
+
+def test_td3_forgets_steps_that_gave_nan(tmp_path):
+    """Some episodes start where the reward is NaN; the actor must not learn it."""
+    config = small("td3", task_parameters={"noise": 30.0}, evaluations=100)
+    outcome = run(config, tmp_path / "run", tell=quiet)
+    table = read_table(outcome.folder / "metrics.csv")
+    assert table["invalid"].sum() > 0
+    assert table["invalid"][-1] < 20
+    assert np.isfinite(load_archive(outcome.folder).parameters).all()
 
 
 def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, monkeypatch):

@@ -127,8 +127,13 @@ def test_wrong_parameters_are_told():
         make_task("brax-ant", ends_on_fall=True)
 
 
-def test_without_brax_the_extra_is_named(monkeypatch):
+def test_without_brax_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(simulation, "find_spec", lambda name: None)
     task = dataclasses.replace(brax.TASKS[0], noise=0.123)  # one that is not made yet
-    with pytest.raises(ElitesError, match=r"brax tasks need brax, .* install elites\[brax\]"):
+    told = r"brax tasks need brax, .* install elites\[brax\]"
+    with pytest.raises(ElitesError, match=told):
         task.reset(jnp.uint32(0))
+    config = RunConfig(algorithm="map-elites", task="brax-hopper", task_parameters={"noise": 0.123})
+    with pytest.raises(ElitesError, match=told):
+        run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()  # the same command works once Brax is there

@@ -145,8 +145,8 @@ def require_memory(config: CMAMAPElitesConfig, dimensions: int) -> None:
     """Refuses strategies that cannot fit, before anything is allocated."""
     there = available_bytes()
 
-    def needed(kind: Kind) -> int:  # a generation's new arrays are made beside the old ones
-        return 2 * size_in_bytes(kind, config.emitters, config.emitter_batch, dimensions)
+    def needed(kind: Kind) -> int:  # at the peak, as measured: old and new arrays, and pyribs' own copies
+        return 6 * size_in_bytes(kind, config.emitters, config.emitter_batch, dimensions)
 
     if needed(config.es) > there:
         fitting = [

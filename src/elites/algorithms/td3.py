@@ -121,6 +121,7 @@ class TD3:
             noise = self.config.exploration_noise * jax.random.normal(drawing, (size,))
             action = jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1)
         moved, reward, terminated = self.environment.step(place, action)
+        finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
         buffer = replay_buffer.push(
             state.buffer,
             place.observation,
@@ -128,8 +129,9 @@ class TD3:
             reward,
             moved.observation,
             terminated.astype(jnp.float32),
+            unless=~finite,
         )
-        over = terminated | (moved.steps >= self.task.episode_length)
+        over = terminated | (moved.steps >= self.task.episode_length) | ~finite
         seed = jax.random.bits(seeding)
         place = jax.lax.cond(over, lambda: self.environment.begin(seed), lambda: moved)
         progress = state.progress._replace(training_steps=state.progress.training_steps + 1)

@@ -104,7 +104,8 @@ def rollout(
         ended = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
         ends = alive & (after.terminated | ~finite)
         length = running.length + alive
-        seen = (jnp.where(alive[:, None], after.observation, 0), action * alive[:, None], reward, contacts)
+        observed, acted = (jnp.where(alive[:, None], array, 0) for array in (after.observation, action))
+        seen = (observed, acted, reward, contacts)
         return running._replace(
             step=running.step + 1,
             states=after.state,

@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
     """What a batch of episodes came to. All arrays begin with the shape of the seeds."""
 
     seed: np.ndarray  # uint32
-    fitness: np.ndarray  # float32, summed in float64 and rounded once
+    fitness: np.ndarray  # float32; where the episode runs on the host, summed in float64 and rounded once
     descriptor: np.ndarray  # float32 […, descriptor_size]
     length: np.ndarray  # int32, steps
     ending: np.ndarray  # uint8, an Ending
@@ -83,7 +83,10 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
 
 
 class Evaluator(Protocol):
-    """Runs batches of controllers on one task. A result depends on task, controller and seed alone."""
+    """Runs batches of controllers on one task. A result depends on task, controller and seed alone.
+
+    On the device that holds but for rounding, which differs from batch to batch and which physics blows up.
+    """
 
     def evaluate(
         self,

@@ -116,11 +116,8 @@ class Checkpoints:
         """The newest first."""
         return sorted(self.folder.glob("[0-9]*.npz"), reverse=True)
 
-    def load(self, empty: Any) -> tuple[Any, dict[str, Any], list[str]] | None:
-        """The newest checkpoint that can be read, its header, and what was wrong with newer ones.
-
-        None if there is none at all; an error if there are some and none can be read.
-        """
+    def load(self, empty: Any) -> tuple[Any, dict[str, Any], list[str]]:
+        """The newest checkpoint that can be read, its header, and what was wrong with newer ones."""
         wrong: list[str] = []
         for path in self.paths():
             try:
@@ -136,9 +133,7 @@ class Checkpoints:
             for damaged in self.paths()[: len(wrong)]:  # out of the way of those to come
                 damaged.rename(damaged.with_suffix(".damaged"))
             return state, header, wrong
-        if wrong:
-            raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
-        return None
+        raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
 
     def clear(self) -> None:
         """A finished run needs none."""

@@ -259,8 +259,11 @@ def corrected_already(path: Path, archive: SavedArchive, settings: Settings) -> 
     """The corrected archive that is there already, if it was made from the same in the same way."""
     with contextlib.suppress(ElitesError):  # damaged, or none: it is made anew
         found = load_corrected(path)
-        if is_of(found, archive) and all(
-            found.about[name] == value for name, value in asdict(settings).items()
+        same = found.about["evaluations"] == archive.about["evaluations"]
+        if (
+            same
+            and is_of(found, archive)
+            and all(found.about[name] == value for name, value in asdict(settings).items())
         ):
             return found
     return None

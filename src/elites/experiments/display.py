@@ -15,6 +15,7 @@ from rich.table import Table
 from elites.experiments.run import Report
 
 LINE_SECONDS = 15.0
+APART_SECONDS = 0.5
 
 
 class _Console(Console):
@@ -68,6 +69,8 @@ class Display:
     def __call__(self, report: Report) -> None:
         metrics, now = report.metrics, time.perf_counter()
         done = metrics["evaluations"]
+        if self._recent and now - self._recent[-1][0] < APART_SECONDS:  # several came at once
+            self._recent.pop()
         self._recent.append((now, done))
         (then, before), *_ = self._recent
         rate = (done - before) / (now - then) if now > then else 0.0

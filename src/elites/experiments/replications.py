@@ -63,6 +63,8 @@ def replications(configs: list[RunConfig], threads: int | None) -> Replications:
     """The runs of these configurations, which differ in their seeds alone. Refused if they cannot fit."""
     keep_compiled_programs()
     algorithm = configs[0].make_algorithm()
+    if isinstance(algorithm.task, DeviceTask):
+        jax.eval_shape(algorithm.task.reset, jnp.uint32(0))  # tells what is not installed
     if together(algorithm):
         return OnDevice(configs, algorithm)
     (config,) = configs
@@ -277,13 +279,14 @@ def bytes_needed(algorithm: Algorithm) -> int:
     held = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
     task, parameters = algorithm.task, algorithm.policy.parameter_count
     step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
-    copies = 3 if isinstance(task, DeviceTask) else 1  # as they come, per episode, and as rows of the buffer
-    return held + max(
-        round.policies
-        * (4 * parameters + copies * round.transitions * round.episodes * task.episode_length * step)
+    batch = max(
+        round.policies * (4 * parameters + round.transitions * round.episodes * task.episode_length * step)
         for rounds in (*algorithm.opening, algorithm.generation)
         for round in rounds
     )
+    # On the device a program holds copies: of some arrays as they are updated, and of transitions as they
+    # come, by episode, and as rows of the buffer.
+    return 3 * held // 2 + 6 * batch if isinstance(task, DeviceTask) else held + batch
 
 
 def require_memory(algorithm: Algorithm, count: int = 1) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import jax
 import numpy as np
 
 from elites.archives.members import save_members
@@ -33,6 +34,7 @@ from elites.experiments.replications import (
     metric_columns,
     metrics_of,
     replications,
+    require_memory,
     to_save,
     together,
 )
@@ -122,11 +124,12 @@ def resume(
     folder = Path(folder)
     if (folder / GROUP).exists():
         raise ElitesError(f"{folder} holds a group of runs: resume_group goes on with it")
-    if (folder.parent / GROUP).exists():  # one of several that go on together
-        return next(
+    whole = folder.resolve()
+    if (whole.parent / GROUP).exists() and whole in group_folders(whole.parent):
+        return next(  # one of several that go on together
             outcome
             for outcome in resume_group(
-                folder.parent,
+                whole.parent,
                 threads=threads,
                 max_hours=max_hours,
                 checkpoint_seconds=checkpoint_seconds,
@@ -134,7 +137,7 @@ def resume(
                 on_correction=on_correction,
                 tell=tell,
             )
-            if outcome.folder.name == folder.name
+            if outcome.folder == whole
         )
     how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
     config, made_with = load_config(folder)
@@ -167,17 +170,22 @@ def run_group(
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     folders = [folder / f"seed-{config.seed}" for config in configs]
     _refuse_taken(folder)
-    first = configs if together(config.make_algorithm()) else configs[:1]
-    with _begun(first, threads) as current:
+    algorithm = config.make_algorithm()
+    with contextlib.ExitStack() as stack:
+        current = None
+        if together(algorithm):
+            current = stack.enter_context(_begun(configs, threads))
+        else:
+            require_memory(algorithm)
         _make(folder)
-        with alone(folder):
-            _refuse_taken(folder)
-            for config, own in zip(configs, folders, strict=True):
-                _make(own)
-                _write(own / FILE, config.record())
-            _write(folder / GROUP, {"seeds": [config.seed for config in configs]})
-            if len(first) == len(configs):
-                return _drive(folder, folders, current, how)
+        stack.enter_context(alone(folder))
+        _refuse_taken(folder)
+        for config, own in zip(configs, folders, strict=True):
+            _make(own)
+            _write(own / FILE, config.record())
+        _write(folder / GROUP, {"seeds": [config.seed for config in configs]})
+        if current is not None:
+            return _drive(folder, folders, current, how)
     return resume_group(folder, **vars(how))
 
 
@@ -201,16 +209,24 @@ def resume_group(
         if together(configs[0].make_algorithm()):
             return _go_on(folder, folders, configs, made_with, how)
         outcomes = []
-        for own, config in zip(folders, configs, strict=True):
-            left = None if max_hours is None else max_hours - (time.perf_counter() - started) / 3600
-            if left is not None and left <= 0:
-                outcomes.append(Outcome(own, False, 0, {}))
-                continue
-            with alone(own):
-                outcomes += _go_on(own, [own], [config], made_with, dataclasses.replace(how, max_hours=left))
-            if not outcomes[-1].finished:
-                max_hours = 0.0  # nor do those after it begin
+        with Interrupts("stopping after this generation") as interrupts:
+            for own, config in zip(folders, configs, strict=True):
+                left = None if max_hours is None else max_hours - (time.perf_counter() - started) / 3600
+                if interrupts.asked or (left is not None and left <= 0):
+                    outcomes.append(_so_far(own, config))
+                    continue
+                within = dataclasses.replace(how, max_hours=left)
+                with alone(own):
+                    outcomes += _go_on(own, [own], [config], made_with, within, interrupts)
         return outcomes
+
+
+def _so_far(folder: Path, config: RunConfig) -> Outcome:
+    """What there is of a run that is left as it is."""
+    if finished := _finished(folder, config):
+        return finished
+    begun = (folder / "archive.npz").exists()
+    return Outcome(folder, False, load_archive(folder).about["evaluations"] if begun else 0, {})
 
 
 def group_folders(folder: Path) -> list[Path]:
@@ -225,7 +241,12 @@ def group_folders(folder: Path) -> list[Path]:
 
 
 def _go_on(
-    home: Path, folders: list[Path], configs: list[RunConfig], made_with: dict[str, str | None], how: How
+    home: Path,
+    folders: list[Path],
+    configs: list[RunConfig],
+    made_with: dict[str, str | None],
+    how: How,
+    interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
     checkpoints = Checkpoints(home)
     finished = [_finished(folder, config) for folder, config in zip(folders, configs, strict=True)]
@@ -234,14 +255,15 @@ def _go_on(
         how.tell(f"{home} is finished: {done[0].evaluations} evaluations")
         checkpoints.clear()
         return done
-    if (folders[0] / "archive.npz").exists() and not checkpoints.paths():
+    archived = any((folder / "archive.npz").exists() for folder in folders)
+    if archived and not done and not checkpoints.paths():  # a group may have been killed at its very end
         raise ElitesError(f"{home} has an archive but no checkpoint to go on from; nothing was changed")
     changed = {name: (made_with.get(name), now) for name, now in versions().items()}
     told = ", ".join(f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now)
     if told:
         how.tell(f"begun with {told}: the result may differ from an undisturbed run's")
     with _begun(configs, how.threads) as current:
-        return _drive(home, folders, current, how)
+        return _drive(home, folders, current, how, interrupts)
 
 
 @contextlib.contextmanager
@@ -294,14 +316,33 @@ def _write(path: Path, record: dict[str, Any]) -> None:
         write_atomically(path, write)
 
 
-def _drive(home: Path, folders: list[Path], current: Replications, how: How) -> list[Outcome]:
+def _drive(
+    home: Path,
+    folders: list[Path],
+    current: Replications,
+    how: How,
+    interrupts: Interrupts | None = None,
+) -> list[Outcome]:
     """Runs to the end, or until it has to stop; the checkpoints are in `home`."""
+    with ExitStack() as stack:
+        for folder in folders:
+            if folder != home:
+                stack.enter_context(alone(folder))
+        if interrupts is None:
+            interrupts = stack.enter_context(Interrupts("stopping after this generation"))
+        return _continued(home, folders, current, how, interrupts)
+
+
+def _continued(
+    home: Path, folders: list[Path], current: Replications, how: How, interrupts: Interrupts
+) -> list[Outcome]:
     checkpoints = Checkpoints(home)
     for partial in home.rglob(".*.partial"):  # what a kill left of a file it was writing
         partial.unlink()
     header: dict[str, Any] = {"sizes": [{} for _ in folders], "elapsed": 0.0, "corrected": 0}
-    if loaded := checkpoints.load(current.state):
-        current.state, header, wrong = loaded
+    if checkpoints.paths():
+        empty, current.state = jax.tree.map(np.asarray, current.state), None  # room for what is loaded
+        current.state, header, wrong = checkpoints.load(empty)
         for message in wrong:
             how.tell(f"{message}; going on from the one before it")
         current.generation, current.evaluations = header["generation"], header["evaluations"]
@@ -322,7 +363,6 @@ def _drive(home: Path, folders: list[Path], current: Replications, how: How) -> 
                 )
                 for folder, sizes in zip(folders, header["sizes"], strict=True)
             ]
-        interrupts = stack.enter_context(Interrupts("stopping after this generation"))
         return _Loop(home, folders, current, logs, checkpoints, interrupts, header, how).run()
 
 

@@ -81,13 +81,16 @@ def push(
     reward: jax.Array,
     next_observation: jax.Array,
     terminal: jax.Array,
+    *,
+    unless: jax.Array,
 ) -> ReplayBuffer:
-    """Adds one transition."""
+    """Adds one transition, unless told not to."""
     row = jnp.concatenate([observation, action, reward[None], next_observation, terminal[None]])
+    one = jnp.where(unless, 0, 1)
     return ReplayBuffer(
-        rows=buffer.rows.at[buffer.next].set(row),
-        next=(buffer.next + 1) % len(buffer.rows),
-        size=jnp.minimum(buffer.size + 1, len(buffer.rows)),
+        rows=buffer.rows.at[buffer.next].set(jnp.where(unless, buffer.rows[buffer.next], row)),
+        next=(buffer.next + one) % len(buffer.rows),
+        size=jnp.minimum(buffer.size + one, len(buffer.rows)),
     )
 
 

@@ -3,6 +3,9 @@
 pyribs keeps a strategy in an object. Here its arrays are the state, to be saved, donated and vmapped like
 everything else: an object is made from them, told what happened, and read out again. What a strategy sampled
 follows from its arrays and a seed, so it is sampled again rather than kept.
+
+Whoever drives this outside a runner should wait for each result: on a single core a callback cannot read its
+arguments while another program has the core.
 """
 
 from __future__ import annotations
