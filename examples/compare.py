@@ -25,11 +25,15 @@ runs = defaultdict(lambda: defaultdict(list))
 for folder in folders:
     config, _ = load_config(folder)
     table = elites.read_table(folder / "metrics.csv")
-    table["minutes"] = elites.read_table(folder / "timings.csv")["elapsed_s"][: len(table["generation"])] / 60
+    table["minutes"] = np.full(len(table["generation"]), np.nan)
+    if (folder / "timings.csv").exists():
+        table["minutes"] = elites.read_table(folder / "timings.csv")["elapsed_s"] / 60
     runs[config.task][config.algorithm].append(table)
 
 
 def spread(values: Sequence[float]) -> str:
+    if np.isnan(values).any():
+        return ""
     middle, low, high = np.median(values), min(values), max(values)
     form = "{:,.0f}" if high > 10 else "{:.3f}" if high <= 1 else "{:.1f}"
     return f"{form.format(middle)} ({form.format(low)} to {form.format(high)})"
