@@ -194,8 +194,9 @@ def test_an_empty_batch_is_an_empty_result(evaluators):
 def test_ctrl_c_ends_a_long_evaluation():
     """A million steps of HalfCheetah take minutes; an interrupt must end them at the next step."""
     program = """
-        import numpy as np, sys
+        import numpy as np, signal, sys
         from elites import ThreadEvaluator, make_task
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background is without
         task = make_task("qd-halfcheetah", episode_length=1_000_000)
         evaluator = ThreadEvaluator(task, threads=2)
         try:
@@ -211,8 +212,11 @@ def test_ctrl_c_ends_a_long_evaluation():
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.5)  # into the evaluation
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=30) == 7
-    process.stdout.close()
+    try:
+        assert process.wait(timeout=30) == 7
+    finally:
+        process.kill()
+        process.stdout.close()
 
 
 def test_a_hundred_full_episodes_fit_in_300_mib():

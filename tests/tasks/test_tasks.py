@@ -9,7 +9,7 @@ NAMES = [f"qd-{variant}{robot}" for variant in ("", "deterministic-") for robot 
 
 
 def test_there_are_the_eight_tasks_of_the_paper():
-    assert list(TASKS) == NAMES
+    assert [name for name in TASKS if name.startswith("qd-")] == NAMES
     assert [TASKS[name].cells for name in NAMES[:4]] == [1024, 1024, 1296, 1000]
     assert [int(np.prod(TASKS[name].grid)) for name in NAMES] == [TASKS[name].cells for name in NAMES]
 
