@@ -20,8 +20,16 @@ def test_runs_can_be_compared(tmp_path):
     folders = sorted((ROOT / "docs" / "results").glob("*-qd-hopper-*"))
     arguments = [sys.executable, ROOT / "examples" / "compare.py", tmp_path / "curves.png", *folders]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    assert "| qd-hopper | pga-map-elites | 3 | 30,000 | 1,358,978" in done.stdout
+    assert "| qd-hopper | `pga-map-elites` | 3 | 30,000 | 1,358,978" in done.stdout
     assert (tmp_path / "curves.png").stat().st_size > 10_000
+
+
+def test_losses_can_be_compared(tmp_path):
+    table = ROOT / "docs" / "results" / "losses.csv"
+    arguments = [sys.executable, ROOT / "examples" / "losses.py", tmp_path / "losses.png", table]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert "| qd-walker | `map-elites-es` | 3 | 18.5% (18.1% to 24.1%)" in done.stdout
+    assert (tmp_path / "losses.png").stat().st_size > 10_000
 
 
 def test_the_readmes_python_runs(tmp_path):

@@ -25,7 +25,8 @@ def test_passes_gymnasiums_checker(name):
 
 def test_every_task_has_an_environment():
     assert sorted(name for name in gymnasium.registry if name.startswith("elites/")) == sorted(IDS)
-    assert {gymnasium.spec(name).kwargs["task"] for name in IDS} == set(elites.TASKS)
+    ours = {name for name in elites.TASKS if name.startswith("qd-")}
+    assert {gymnasium.spec(name).kwargs["task"] for name in IDS} == ours
 
 
 def test_gymnasium_limits_the_time():
