@@ -249,8 +249,9 @@ class Resume(HowToRun):
     """The run's folder."""
 
     def run(self) -> int:
+        from elites.experiments.config import GROUP
         from elites.experiments.display import Display
-        from elites.experiments.run import GROUP, resume, resume_group
+        from elites.experiments.run import resume, resume_group
 
         with Display(f"{self.folder}") as display:
             how = {**self.how(), **display.takes()}

@@ -112,7 +112,11 @@ def test_one_seed_of_a_device_task_is_an_ordinary_run(tmp_path):
     outcome = run(small("map-elites"), tmp_path / "run", tell=quiet)
     assert outcome.folder == tmp_path / "run"
     assert {path.name for path in outcome.folder.iterdir()} >= {"config.json", "metrics.csv", "archive.npz"}
-    assert "155 of 155" in show(outcome.folder)
+    text = show(outcome.folder)
+    assert "155 of 155" in text
+    assert "episode seed" in text
+    means = run(small("map-elites-sampling"), tmp_path / "means", tell=quiet)
+    assert ", the mean of 3 episodes\n" in show(means.folder)
 
 
 def test_corrections_of_a_group(tmp_path):
@@ -217,6 +221,8 @@ def test_what_a_person_gets_wrong_is_told(tmp_path):
         run_group(config, 2, tmp_path / "group", tell=quiet)
     with pytest.raises(ElitesError, match="holds a group of runs"):
         resume(tmp_path / "group")
+    with pytest.raises(ElitesError, match=r"holds a group of runs; name one, such as .*seed-0"):
+        show(tmp_path / "group")
     told = []
     resume_group(tmp_path / "group", tell=told.append)
     assert "is finished: 155 evaluations" in told[0]

@@ -18,6 +18,7 @@ from elites.tasks import make_task, parameters_of
 from elites.tasks.task import Task
 
 FILE = "config.json"
+GROUP = "group.json"  # of the folder that replications have in common
 LEAST = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "correct_replications": 1}
 
 
@@ -96,6 +97,8 @@ def load_config(folder: Path) -> tuple[RunConfig, dict[str, str | None]]:
         made_with = record.pop("versions")
         return RunConfig(**record), made_with
     except FileNotFoundError:
+        if (folder / GROUP).exists():
+            raise ElitesError(f"{folder} holds a group of runs; name one, such as {folder}/seed-0") from None
         raise ElitesError(f"{folder} holds no run: there is no {FILE} in it") from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ElitesError(f"{path} is damaged: {error}") from None

@@ -24,7 +24,7 @@ from elites.archives.members import save_members
 from elites.archives.saved import SavedArchive, load_archive, save_archive
 from elites.errors import ElitesError, require
 from elites.experiments.checkpoint import Checkpoints
-from elites.experiments.config import FILE, RunConfig, load_config, versions
+from elites.experiments.config import FILE, GROUP, RunConfig, load_config, versions
 from elites.experiments.correct import Settings, StoppedError, correct_archive, corrected_already
 from elites.experiments.guards import Interrupts, alone
 from elites.experiments.logs import Logs
@@ -42,7 +42,6 @@ from elites.files import told_in_one_line, write_atomically
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses
 
-GROUP = "group.json"
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
 CORRECTIONS = (
     *("generation", "evaluations", "elites", *ArchiveMetrics._fields),

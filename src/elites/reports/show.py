@@ -51,9 +51,11 @@ def show(folder: Path | str) -> str:
         where = ", ".join(
             f"{name} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)
         )
+        seeds = np.atleast_1d(archive.seed[0])
+        episode = f"episode seed {seeds[0]}" if len(seeds) == 1 else f"the mean of {len(seeds)} episodes"
         rows["best elite"] = (
             f"cell {archive.cell[0]} ({where}), found by {archive.operator[0]} "
-            f"in generation {archive.generation[0]}, episode seed {archive.seed[0]}"
+            f"in generation {archive.generation[0]}, {episode}"
         )
         found, counts = np.unique(archive.operator, return_counts=True)
         rows["elites found by"] = ", ".join(
