@@ -86,11 +86,11 @@ def push(
 ) -> ReplayBuffer:
     """Adds one transition, unless told not to."""
     row = jnp.concatenate([observation, action, reward[None], next_observation, terminal[None]])
-    one = jnp.where(unless, 0, 1)
+    capacity, one = len(buffer.rows), jnp.where(unless, 0, 1)
     return ReplayBuffer(
-        rows=buffer.rows.at[buffer.next].set(jnp.where(unless, buffer.rows[buffer.next], row)),
-        next=(buffer.next + one) % len(buffer.rows),
-        size=jnp.minimum(buffer.size + one, len(buffer.rows)),
+        rows=buffer.rows.at[jnp.where(unless, capacity, buffer.next)].set(row, mode="drop"),
+        next=(buffer.next + one) % capacity,
+        size=jnp.minimum(buffer.size + one, capacity),
     )
 
 
