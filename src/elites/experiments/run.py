@@ -544,7 +544,8 @@ class _Loop:
 
 
 def _median(values: list[Any]) -> Any:
-    return values[0] if len(values) == 1 else float(np.median(values))
+    middle = float(np.median(values))
+    return int(middle) if all(isinstance(value, int) for value in values) else middle
 
 
 def _snapshots(config: RunConfig) -> list[int]:
