@@ -52,6 +52,9 @@ class Replications(Protocol):
     def advance(self, until: int) -> list[Generation]:
         """Goes on by a generation or more, but not past the first that reaches so many evaluations."""
 
+    def fitness(self) -> np.ndarray:
+        """Of every cell of every replication, -inf where it is empty."""
+
     def archives(self) -> list[Archive]:
         """Those of the replications."""
 
@@ -162,7 +165,7 @@ class OnHost:
             "evaluations": self.evaluations,
             "environment_steps": self.environment_steps[0] + int(self.state.progress.training_steps),
             "gradient_steps": int(self.algorithm.gradient_steps(self.state)),
-            **metrics_of(self.algorithm, np.asarray(self._fitness(self.state))),
+            **metrics_of(self.algorithm, self.fitness()[0]),
             "invalid": invalid,
             **counts,
         }
@@ -177,6 +180,10 @@ class OnHost:
         limit = min(total, self.configs[0].evaluations - self.evaluations)
         self.evaluations += limit
         return self.evaluator.evaluate(parameters, seeds, transitions=round.transitions, limit=limit)
+
+    def fitness(self) -> np.ndarray:
+        """Of every cell of the run, `[1, cells]`."""
+        return np.asarray(self._fitness(self.state))[None]
 
     def archives(self) -> list[Archive]:
         """The run's."""
@@ -214,6 +221,7 @@ class OnDevice:
         starting, self._keys = keys_of([config.seed for config in configs])
         self._generations = Generations(algorithm, configs[0].evaluations)
         self._archive = jax.jit(jax.vmap(algorithm.archive))
+        self._fitness = jax.jit(jax.vmap(lambda state: algorithm.archive(state).elites.fitness))
         self.state = jax.jit(jax.vmap(algorithm.init))(starting)
         self.generation = self.evaluations = 0
         self.environment_steps = [0] * len(configs)
@@ -262,6 +270,10 @@ class OnDevice:
                 }
             )
         return Generation(metrics, {"device_s": seconds, "steps_per_s": int(row.steps.sum()) / seconds})
+
+    def fitness(self) -> np.ndarray:
+        """Of every cell of every replication."""
+        return np.asarray(self._fitness(self.state))
 
     def archives(self) -> list[Archive]:
         """All of them, copied to the host together."""

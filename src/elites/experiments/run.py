@@ -389,8 +389,7 @@ class _Loop:
         self.saved_at, self.cost = time.perf_counter(), 0.0
         self.spent = self.correcting = 0.0  # seconds that stand in the next row of timings
         self.metrics: list[dict[str, Any]] = [
-            metrics_of(current.algorithm, np.asarray(archive.elites.fitness))
-            for archive in current.archives()
+            metrics_of(current.algorithm, fitness) for fitness in current.fitness()
         ]
 
     def run(self) -> list[Outcome]:
