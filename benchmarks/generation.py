@@ -16,25 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from shared.timing import timed
+
 STARTED = time.time()
-
-
-def timed(function: Callable[[], Any], repetitions: int) -> float:
-    """Seconds, without the first call, which compiles."""
-    import jax
-
-    jax.block_until_ready(function())
-    seconds = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        jax.block_until_ready(function())
-        seconds.append(time.perf_counter() - started)
-    return median(seconds)
 
 
 def parts(repetitions: int) -> dict[str, float]:

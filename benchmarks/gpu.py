@@ -14,28 +14,15 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable
-from statistics import median
 from typing import Any
+
+from shared.timing import timed
 
 QDAX = {"brax-walker2d": 0.544}  # s per generation, its main branch, one seed, the same sizes on an H200
 TINY = {
     "initial": 10, "batch": 10, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,
     "buffer_size": 1000, "critic_steps": 5, "pg_steps": 5,
 }  # fmt: skip
-
-
-def timed(function: Callable[[], Any], repetitions: int) -> float:
-    """Seconds, without the first call, which compiles."""
-    import jax
-
-    jax.block_until_ready(function())
-    seconds = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        jax.block_until_ready(function())
-        seconds.append(time.perf_counter() - started)
-    return median(seconds)
 
 
 def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:

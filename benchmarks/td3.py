@@ -9,23 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Callable
-from statistics import median
 from typing import Any
 
-
-def timed(function: Callable[[], Any], steps: int, repetitions: int) -> float:
-    """Milliseconds per step, without the first call, which compiles."""
-    import jax
-
-    jax.block_until_ready(function())
-    seconds = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        jax.block_until_ready(function())
-        seconds.append(time.perf_counter() - started)
-    return 1e3 * median(seconds) / steps
+from shared.timing import timed
 
 
 def main() -> None:
@@ -55,12 +41,12 @@ def main() -> None:
         held["state"], batch = ask(held["state"], key, algorithm.generation[0])
         return batch
 
-    loop_ms = timed(loop, steps, repetitions)
+    loop_ms = 1e3 * timed(loop, repetitions) / steps
     state = held["state"]
     train = jax.jit(
         lambda td3, buffer: critics.train(td3, algorithm.config, algorithm.policy, buffer, key, steps)
     )
-    training_ms = timed(lambda: train(state.td3, state.buffer), steps, repetitions)
+    training_ms = 1e3 * timed(lambda: train(state.td3, state.buffer), repetitions) / steps
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, 6)).astype(np.float32)
     stepper = Stepper(task.simulator)
 
@@ -75,7 +61,7 @@ def main() -> None:
                 seed, count = seed + 1, 0
                 stepper.begin(seed)
 
-    environment_ms = timed(walk, steps, repetitions)
+    environment_ms = 1e3 * timed(walk, repetitions) / steps
     found = {
         "loop_ms": loop_ms,
         "training_ms": training_ms,
