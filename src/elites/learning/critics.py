@@ -113,25 +113,46 @@ def train(
 ) -> TD3:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
-    `reward` stands in for the task's.
+    One TD3 is always trained by the same number of steps. `reward` stands in for the task's.
     """
+    keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
+    # All at once: a small accelerator program per draw would cost more than the training itself.
+    batches = jax.vmap(
+        lambda drawing: sample(buffer, drawing, config.training_batch, policy.sizes[0], policy.sizes[-1])
+    )(keys[:, 0])
+    shape = batches.action.shape[1:]
+    noise = jax.vmap(lambda smoothing: jax.random.normal(smoothing, shape))(keys[:, 1])
+    noise = jnp.clip(config.smoothing_noise * noise, -config.smoothing_clip, config.smoothing_clip)
 
-    def one(state: TD3, key: jax.Array) -> tuple[TD3, None]:
-        drawing, noise = jax.random.split(key)
-        batch = sample(buffer, drawing, config.training_batch, policy.sizes[0], policy.sizes[-1])
+    def critic_step(state: TD3, drawn: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+        batch, noise = drawn
         if reward is not None:
             batch = batch._replace(reward=reward(batch))
-        state = _train_critics(state, config, policy, batch, noise)
+        return _train_critics(state, config, policy, batch, noise), None
+
+    def actor_step(state: TD3, batch: Experience) -> TD3:
+        return _train_actor(state, config, policy, batch)
+
+    def single(state: TD3, drawn: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+        state, _ = critic_step(state, drawn)
         due = state.steps % config.delay == 0
-        return jax.lax.cond(due, lambda s: _train_actor(s, config, policy, batch), lambda s: s, state), None
+        return jax.lax.cond(due, actor_step, lambda state, _: state, state, drawn[0]), None
 
-    return jax.lax.scan(one, td3, jax.random.split(key, steps))[0]
+    def block(state: TD3, drawn: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+        state, _ = jax.lax.scan(critic_step, state, drawn, unroll=min(config.delay, 4))
+        return actor_step(state, jax.tree.map(lambda array: array[-1], drawn[0])), None
+
+    drawn = (batches, noise)
+    if steps % config.delay:
+        return jax.lax.scan(single, td3, drawn)[0]
+    # Every training begins on a multiple of the delay, so that no step need ask whether one is due.
+    blocks = (steps // config.delay, config.delay)
+    drawn = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), drawn)
+    return jax.lax.scan(block, td3, drawn)[0]
 
 
-def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experience, key: jax.Array) -> TD3:
-    """One step of both critics towards r + γ min Q'(s', π'(s') + ε)."""
-    noise = config.smoothing_noise * jax.random.normal(key, batch.action.shape)
-    noise = jnp.clip(noise, -config.smoothing_clip, config.smoothing_clip)
+def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array) -> TD3:
+    """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise."""
     next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation) + noise, -1, 1)
     next_values = jax.vmap(value, (0, None, None))(state.target_critics, batch.next_observation, next_action)
     target = batch.reward + config.discount * (1 - batch.terminal) * next_values.min(0)

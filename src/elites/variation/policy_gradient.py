@@ -26,12 +26,14 @@ def vary(
     The states of a step are drawn once for all parents.
     """
     optimiser = optax.adam(learning_rate)
+    drawn = jax.vmap(lambda one: sample(buffer, one, batch, policy.sizes[0], policy.sizes[-1]).observation)(
+        jax.random.split(key, steps)
+    )
 
     def one(
-        carry: tuple[Layers, optax.OptState], key: jax.Array
+        carry: tuple[Layers, optax.OptState], observations: jax.Array
     ) -> tuple[tuple[Layers, optax.OptState], None]:
         actors, state = carry
-        observations = sample(buffer, key, batch, policy.sizes[0], policy.sizes[-1]).observation
 
         def loss(actors: Layers) -> jax.Array:
             actions = jax.vmap(policy.act, (0, None))(actors, observations)
@@ -41,5 +43,5 @@ def vary(
         return (optax.apply_updates(actors, updates), state), None
 
     actors = jax.vmap(policy.layers)(parents)
-    (actors, _), _ = jax.lax.scan(one, (actors, optimiser.init(actors)), jax.random.split(key, steps))
+    (actors, _), _ = jax.lax.scan(one, (actors, optimiser.init(actors)), drawn)
     return jax.vmap(policy.flat)(actors)
