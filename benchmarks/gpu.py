@@ -76,7 +76,7 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     jax.block_until_ready(go_on(algorithm.opening[0], len(algorithm.opening)))
     jax.block_until_ready(go_on(algorithm.generation, 1))
     found = {"first_s": time.perf_counter() - started}
-    count = 2 if quick else 10
+    count = 2 if quick else 5
     found["generation_s"] = timed(lambda: go_on(algorithm.generation, count), 1 if quick else 3) / count
     found["evaluations_per_s"] = seeds * algorithm.config.batch / found["generation_s"]
     if quick:

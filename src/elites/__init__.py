@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
     from elites.experiments.logs import read_table
-    from elites.experiments.run import Outcome, Report, resume, resume_group, run, run_group
+    from elites.experiments.loop import Outcome, Report
+    from elites.experiments.run import resume, resume_group, run, run_group
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
     from elites.metrics.pyribs import from_pyribs
@@ -51,12 +52,12 @@ _HOME = {
     "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
-    "Outcome": "elites.experiments.run",
+    "Outcome": "elites.experiments.loop",
     "PGAMAPElites": "elites.algorithms.pga_map_elites",
     "PGAMAPElitesConfig": "elites.algorithms.pga_map_elites",
     "Policy": "elites.policies",
     "QDGymTask": "elites.tasks.qdgym",
-    "Report": "elites.experiments.run",
+    "Report": "elites.experiments.loop",
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.archives.saved",
     "Status": "elites.archives.archive",

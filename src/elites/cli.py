@@ -19,7 +19,7 @@ import tyro
 from elites.errors import ElitesError, require
 
 if TYPE_CHECKING:
-    from elites.experiments.run import Outcome
+    from elites.experiments.loop import Outcome
     from elites.tasks.task import Task
 
 INTERRUPTED = 130

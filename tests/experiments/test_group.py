@@ -21,8 +21,7 @@ from elites import (
     show,
     tasks,
 )
-from elites.experiments import replications
-from elites.experiments import run as running
+from elites.experiments import loop, replications
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT
 
@@ -158,7 +157,7 @@ def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, change
 def test_killed_between_its_last_files_a_group_starts_over(tmp_path, monkeypatch):
     config = small("map-elites")
     run_group(config, 2, tmp_path / "whole", tell=quiet)
-    save, saved = running.save_archive, []
+    save, saved = loop.save_archive, []
 
     def save_one(path, archive):
         if saved:
@@ -167,7 +166,7 @@ def test_killed_between_its_last_files_a_group_starts_over(tmp_path, monkeypatch
         save(path, archive)
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "save_archive", save_one)
+        patch.setattr(loop, "save_archive", save_one)
         with pytest.raises(KeyboardInterrupt):
             run_group(config, 2, tmp_path / "cut", tell=quiet)
     assert (tmp_path / "cut" / "seed-0" / "archive.npz").exists()

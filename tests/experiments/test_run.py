@@ -14,7 +14,7 @@ import pytest
 
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, make_task, read_table
-from elites.experiments import run as running
+from elites.experiments import loop
 from elites.experiments.checkpoint import Checkpoints
 
 SMALL = {
@@ -224,7 +224,7 @@ def interrupted(folder):
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "CHECKPOINT_SHARE", float("inf"))  # however slow the disk is
+        patch.setattr(loop, "CHECKPOINT_SHARE", float("inf"))  # however slow the disk is
         with pytest.raises(KeyboardInterrupt):
             elites.run(config(), folder, checkpoint_seconds=0, on_generation=stop, tell=lambda _: None)
     assert len(Checkpoints(folder).paths()) == 2

@@ -137,3 +137,33 @@ def test_without_brax_the_extra_is_named(monkeypatch, tmp_path):
     with pytest.raises(ElitesError, match=told):
         run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()  # the same command works once Brax is there
+
+
+@pytest.mark.parametrize("robot", ["ant", "hopper"])
+def test_a_step_is_brax_own(robot):
+    """Forces are summed in another way than Brax does, and physics is unrolled: the same state comes out."""
+    from brax import envs
+
+    task = make_task(f"brax-{robot}")
+    with simulation._quiet():
+        theirs = envs.get_environment(task.robot, backend=task.backend, reset_noise_scale=task.noise)
+    action = jnp.linspace(-0.8, 0.9, task.action_size)
+    state, observation = task.reset(jnp.uint32(3))
+    stock = jax.jit(theirs.reset)(jax.random.key(3))
+    np.testing.assert_allclose(observation, stock.obs, atol=1e-6)
+    ours, stepped = jax.jit(task.step), jax.jit(theirs.step)
+    for _ in range(12):  # long enough to fall onto the floor
+        after, stock = ours(state, action), stepped(stock, action)
+        state = after.state
+    np.testing.assert_allclose(after.observation, stock.obs, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(after.reward, stock.reward, rtol=1e-3, atol=1e-3)
+
+
+def test_segment_sum_is_that_of_jax():
+    data = jax.random.normal(jax.random.key(0), (6, 2, 3))
+    places = jnp.array([0, 2, 2, -1, 4, 2])
+    ours, theirs = (f(data, places, 4) for f in (simulation.segment_sum, jax.ops.segment_sum))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    np.testing.assert_allclose(
+        simulation.segment_sum(data[:, 0, 0], places, 4), jax.ops.segment_sum(data[:, 0, 0], places, 4)
+    )

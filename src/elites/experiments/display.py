@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from elites.experiments.run import Report
+from elites.experiments.loop import Report
 
 LINE_SECONDS = 15.0
 APART_SECONDS = 0.5

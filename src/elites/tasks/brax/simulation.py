@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from elites.tasks.brax import BraxTask
 
 CAPSULE = 3  # MuJoCo's number for that shape; a foot that is none is a sphere
+UNROLL = 5  # frames of physics, at most: more take minutes to compile
 TOUCH = 0.01  # m: a foot whose lowest point is no higher touches the floor
 
 
@@ -44,7 +46,7 @@ def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
 
 @functools.cache
 def _environment(robot: str, backend: str, noise: float) -> Any:
-    """Brax's environment. On an accelerator a control step's physics is unrolled, which makes it faster."""
+    """Brax's environment. On an accelerator its physics is unrolled, which makes it faster."""
     # Its constants must not belong to the program that asked first.
     with _quiet(), jax.ensure_compile_time_eval():
         from brax import envs
@@ -54,16 +56,39 @@ def _environment(robot: str, backend: str, noise: float) -> Any:
     frames = environment._n_frames
 
     def step(state: Any, action: jax.Array) -> Any:
-        unroll = 1 if jax.default_backend() == "cpu" else frames  # there it would take a minute to compile
-        return jax.lax.scan(
-            lambda now, _: (pipeline.step(environment.sys, now, action), None),
-            state,
-            length=frames,
-            unroll=unroll,
-        )[0]
+        unroll = 1 if jax.default_backend() == "cpu" else min(frames, UNROLL)
+        with _summing_in_order(backend):
+            return jax.lax.scan(
+                lambda now, _: (pipeline.step(environment.sys, now, action), None),
+                state,
+                length=frames,
+                unroll=unroll,
+            )[0]
 
     environment.pipeline_step = step
     return environment
+
+
+@contextlib.contextmanager
+def _summing_in_order(backend: str) -> Iterator[None]:
+    """While Brax's physics is traced, forces on a link are summed by `segment_sum` below."""
+    with contextlib.ExitStack() as patches:
+        for name in ("joints", "collisions"):
+            path = f"brax.{backend}.{name}"
+            if find_spec(path) is not None and hasattr(importlib.import_module(path), "segment_sum"):
+                patches.enter_context(mock.patch(f"{path}.segment_sum", segment_sum))
+        yield
+
+
+def segment_sum(data: jax.Array, segment_ids: jax.Array, num_segments: int) -> jax.Array:
+    """As `jax.ops.segment_sum`, for few rows.
+
+    An accelerator's scatter adds in any order, so that a run would not repeat itself, and takes a program of
+    its own.
+    """
+    belongs = segment_ids == jnp.arange(num_segments)[:, None]
+    belongs = belongs.reshape(*belongs.shape, *(1 for _ in data.shape[1:]))
+    return jnp.where(belongs, data, 0).sum(1)
 
 
 @contextlib.contextmanager
