@@ -2,8 +2,8 @@
 
 Physics, observation, reward and early ends are those of Brax's own environments. The descriptor is, per foot,
 the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own noise
-on positions and velocities. A QD offset is the worst fitness, rounded down, of 400 random controllers and of
-the same with weights three times as large.
+on positions and velocities. A QD offset is the worst fitness, rounded down, of 400 random controllers, of the
+same with weights three times as large and, for walker2d, of the elites of twenty runs of PGA-MAP-Elites.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Robot(NamedTuple):
 
 _ANT_FEET = ("left_foot_geom", "right_foot_geom", "third_foot_geom", "fourth_foot_geom")
 _ROBOTS = (
-    _Robot("walker2d", 17, 6, ("foot_geom", "foot_left_geom"), 5e-3, 1024, (32, 32), -41.0),
+    _Robot("walker2d", 17, 6, ("foot_geom", "foot_left_geom"), 5e-3, 1024, (32, 32), -54.0),
     _Robot("halfcheetah", 17, 6, ("ffoot", "bfoot"), 0.1, 1024, (32, 32), -1276.0),
     _Robot("ant", 27, 8, _ANT_FEET, 0.1, 1296, (6, 6, 6, 6), -3000.0),
     _Robot("hopper", 11, 3, ("foot_geom",), 5e-3, 1000, (1000,), 0.0),
