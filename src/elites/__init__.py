@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
+    from elites.evaluation.processes import ProcessEvaluator
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from elites.policies import Policy
     from elites.reports.show import show
     from elites.tasks import TASKS, make_task
+    from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
+    from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import Task
 
@@ -46,8 +49,10 @@ _HOME = {
     "CorrectedArchive": "elites.archives.corrected",
     "ElitesError": "elites.errors",
     "Ending": "elites.evaluation.evaluation",
+    "Episode": "elites.tasks.gymnasium.simulator",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
+    "GymnasiumTask": "elites.tasks.gymnasium",
     "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
@@ -55,6 +60,7 @@ _HOME = {
     "PGAMAPElites": "elites.algorithms.pga_map_elites",
     "PGAMAPElitesConfig": "elites.algorithms.pga_map_elites",
     "Policy": "elites.policies",
+    "ProcessEvaluator": "elites.evaluation.processes",
     "QDGymTask": "elites.tasks.qdgym",
     "Report": "elites.experiments.run",
     "RunConfig": "elites.experiments.config",
@@ -66,6 +72,7 @@ _HOME = {
     "archive_metrics": "elites.metrics.archive",
     "correct": "elites.experiments.correct",
     "from_pyribs": "elites.metrics.pyribs",
+    "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.archives.saved",
     "load_corrected": "elites.archives.corrected",
     "make_algorithm": "elites.algorithms",
@@ -86,8 +93,10 @@ __all__ = [
     "CorrectedArchive",
     "ElitesError",
     "Ending",
+    "Episode",
     "Evaluation",
     "Evaluator",
+    "GymnasiumTask",
     "Losses",
     "MAPElites",
     "MAPElitesConfig",
@@ -95,6 +104,7 @@ __all__ = [
     "PGAMAPElites",
     "PGAMAPElitesConfig",
     "Policy",
+    "ProcessEvaluator",
     "QDGymTask",
     "Report",
     "RunConfig",
@@ -106,6 +116,7 @@ __all__ = [
     "archive_metrics",
     "correct",
     "from_pyribs",
+    "gymnasium_task",
     "load_archive",
     "load_corrected",
     "make_algorithm",
