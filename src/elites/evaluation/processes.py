@@ -35,6 +35,7 @@ from elites.tasks.task import HostTask
 
 ATTEMPTS = 3  # at an episode that kills its worker, or hangs
 LOOK_SECONDS = 0.5  # between looks at whether a worker hangs
+START_SECONDS = 120.0  # that a worker has to import what it needs and make its simulator
 STOP_SECONDS = 2.0  # that an episode under way has to end at its next step
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -50,7 +51,7 @@ class _Worker:
         self.slot, self.process, self.talk = slot, process, talk
         self.ready = False
         self.episode: int | None = None  # under way
-        self.batch: object = None  # the last one that it was told of
+        self.batch = -1  # number of the last one that it was told of
         self.beat, self.seen = -1, time.monotonic()  # its last sign of life, and when
         self._text = b""
 
@@ -117,7 +118,7 @@ class ProcessEvaluator:
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, _Worker] = {}
         self._checked = False  # whether an episode has been run twice
-        self._died_at_start = 0
+        self._batches = self._died_at_start = 0
         self._end = weakref.finalize(
             self, _end_all, self._workers, self._selector, (self._board_file, *self._lifeline)
         )
@@ -196,6 +197,7 @@ class ProcessEvaluator:
         episodes: int,
         on_episode: Callable[[int], None] | None,
     ) -> None:
+        self._batches += 1
         waiting, done = deque(range(total)), 0
         attempts: dict[int, int] = {}
 
@@ -207,8 +209,8 @@ class ProcessEvaluator:
             if not self._checked:
                 self._checked = order["twice"] = True
             worker.episode = index
-            new = worker.batch is not batch
-            worker.batch = batch
+            new = worker.batch != self._batches
+            worker.batch = self._batches
             with contextlib.suppress(ConnectionError):  # it is gone, as will be noticed
                 worker.send({**order, "batch": layout} if new else order, file if new else None)
 
@@ -272,7 +274,9 @@ class ProcessEvaluator:
             beat = int(self._board[BEATS][worker.slot])
             if beat != worker.beat:
                 worker.beat, worker.seen = beat, now
-            elif now - worker.seen > self.patience:
+            elif not worker.ready and now - worker.seen > START_SECONDS:
+                self._replace(worker, f"was not ready after {START_SECONDS:g} s", lost)
+            elif worker.ready and now - worker.seen > self.patience:
                 self._replace(worker, f"made no step for {self.patience:g} s (patience)", lost)
 
     def _replace(self, worker: _Worker, how: str, lost: Callable[[_Worker, str], None]) -> None:
@@ -361,8 +365,8 @@ def _end_all(
         worker.talk.close()
         if worker.episode is not None:
             worker.process.kill()
+    while workers:
+        workers.popitem()[1].end(kill=False)
     for descriptor in descriptors:
         os.close(descriptor)
     selector.close()
-    while workers:
-        workers.popitem()[1].end(kill=False)

@@ -42,6 +42,12 @@ class GymnasiumTask(HostTask):
     patience: float = 60.0  # s that a step may take before its worker counts as hung
 
     def __post_init__(self) -> None:
+        require(
+            len(self.descriptor_bounds) == len(self.descriptor_names),
+            "descriptor_names",
+            self.descriptor_names,
+            f"as many as there are bounds: {len(self.descriptor_bounds)}",
+        )
         super().__post_init__()
         for name in ("descriptor", "step_descriptor"):
             path = getattr(self, name)
@@ -52,12 +58,6 @@ class GymnasiumTask(HostTask):
         for low, high in self.descriptor_bounds:
             finite = math.isfinite(low) and math.isfinite(high)
             require(finite and low < high, "descriptor_bounds", (low, high), "finite, the lower one first")
-        require(
-            len(self.descriptor_bounds) == len(self.descriptor_names),
-            "descriptor_names",
-            self.descriptor_names,
-            f"as many as there are bounds: {len(self.descriptor_bounds)}",
-        )
         _require_plain(self.environment_options)
 
     @property

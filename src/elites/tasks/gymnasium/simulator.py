@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -204,6 +205,8 @@ class GymnasiumSimulator:
 
 
 def _short(value: Any) -> str:
+    with contextlib.suppress(TypeError, ValueError):
+        value = np.asarray(value, np.float64).tolist()  # not `np.float64(0.5)`
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:77]}…"
 
