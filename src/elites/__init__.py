@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from elites.metrics.corrected import Losses
     from elites.metrics.pyribs import from_pyribs
     from elites.policies import Policy
+    from elites.replays.replay import replay
     from elites.reports.show import show
     from elites.tasks import TASKS, make_task
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
@@ -78,6 +79,7 @@ _HOME = {
     "make_algorithm": "elites.algorithms",
     "make_task": "elites.tasks",
     "read_table": "elites.experiments.logs",
+    "replay": "elites.replays.replay",
     "resume": "elites.experiments.run",
     "resume_group": "elites.experiments.run",
     "run": "elites.experiments.run",
@@ -122,6 +124,7 @@ __all__ = [
     "make_algorithm",
     "make_task",
     "read_table",
+    "replay",
     "resume",
     "resume_group",
     "run",

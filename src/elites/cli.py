@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import tyro
 
 from elites.errors import ElitesError, require
+from elites.replays.command import Replay
 
 if TYPE_CHECKING:
     from elites.experiments.run import Outcome
@@ -64,7 +65,7 @@ class TaskOptions:
     environment_options: str | None = None
     """gym: tasks: arguments of what makes the environment, as JSON: '{"gravity": -9.8}'."""
     fresh: bool | None = None
-    """gym: tasks: makes an environment for each episode, if one keeps something from the last."""
+    """gym: tasks: whether each episode has an environment of its own; true unless given."""
     patience: float | None = None
     """gym: tasks: seconds that a step may take before its worker is replaced; 60 unless given."""
 
@@ -375,6 +376,7 @@ COMMANDS: dict[str, type[Command]] = {
     "resume": Resume,
     "correct": Correct,
     "show": Show,
+    "replay": Replay,
     "tasks": Tasks,
     "algorithms": Algorithms,
     "random": Random,

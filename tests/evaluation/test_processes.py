@@ -174,23 +174,25 @@ def test_an_environment_may_cut_its_episodes_short():
     assert (some.ending == Ending.TRUNCATED).all()
 
 
-def test_an_environment_that_remembers_is_reported_and_healed_by_a_fresh_one():
-    with ProcessEvaluator(task(keeps=True), hidden=HIDDEN, processes=1) as evaluator:
-        with pytest.warns(UserWarning, match="the same episode run twice differs .*--fresh"):
-            evaluator.evaluate(controllers(1), [0])
-    with ProcessEvaluator(task(keeps=True, fresh=True), hidden=HIDDEN, processes=2) as evaluator:
+def test_an_environment_that_remembers_changes_nothing_unless_it_is_kept():
+    with (
+        ProcessEvaluator(task(keeps=True, fresh=False), hidden=HIDDEN, processes=1) as evaluator,
+        pytest.warns(UserWarning, match="the same episode run twice differs .*cannot be repeated exactly"),
+    ):
+        evaluator.evaluate(controllers(1), [0])
+    with ProcessEvaluator(task(keeps=True), hidden=HIDDEN, processes=2) as evaluator:
         one, other = (evaluator.evaluate(controllers(6), np.arange(6)) for _ in range(2))
     assert_same(one.fitness, other.fitness)
 
 
 def test_a_callback_that_raises_leaves_the_evaluator_usable(evaluator, undisturbed):
-    class Enough(Exception):
+    class EnoughError(Exception):
         pass
 
     def stop(_):
-        raise Enough
+        raise EnoughError
 
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         evaluator.evaluate(controllers(24), np.arange(24), on_episode=stop)
     assert_same(evaluator.evaluate(controllers(24), np.arange(24), transitions=True), undisturbed)
 

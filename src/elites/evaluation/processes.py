@@ -219,8 +219,9 @@ class ProcessEvaluator:
             done += 1
             if message["differs"]:
                 warnings.warn(
-                    f"{self.task.name}: the same episode run twice differs ({message['differs']}); results "
-                    "may depend on what ran before, unless each episode has a fresh environment (--fresh)",
+                    f"{self.task.name}: the same episode run twice differs ({message['differs']}): either "
+                    "reset(seed=…) does not settle all that is random, or something is kept from one episode "
+                    "to the next; runs cannot be repeated exactly",
                     stacklevel=5,
                 )
             if on_episode is not None:

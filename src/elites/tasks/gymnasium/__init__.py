@@ -1,7 +1,9 @@
 """Any Gymnasium environment as a task: continuous actions, a vector of observations, a descriptor of yours.
 
-Fitness is the sum of the rewards. An episode starts with `reset(seed=…)`; an environment that keeps something
-from one episode to the next makes its results depend on what ran before (see `fresh`).
+Fitness is the sum of the rewards. An episode starts with `reset(seed=…)`, in an environment made for it: some,
+Gymnasium's own BipedalWalker among them, keep something from one episode to the next, and what an episode comes
+to would depend on what ran before. Making one takes some milliseconds; where it takes long and `reset` is known
+to leave nothing behind, `fresh=False` uses one again and again.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class GymnasiumTask(HostTask):
     descriptor: str | None = None  # `module:function` of an Episode
     step_descriptor: str | None = None  # `module:function` of (observation, action, info), after each step
     qd_offset_from: str = "given"  # or how it was measured
-    fresh: bool = False  # whether each episode has an environment of its own
+    fresh: bool = True  # whether each episode has an environment of its own
     patience: float = 60.0  # s that a step may take before its worker counts as hung
 
     def __post_init__(self) -> None:
