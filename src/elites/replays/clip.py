@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import warnings
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Clip:
     def __init__(self, path: Path, rate: float) -> None:
         self.path, self.rate = path, rate
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-        self._film: Generator[None, Any, None] | None = None
+        self._film: subprocess.Popen[bytes] | None = None
         self._images: list[Image.Image] = []
 
     def __enter__(self) -> Clip:
@@ -83,25 +83,39 @@ class Clip:
                 self._images.append(image.quantize(palette=self._images[0], dither=Image.Dither.NONE))
             return
         if self._film is None:
-            import imageio_ffmpeg
+            self._film = self._started(picture.shape[1], picture.shape[0])
+        assert self._film.stdin is not None
+        try:
+            self._film.stdin.write(picture.tobytes())
+        except BrokenPipeError:
+            self._finish(self._film)
 
-            height, width, _ = picture.shape
-            self._film = imageio_ffmpeg.write_frames(
-                str(self._partial),
-                (width, height),
-                fps=self.rate,
-                codec="libx264",
-                quality=7,
-                macro_block_size=2,
-                ffmpeg_log_level="error",
-            )
-            self._film.send(None)
-        self._film.send(np.ascontiguousarray(picture))
+    def _started(self, width: int, height: int) -> subprocess.Popen[bytes]:
+        """A process that takes pictures and writes the film: imageio's own would fork this one."""
+        import imageio_ffmpeg
+
+        taken = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
+        made = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
+        return subprocess.Popen(
+            [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", *taken, "-i", "-", *made, self._partial],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def _finish(self, film: subprocess.Popen[bytes]) -> None:
+        told = film.communicate()[1].decode(errors="replace")
+        if film.returncode:
+            raise ElitesError(f"cannot write {self.path}: {' '.join(told.split())}")
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
             if self._film is not None:
-                self._film.close()
+                if kind is not None:
+                    self._film.kill()
+                    self._film.communicate()
+                else:
+                    self._finish(self._film)
             if kind is None:
                 with told_in_one_line(f"cannot write {self.path}"):
                     if self._images:
