@@ -1,9 +1,9 @@
 """Any Gymnasium environment as a task: continuous actions, a vector of observations, a descriptor of yours.
 
 Fitness is the sum of the rewards. An episode starts with `reset(seed=…)`, in an environment made for it:
-some, even BipedalWalker of Gymnasium, keep something from one episode to the next, so that what an episode comes to
-would depend on what ran before. Making one takes some milliseconds. Where it takes long, and `reset` is known
-to leave nothing behind, `fresh=False` uses one again and again.
+some, even BipedalWalker of Gymnasium, keep something from one episode to the next, so that what an episode
+comes to would depend on what ran before. Making one takes some milliseconds. Where it takes long, and `reset`
+is known to leave nothing behind, `fresh=False` uses one again and again.
 """
 
 from __future__ import annotations
