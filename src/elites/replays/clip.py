@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from elites.errors import ElitesError
 from elites.files import told_in_one_line
@@ -29,7 +29,7 @@ def captioned(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: 
     """The picture in this size, with a text in its corner; paler if its episode is over."""
     image = Image.fromarray(picture)
     if image.size != size:
-        image = image.resize(size, Image.Resampling.LANCZOS)
+        image = ImageOps.pad(image, size, Image.Resampling.LANCZOS, color=(EMPTY,) * 3)
     if at_end:
         image = Image.blend(image, Image.new("RGB", size, (EMPTY,) * 3), DIMMED)
     if text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from elites.tasks.gymnasium.environments import make_environment
 from elites.tasks.gymnasium.imports import one_line
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
+WITHOUT_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}
+if not os.environ.get("DISPLAY"):
+    WITHOUT_DISPLAY["MUJOCO_GL"] = "egl"  # draws without a GPU, too; read when MuJoCo is imported
 RATE = 30.0  # steps a second of an environment that does not say
 
 
@@ -23,8 +27,8 @@ class GymnasiumScene:
     threaded = False  # what draws for an environment may hold on to one thread
 
     def __init__(self, task: GymnasiumTask, seed: int, actions: np.ndarray, size: tuple[int, int]) -> None:
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        for name, value in WITHOUT_DISPLAY.items():
+            os.environ.setdefault(name, value)
         self.task, self.seed, self.actions = task, seed, actions
         self.steps = len(actions)
         self._simulator = _Drawing(task)
@@ -47,7 +51,7 @@ class GymnasiumScene:
         try:
             picture: Any = self._simulator.environment.render()
         except Exception as error:
-            raise ElitesError(f"{self.task.name} could not be drawn: {one_line(error)}") from error
+            raise ElitesError(f"{self.task.name} could not be drawn: {one_line(error)}{_hint()}") from error
         drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.shape[2] == 3
         if not drawn:
             raise ElitesError(f"{self.task.name}: render() gave no picture (height, width, 3)")
@@ -71,4 +75,12 @@ class _Drawing(GymnasiumSimulator):
                 render_mode="rgb_array",
             )
         except ElitesError as error:
-            raise ElitesError(f"{task.name} cannot be drawn with render_mode='rgb_array': {error}") from error
+            told = f"{task.name} cannot be drawn with render_mode='rgb_array': {error}{_hint()}"
+            raise ElitesError(told) from error
+
+
+def _hint() -> str:
+    """What helps where MuJoCo cannot draw."""
+    if "mujoco" not in sys.modules:
+        return ""
+    return "; MuJoCo draws with MUJOCO_GL=egl or osmesa, set before it is imported, if their library is there"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -59,6 +62,21 @@ def make_environment(
     if not isinstance(made, gymnasium.Env):
         raise ElitesError(f"{environment} makes a {type(made).__name__}; it must make a gymnasium.Env")
     return made
+
+
+@contextlib.contextmanager
+def told_once() -> Iterator[None]:
+    """Keeps MuJoCo from telling with every environment what it has told with the first."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def _unknown(environment: str, error: Exception) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Ending, Outcome, Transitions
 from elites.evaluation.perceptron import Perceptron
-from elites.tasks.gymnasium.environments import make_environment, spaces_of
+from elites.tasks.gymnasium.environments import make_environment, spaces_of, told_once
 from elites.tasks.gymnasium.imports import function_at, one_line
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ class GymnasiumSimulator:
     def _reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         if self.task.fresh and self._used:
             self._environment.close()
-            self._environment = self._made()
+            with told_once():
+                self._environment = self._made()
         self._used = True
         return self._environment.reset(seed=seed)
 
@@ -241,7 +242,8 @@ def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str
         qd_offset=0.0,
         **{**found, "episode_length": min(found["episode_length"], LOOKED_AT)},
     )
-    simulator = (_Sizing if bounds is None else GymnasiumSimulator)(probe)
+    with told_once():
+        simulator = (_Sizing if bounds is None else GymnasiumSimulator)(probe)
     try:
         sizes = np.array([probe.observation_size, probe.action_size])
         nothing = np.zeros(int(sizes[1]) * (int(sizes[0]) + 1), np.float32)
