@@ -12,14 +12,14 @@ class Perceptron:
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
-        self._weights = [np.empty(pair, np.float32) for pair in pairwise(sizes)]
-        self._biases = [np.empty(size, np.float32) for size in sizes[1:]]
-        self._outputs = [np.empty(size, np.float32) for size in sizes[1:]]
+        weights = [np.empty(pair, np.float32) for pair in pairwise(sizes)]
+        biases, outputs, zeros = ([np.zeros(size, np.float32) for size in sizes[1:]] for _ in range(3))
+        *self._hidden, self._last = zip(weights, biases, outputs, zeros, strict=True)
 
     def load(self, parameters: np.ndarray) -> None:
         """Takes on a flat controller."""
         start = 0
-        for weights, biases in zip(self._weights, self._biases, strict=True):
+        for weights, biases, *_ in (*self._hidden, self._last):
             weights[:] = parameters[start : start + weights.size].reshape(weights.shape)
             start += weights.size
             biases[:] = parameters[start : start + biases.size]
@@ -28,9 +28,11 @@ class Perceptron:
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """The action, within ±1; overwritten by the next call."""
         values = observation.astype(np.float32, copy=False)
-        last = len(self._outputs) - 1
-        for layer, outputs in enumerate(self._outputs):
-            np.dot(values, self._weights[layer], out=outputs)
-            outputs += self._biases[layer]
-            values = np.maximum(outputs, 0, out=outputs) if layer < last else np.tanh(outputs, out=outputs)
-        return values
+        for weights, biases, outputs, zeros in self._hidden:
+            values.dot(weights, outputs)
+            np.add(outputs, biases, outputs)
+            values = np.maximum(outputs, zeros, outputs)
+        weights, biases, outputs, _ = self._last
+        values.dot(weights, outputs)
+        np.add(outputs, biases, outputs)
+        return np.tanh(outputs, outputs)

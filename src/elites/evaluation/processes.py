@@ -50,7 +50,7 @@ class _Worker:
     def __init__(self, slot: int, process: subprocess.Popen[bytes], talk: socket.socket) -> None:
         self.slot, self.process, self.talk = slot, process, talk
         self.ready = False
-        self.episode: int | None = None  # under way
+        self.episodes: deque[int] = deque()  # the one under way, and those that it will go on with
         self.batch = -1  # number of the last one that it was told of
         self.beat, self.seen = -1, time.monotonic()  # its last sign of life, and when
         self._text = b""
@@ -64,19 +64,22 @@ class _Worker:
             self.talk.sendall(text[sent:])
         self.seen = time.monotonic()
 
-    def receive(self) -> dict[str, Any] | None:
-        """What it says; None if it is gone; nothing if that is not whole yet."""
+    def receive(self) -> list[dict[str, Any]] | None:
+        """What it says; None if it is gone."""
         try:
             part = self.talk.recv(2**16)
         except ConnectionError:
             part = b""
         if not part:
             return None
-        self._text += part
-        if not self._text.endswith(b"\n"):
-            return {}
-        text, self._text = self._text, b""
-        return json.loads(text)  # type: ignore[no-any-return]
+        *lines, self._text = (self._text + part).split(b"\n")
+        messages = [json.loads(line) for line in lines]
+        for message in messages:
+            if "ready" in message:
+                self.ready = True
+            elif self.episodes:
+                self.episodes.popleft()
+        return messages
 
     def end(self, *, kill: bool) -> None:
         self.talk.close()
@@ -202,17 +205,18 @@ class ProcessEvaluator:
         attempts: dict[int, int] = {}
 
         def give(worker: _Worker) -> None:
-            if not (worker.ready and worker.episode is None and waiting):
-                return
-            index = waiting.popleft()
-            order = {"episode": index, "episodes": episodes, "again": index in attempts, "twice": False}
-            if not self._checked:
-                self._checked = order["twice"] = True
-            worker.episode = index
-            new = worker.batch != self._batches
-            worker.batch = self._batches
-            with contextlib.suppress(ConnectionError):  # it is gone, as will be noticed
-                worker.send({**order, "batch": layout} if new else order, file if new else None)
+            # One ahead while there are many: a worker that never sleeps stays on its core, and never waits.
+            ahead = 2 if len(waiting) > 2 * len(self._workers) else 1
+            while worker.ready and waiting and len(worker.episodes) < ahead:
+                index = waiting.popleft()
+                order = {"episode": index, "episodes": episodes, "again": index in attempts, "twice": False}
+                if not self._checked:
+                    self._checked = order["twice"] = True
+                worker.episodes.append(index)
+                new = worker.batch != self._batches
+                worker.batch = self._batches
+                with contextlib.suppress(ConnectionError):  # it is gone, as will be noticed
+                    worker.send({**order, "batch": layout} if new else order, file if new else None)
 
         def finished(worker: _Worker, message: dict[str, Any]) -> None:
             nonlocal done
@@ -228,16 +232,16 @@ class ProcessEvaluator:
                 on_episode(int(batch["length"][message["episode"]]))
 
         def lost(worker: _Worker, how: str) -> None:
-            index = worker.episode
-            if index is None:
+            if not worker.episodes:
                 return
+            index = worker.episodes[0]
+            waiting.extendleft(reversed(worker.episodes))
             attempts[index] = attempts.get(index, 0) + 1
             if attempts[index] >= ATTEMPTS:
                 raise ElitesError(
                     f"{self.task.name}: the episode with seed {batch['seed'][index]} failed: "
                     f"its worker {how}, {ATTEMPTS} times"
                 )
-            waiting.appendleft(index)
 
         self._board[STOP][0] = 0
         try:
@@ -257,20 +261,20 @@ class ProcessEvaluator:
         """Waits for workers to say something, and replaces those that never will again."""
         for key, _ in self._selector.select(LOOK_SECONDS):
             worker: _Worker = key.data
-            message = worker.receive()
-            if message is None:
+            messages = worker.receive()
+            if messages is None:
                 self._replace(worker, "died", lost)
-            elif "error" in message:
-                worker.episode = None
-                raise ElitesError(message["error"])
-            elif "ready" in message:
-                worker.ready, self._died_at_start = True, 0
-            elif "episode" in message:
-                worker.episode = None
-                finished(worker, message)
+                continue
+            for message in messages:
+                if "error" in message:
+                    raise ElitesError(message["error"])
+                if "ready" in message:
+                    self._died_at_start = 0
+                else:
+                    finished(worker, message)
         now = time.monotonic()
         for worker in list(self._workers.values()):
-            if worker.ready and worker.episode is None:
+            if worker.ready and not worker.episodes:
                 continue
             beat = int(self._board[BEATS][worker.slot])
             if beat != worker.beat:
@@ -297,21 +301,16 @@ class ProcessEvaluator:
     def _quieten(self) -> None:
         """Waits until no episode is under way; a worker that does not stop is replaced."""
         until = time.monotonic() + STOP_SECONDS
-        while busy := [worker for worker in self._workers.values() if worker.episode is not None]:
+        while busy := [worker for worker in self._workers.values() if worker.episodes]:
             if time.monotonic() > until:
                 for worker in busy:
                     self._forget(worker, kill=True)
                     self._start(worker.slot)
                 return
             for key, _ in self._selector.select(0.05):
-                message = key.data.receive()
-                if message is None:
+                if key.data.receive() is None:
                     self._forget(key.data, kill=True)
                     self._start(key.data.slot)
-                elif "ready" in message:
-                    key.data.ready = True
-                elif message:
-                    key.data.episode = None
 
     def _start(self, slot: int) -> None:
         """Starts a worker; it says when it is ready."""
@@ -364,7 +363,7 @@ def _end_all(
 ) -> None:
     for worker in workers.values():
         worker.talk.close()
-        if worker.episode is not None:
+        if worker.episodes:
             worker.process.kill()
     while workers:
         workers.popitem()[1].end(kill=False)

@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ def main(channel: int, board: int, lifeline: int, slot: int, parent: int) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=channel) as talk, contextlib.suppress(ConnectionError):
-        setup = _receive(talk)[0]
+        orders = Orders(talk)
+        setup = orders.next()
         if setup is None:
             return
         shared = arrays_in(board, setup["board"])
@@ -44,12 +46,9 @@ def main(channel: int, board: int, lifeline: int, slot: int, parent: int) -> Non
             _send(talk, {"error": told(error)})
             return
         _send(talk, {"ready": True})
-        while True:
-            order, batch = _receive(talk)
-            if order is None:
-                break
-            if batch is not None:
-                worker.take(batch, order["batch"])
+        while (order := orders.next()) is not None:
+            if "batch" in order:
+                worker.take(orders.descriptors.popleft(), order["batch"])
             _send(talk, worker.run(order))
         worker.simulator.close()
 
@@ -81,6 +80,8 @@ class Worker:
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
         """One episode. Returns what the parent is told."""
         batch, index = self.batch, order["episode"]
+        if self.stop[0]:
+            return {"episode": index, "differs": ""}
         rows = None
         if "rewards" in batch:
             rows = Transitions(*(batch[name][index] for name in Transitions._fields))
@@ -102,7 +103,7 @@ class Worker:
         batch["length"][index] = outcome.length
         batch["ending"][index] = outcome.ending
         self.beat()
-        return {"episode": index, "differs": second is not None and _differ(outcome, second)}
+        return {"episode": index, "differs": "" if second is None else _differ(outcome, second)}
 
 
 def _differ(first: Outcome, second: Outcome) -> str:
@@ -147,16 +148,23 @@ def _send(talk: socket.socket, message: dict[str, Any]) -> None:
     talk.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _receive(talk: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
-    """The next message, None at the end, and the file descriptor that came with it."""
-    text, descriptor = b"", None
-    while not text.endswith(b"\n"):
-        part, descriptors, _, _ = socket.recv_fds(talk, 2**20, 1)
-        if not part:
-            return None, None
-        text += part
-        descriptor = descriptors[0] if descriptors else descriptor
-    return json.loads(text), descriptor
+class Orders:
+    """What the parent says, line by line; it may be one ahead, so that a worker need not wait."""
+
+    def __init__(self, talk: socket.socket) -> None:
+        self._talk, self._text = talk, b""
+        self.descriptors: deque[int] = deque()  # files that came with orders, one with each new batch
+
+    def next(self) -> dict[str, Any] | None:
+        """The next order; None at the end."""
+        while b"\n" not in self._text:
+            part, descriptors, _, _ = socket.recv_fds(self._talk, 2**20, 8)
+            if not part:
+                return None
+            self._text += part
+            self.descriptors.extend(descriptors)
+        line, _, self._text = self._text.partition(b"\n")
+        return json.loads(line)  # type: ignore[no-any-return]
 
 
 def boot(arguments: list[str]) -> None:

@@ -57,7 +57,8 @@ class GymnasiumSimulator:
         self._low, self._high = spaces.low, spaces.high
         self._half = (spaces.high - spaces.low) / 2
         self._middle = spaces.low + self._half
-        self._as_they_are = bool((spaces.low == -1).all() and (spaces.high == 1).all())
+        one = spaces.low.dtype == np.float32 and (spaces.low == -1).all() and (spaces.high == 1).all()
+        self._as_they_are = bool(one)
         steps = task.episode_length
         self._observations = np.zeros((steps + 1, sizes[0]), spaces.observation_type)
         self._outputs = np.zeros((steps, sizes[1]), np.float32)
@@ -109,17 +110,20 @@ class GymnasiumSimulator:
         observations[0] = observation
         step = self._environment.step
         infos, described = [dict(info)], []
-        length, ending = 0, Ending.TRUNCATED
+        length, ending, as_they_are = 0, Ending.TRUNCATED, self._as_they_are
         for length in range(1, task.episode_length + 1):
             if stop[0]:
                 return Outcome(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
             output = policy(observations[length - 1])
-            if math.isnan(output.sum()):
+            if output[0] != output[0]:  # NaN: of the observation, or of the controller
                 ending, length = Ending.INVALID, length - 1
                 break
             outputs[length - 1] = output
-            action = self._scaled(output)
-            actions[length - 1] = action
+            if as_they_are:
+                action = output.copy()
+            else:
+                action = self._scaled(output)
+                actions[length - 1] = action
             observation, reward, terminated, truncated, info = step(action)
             beat()
             observations[length] = observation
@@ -134,7 +138,8 @@ class GymnasiumSimulator:
                 break
         # Added one by one, as a loop would; NumPy's sum of a prefix depends on its length.
         fitness = math.fsum(rewards[:length])
-        if not (math.isfinite(fitness) and np.isfinite(observations[: length + 1]).all()):
+        seen = (observations[: length + 1], outputs[:length])
+        if not (math.isfinite(fitness) and all(np.isfinite(array).all() for array in seen)):
             ending = Ending.INVALID
         if transitions is not None:
             transitions.observations[: length + 1] = observations[: length + 1]
@@ -147,7 +152,7 @@ class GymnasiumSimulator:
         if self._describe:
             episode = Episode(
                 observations[: length + 1].copy(),
-                actions[:length].copy(),
+                (outputs if as_they_are else actions)[:length].copy(),
                 rewards[:length].copy(),
                 infos,
                 ending == Ending.TERMINATED,
