@@ -30,9 +30,9 @@ class Perceptron:
         values = observation.astype(np.float32, copy=False)
         for weights, biases, outputs, zeros in self._hidden:
             values.dot(weights, outputs)
-            np.add(outputs, biases, outputs)
-            values = np.maximum(outputs, zeros, outputs)
+            np.add(outputs, biases, out=outputs)
+            values = np.maximum(outputs, zeros, out=outputs)
         weights, biases, outputs, _ = self._last
         values.dot(weights, outputs)
-        np.add(outputs, biases, outputs)
-        return np.tanh(outputs, outputs)
+        np.add(outputs, biases, out=outputs)
+        return np.tanh(outputs, out=outputs)
