@@ -2,7 +2,6 @@ import functools
 import math
 import subprocess
 import sys
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -194,11 +193,13 @@ def describe(episode):
 """
 
 
-@pytest.mark.parametrize("guarded", [True, False])
-def test_a_script_may_hold_all_if_it_does_nothing_when_imported(guarded, tmp_path):
-    script = tmp_path / "mine.py"
-    script.write_text(SCRIPT.format(guard='if __name__ == "__main__":' if guarded else "if True:"))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=Path.cwd())
+@pytest.mark.parametrize(
+    ("guarded", "how"), [(True, ["mine.py"]), (True, ["-m", "mine"]), (False, ["mine.py"])]
+)
+def test_a_script_may_hold_all_if_it_does_nothing_when_imported(guarded, how, tmp_path):
+    script = SCRIPT.format(guard='if __name__ == "__main__":' if guarded else "if True:")
+    (tmp_path / "mine.py").write_text(script)
+    done = subprocess.run([sys.executable, *how], capture_output=True, text=True, cwd=tmp_path)
     if guarded:
         assert done.stdout == "gym:mine:make [10 10]\n", done.stderr
     else:

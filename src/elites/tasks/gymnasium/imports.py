@@ -30,8 +30,11 @@ def path_of(function: Callable[..., Any]) -> str:
 
 
 def _script() -> str | None:
-    """The name that the script of this process has as a module."""
-    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    """The name that the script of this process has as a module; `python -m` knows it."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
     return Path(file).stem if file and Path(file).suffix == ".py" else None
 
 
