@@ -34,6 +34,7 @@ benchmark: setup
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/td3.py
 	$(BIN)/python benchmarks/correct.py
+	$(BIN)/python benchmarks/gymnasium.py
 
 # Newest versions of everything, tried in an environment of their own.
 lock:

@@ -2,6 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from elites import cli
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -45,3 +47,27 @@ def test_everything_promised_can_be_imported():
 
     for name in elites.__all__:
         assert getattr(elites, name) is not None
+
+
+def test_the_tutorial_for_your_own_environment_runs(tmp_path, monkeypatch, capsys):
+    """Its script and its commands, with small budgets; the script is fifty lines at most."""
+    text = (ROOT / "docs" / "your-own-task.md").read_text()
+    (script,) = (block.split("```")[0] for block in text.split("```python\n")[1:])
+    assert len(script.splitlines()) <= 50
+    (tmp_path / "pendulum.py").write_text(script.replace("evaluations=2000", "evaluations=60"))
+    done = subprocess.run([sys.executable, "pendulum.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "60 of 60" in done.stdout
+    assert "upright" in done.stdout
+    assert (tmp_path / "runs" / "pendulum" / "grid-2x2.mp4").stat().st_size > 1000
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    commands = next(block for block in text.split("```\n") if block.startswith("elites run"))
+    assert len(commands.splitlines()) == 4
+    for line in commands.splitlines():
+        _, *arguments = line.partition("#")[0].replace("--evaluations 2000", "--evaluations 40").split()
+        few = ["--replications", "2"] if arguments[0] == "correct" else []
+        assert cli.main([*arguments, *few]) == 0
+        assert capsys.readouterr().err == ""
+    assert Path("runs/again/best.mp4").exists()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
+    from elites.evaluation.processes import ProcessEvaluator
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
     from elites.metrics.corrected import Losses
     from elites.metrics.pyribs import from_pyribs
     from elites.policies import Policy
+    from elites.replays.replay import replay
     from elites.reports.show import show
     from elites.tasks import TASKS, make_task
+    from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
+    from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import Task
 
@@ -47,8 +51,10 @@ _HOME = {
     "CorrectedArchive": "elites.archives.corrected",
     "ElitesError": "elites.errors",
     "Ending": "elites.evaluation.evaluation",
+    "Episode": "elites.tasks.gymnasium.simulator",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
+    "GymnasiumTask": "elites.tasks.gymnasium",
     "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
@@ -56,6 +62,7 @@ _HOME = {
     "PGAMAPElites": "elites.algorithms.pga_map_elites",
     "PGAMAPElitesConfig": "elites.algorithms.pga_map_elites",
     "Policy": "elites.policies",
+    "ProcessEvaluator": "elites.evaluation.processes",
     "QDGymTask": "elites.tasks.qdgym",
     "Report": "elites.experiments.loop",
     "RunConfig": "elites.experiments.config",
@@ -67,11 +74,13 @@ _HOME = {
     "archive_metrics": "elites.metrics.archive",
     "correct": "elites.experiments.correct",
     "from_pyribs": "elites.metrics.pyribs",
+    "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.archives.saved",
     "load_corrected": "elites.archives.corrected",
     "make_algorithm": "elites.algorithms",
     "make_task": "elites.tasks",
     "read_table": "elites.experiments.logs",
+    "replay": "elites.replays.replay",
     "resume": "elites.experiments.run",
     "resume_group": "elites.experiments.run",
     "run": "elites.experiments.run",
@@ -87,8 +96,10 @@ __all__ = [
     "CorrectedArchive",
     "ElitesError",
     "Ending",
+    "Episode",
     "Evaluation",
     "Evaluator",
+    "GymnasiumTask",
     "Losses",
     "MAPElites",
     "MAPElitesConfig",
@@ -96,6 +107,7 @@ __all__ = [
     "PGAMAPElites",
     "PGAMAPElitesConfig",
     "Policy",
+    "ProcessEvaluator",
     "QDGymTask",
     "Report",
     "RunConfig",
@@ -107,11 +119,13 @@ __all__ = [
     "archive_metrics",
     "correct",
     "from_pyribs",
+    "gymnasium_task",
     "load_archive",
     "load_corrected",
     "make_algorithm",
     "make_task",
     "read_table",
+    "replay",
     "resume",
     "resume_group",
     "run",

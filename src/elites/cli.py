@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import io
+import json
 import re
 import sys
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import tyro
 
 from elites.errors import ElitesError, require
+from elites.replays.command import Replay
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
@@ -45,11 +47,46 @@ class TaskOptions:
 
     backend: str | None = None
     """Brax tasks: the physics, spring unless given; positional, generalized and mjx are the others."""
+    cells: int | None = None
+    """Of the CVT archive; the task's own unless given."""
+    grid: tuple[int, ...] | None = None
+    """Cells per dimension of the grid archive; the task's own unless given."""
+    qd_offset: float | None = None
+    """Fitness that counts nothing in the QD-score; of a gym: task measured unless given."""
+
+    descriptor: str | None = None
+    """gym: tasks: module:function that describes an episode."""
+    step_descriptor: str | None = None
+    """gym: tasks: module:function that describes a step, whose mean describes the episode unless told."""
+    descriptor_bounds: tuple[float, ...] | None = None
+    """gym: tasks: lowest and highest value of each dimension, one pair after the other; 0 1 unless given."""
+    descriptor_names: tuple[str, ...] | None = None
+    """gym: tasks: what figures and summaries call the dimensions."""
+    environment_options: str | None = None
+    """gym: tasks: arguments of what makes the environment, as JSON: '{"gravity": -9.8}'."""
+    fresh: bool | None = None
+    """gym: tasks: whether each episode has an environment of its own; true unless given."""
+    patience: float | None = None
+    """gym: tasks: seconds that a step may take before its worker is replaced; 60 unless given."""
 
     def task_parameters(self) -> dict[str, Any]:
         """Those that were given."""
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(TaskOptions)}
-        return {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in given.items() if value is not None}
+        if (bounds := given.get("descriptor_bounds")) is not None:
+            pairs = len(bounds) >= 2 and len(bounds) % 2 == 0
+            require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
+            given["descriptor_bounds"] = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+        if (options := given.get("environment_options")) is not None:
+            given["environment_options"] = _json(options)
+        return given
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ElitesError(f"environment_options is {text!r}, which is no JSON: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -161,7 +198,7 @@ class HowToRun:
     """What changes nothing in the result."""
 
     threads: int | None = None
-    """Of the rollouts; one per core unless given."""
+    """Of the rollouts, processes of a gym: task; one per core unless given."""
     max_hours: float | None = None
     """Stops cleanly after so many hours; `elites resume` goes on."""
     checkpoint_seconds: float = 60.0
@@ -177,7 +214,7 @@ class RunOptions(TaskOptions, HowToRun):
     """What every `elites run ALGORITHM` takes; the algorithm's hyper-parameters come on top."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """One of `elites tasks`."""
+    """One of `elites tasks`, or gym:ID for a Gymnasium environment."""
     evaluations: int = 1_000_000
     """Budget: episodes of offspring."""
     seed: int = 0
@@ -339,6 +376,7 @@ COMMANDS: dict[str, type[Command]] = {
     "resume": Resume,
     "correct": Correct,
     "show": Show,
+    "replay": Replay,
     "tasks": Tasks,
     "algorithms": Algorithms,
     "random": Random,

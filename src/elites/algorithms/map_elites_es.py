@@ -28,7 +28,7 @@ from elites.algorithms.algorithm import (
     start,
 )
 from elites.archives.archive import Archive, Status, empty_archive, insert, select
-from elites.archives.cells import make_cells
+from elites.archives.cells import make_cells, spans
 from elites.errors import require
 from elites.evaluation.evaluation import Ending, Evaluation
 from elites.policies import Policy
@@ -215,7 +215,8 @@ class MAPElitesES:
 
     def novelty(self, centres: Centres, descriptors: jax.Array) -> jax.Array:
         """Mean squared distance to the nearest centres so far, of descriptors `[n, d]`."""
-        squared = ((descriptors[:, None] - centres.descriptor) ** 2).sum(-1)  # inf where there is none yet
+        apart = (descriptors[:, None] - centres.descriptor) / spans(self.cells.bounds)
+        squared = (apart**2).sum(-1)  # inf where there is none yet
         nearest = -jax.lax.top_k(-squared, self.config.neighbours)[0]
         there = jnp.isfinite(nearest)
         mean = jnp.where(there, nearest, 0).sum(1) / jnp.maximum(there.sum(1), 1)

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.algorithms.algorithm import (
     Batch,
@@ -28,8 +29,8 @@ from elites.algorithms.algorithm import (
 )
 from elites.archives import state_descriptors
 from elites.archives.archive import Archive, draw, empty_archive, insert, select
-from elites.archives.cells import make_cells
-from elites.errors import require
+from elites.archives.cells import make_cells, spans
+from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Ending, Evaluation
 from elites.learning import critics, replay_buffer
 from elites.policies import Policy
@@ -96,6 +97,10 @@ class QDPG:
     operators = ("random", "quality", "diversity")
 
     def __init__(self, task: Task, config: QDPGConfig | None = None) -> None:
+        if not task.describes_steps:
+            raise ElitesError(
+                f"qd-pg needs a descriptor of each step of {task.name}: --step-descriptor module:function"
+            )
         self.task = task
         self.config = config = config or QDPGConfig()
         self.policy = Policy.of(task, config.hidden)
@@ -185,6 +190,7 @@ class QDPG:
         """The descriptor of the state that each step leads to, `[n, T, d]`."""
         assert evaluation.transitions is not None
         contacts = jnp.asarray(evaluation.transitions.contacts, jnp.float32)
+        contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
         if self.config.state_descriptor == "contacts":
             return contacts
         return jnp.cumsum(contacts, axis=1) / jnp.arange(1, contacts.shape[1] + 1)[:, None]

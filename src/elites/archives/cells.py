@@ -35,6 +35,7 @@ class Cells(NamedTuple):
         """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
         if not self.grid:
             differences = descriptors[:, None] - self.centroids.astype(np.float32)
+            differences /= spans(self.bounds)
             return jnp.argmin((differences**2).sum(-1), axis=1).astype(jnp.int32)
         low, high = self.bounds.T.astype(np.float32)
         shape = np.array(self.grid)
@@ -51,6 +52,12 @@ class Cells(NamedTuple):
             of = np.asarray(_cells_of(padded, self.centroids, self.bounds, self.grid), np.int32)
             found.append(of[: len(part)])
         return np.concatenate(found)
+
+
+def spans(bounds: np.ndarray) -> np.ndarray:
+    """How far each dimension reaches: distances are measured in these, so that units do not matter."""
+    low, high = bounds.T.astype(np.float32)
+    return high - low  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, static_argnums=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from elites.errors import ElitesError
-from elites.tasks.task import CompiledTask, DeviceTask, Task
+from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
 def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None) -> Any:
@@ -18,4 +18,8 @@ def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None) -> An
         from elites.evaluation.threads import ThreadEvaluator
 
         return ThreadEvaluator(task, hidden=hidden, threads=threads)
+    if isinstance(task, HostTask):
+        from elites.evaluation.processes import ProcessEvaluator
+
+        return ProcessEvaluator(task, hidden=hidden, processes=threads)
     raise ElitesError(f"{task.name} cannot be run")

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.errors import ElitesError
 from elites.tasks.stepping import Stepper
-from elites.tasks.task import CompiledTask, DeviceTask, Task
+from elites.tasks.task import DeviceTask, HostTask, Task
 
 
 class Place(NamedTuple):
@@ -34,7 +35,7 @@ def environment_of(task: Task) -> Environment:
     """The environment of a task."""
     if isinstance(task, DeviceTask):
         return _OnDevice(task)
-    if isinstance(task, CompiledTask):
+    if isinstance(task, HostTask):
         return _OnHost(task)
     raise ElitesError(f"{task.name} cannot be stepped through")
 
@@ -64,13 +65,14 @@ class _Trace(NamedTuple):
 class _OnHost:
     """One that is simulated outside JAX."""
 
-    def __init__(self, task: CompiledTask) -> None:
+    def __init__(self, task: HostTask) -> None:
         self.task, self.stepper = task, Stepper(task.simulator)
+        self.failure: ElitesError | None = None
 
     def begin(self, seed: jax.Array) -> Place:
         task = self.task
         observation = jax.pure_callback(
-            self.stepper.begin,
+            self._begin,
             jax.ShapeDtypeStruct((task.observation_size,), jnp.float32),
             seed,
             vmap_method="sequential",
@@ -80,9 +82,10 @@ class _OnHost:
 
     def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
         trace: _Trace = place.state
-        observation, reward, terminated = jax.pure_callback(
-            self.stepper.step,
-            (place.observation, jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.bool_)),
+        flag = jax.ShapeDtypeStruct((), jnp.bool_)
+        observation, reward, terminated, truncated = jax.pure_callback(
+            self._step,
+            (place.observation, jax.ShapeDtypeStruct((), jnp.float32), flag, flag),
             trace.seed,
             place.steps,
             trace.actions,
@@ -90,4 +93,38 @@ class _OnHost:
             vmap_method="sequential",
         )
         after = trace._replace(actions=trace.actions.at[place.steps].set(action))
-        return Place(after, place.steps + 1, observation), reward, terminated
+        # Cut off by the simulator itself is cut off by the time limit, before its time.
+        steps = jnp.where(truncated, self.task.episode_length, place.steps + 1)
+        return Place(after, steps, observation), reward, terminated
+
+    # An exception would go through JAX, which makes pages of it: it is kept, and NaN goes on instead.
+
+    def _begin(self, seed: jax.Array) -> np.ndarray:
+        try:
+            if self.failure is None:
+                return self.stepper.begin(seed)
+        except Exception as error:
+            self._fail(error, seed)
+        return np.full(self.task.observation_size, np.nan, np.float32)
+
+    def _step(self, seed: jax.Array, *rest: Any) -> tuple[np.ndarray, np.float32, np.bool_, np.bool_]:
+        try:
+            if self.failure is None:
+                return self.stepper.step(seed, *rest)
+        except Exception as error:
+            self._fail(error, seed)
+        nothing = np.full(self.task.observation_size, np.nan, np.float32)
+        return nothing, np.float32(np.nan), np.bool_(False), np.bool_(False)
+
+    def _fail(self, error: Exception, seed: jax.Array) -> None:
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        failed = f"the training episode with seed {int(seed)} failed"
+        self.failure = ElitesError(f"{self.task.name}: {failed}: {told}")
+        self.failure.__cause__ = error
+
+
+def raise_failure(environment: Environment | None) -> None:
+    """Raises what went wrong in an environment, if anything did."""
+    failure = getattr(environment, "failure", None)
+    if failure is not None:
+        raise failure

@@ -15,7 +15,7 @@ from elites.algorithms import make_algorithm, make_config
 from elites.algorithms.algorithm import Algorithm
 from elites.errors import ElitesError, require
 from elites.tasks import make_task, parameters_of
-from elites.tasks.task import Task
+from elites.tasks.task import CompiledTask, HostTask, Task
 
 FILE = "config.json"
 GROUP = "group.json"  # of the folder that replications have in common
@@ -27,7 +27,7 @@ class RunConfig:
     """What a run's result depends on, and nothing else but the machine."""
 
     algorithm: str
-    task: str
+    task: str  # a name; a Task may be given, whose name and parameters are taken
     evaluations: int = 1_000_000
     seed: int = 0
     snapshots: int = 0
@@ -49,8 +49,13 @@ class RunConfig:
         redraw = self.correct_redraw
         require(isinstance(redraw, bool), "correct_redraw", repr(redraw), "true or false")
         refuse_redraw(self.algorithm, redraw)
-        self.make_task()
         make_config(self.algorithm, **self.hyper_parameters)
+        if isinstance(self.task, Task):
+            object.__setattr__(self, "task_parameters", parameters_of(self.task) | self.task_parameters)
+            object.__setattr__(self, "task", self.task.name)
+        task = self.make_task()
+        if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # found out once and for all
+            object.__setattr__(self, "task_parameters", parameters_of(task.settled()))
 
     def make_task(self) -> Task:
         """The run's task."""
@@ -78,7 +83,7 @@ def refuse_redraw(algorithm: str, redraw: bool) -> None:
 
 def versions() -> dict[str, str | None]:
     """What a result's last bits depend on."""
-    packages = ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet", "brax")
+    packages = ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet", "brax", "gymnasium", "mujoco")
     return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 

@@ -89,10 +89,10 @@ class Display:
 
 
 class Bar:
-    """How far some episodes are. Call it with those done and all there are."""
+    """How far some episodes are, or other units. Call it with those done and all there are."""
 
-    def __init__(self, title: str, console: Console | None = None) -> None:
-        self.console = console or _Console()
+    def __init__(self, title: str, console: Console | None = None, unit: str = "episodes") -> None:
+        self.console, self._unit = console or _Console(), unit
         self.bar = Progress(
             TextColumn(title, markup=False),
             BarColumn(),
@@ -124,7 +124,7 @@ class Bar:
             self.bar.update(self._task, completed=done, total=total)
         elif time.perf_counter() - self._told > LINE_SECONDS:
             self._told = time.perf_counter()
-            self.tell(f"{self._title}: {done:,} of {total:,} episodes")
+            self.tell(f"{self._title}: {done:,} of {total:,} {self._unit}")
 
 
 def _added(report: Report) -> str:

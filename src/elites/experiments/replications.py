@@ -18,6 +18,7 @@ from elites.archives.saved import SavedArchive, saved_archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
+from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
 from elites.experiments.device import ROWS, Generations, Row, counts_of, evaluations_of, keys_of
@@ -107,6 +108,7 @@ def to_save(config: RunConfig, algorithm: Algorithm, archive: Archive, evaluatio
             "parameters": parameters_of(algorithm.task),
             "qd_offset": algorithm.task.qd_offset,
             "descriptor_names": algorithm.task.descriptor_names,
+            "descriptor_phrase": algorithm.task.descriptor_phrase,
         },
         "seed": config.seed,
         "evaluations": evaluations,
@@ -133,7 +135,8 @@ class OnHost:
         self._ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
         self._tell = jax.jit(algorithm.tell, static_argnums=2, donate_argnums=0)
         self._fitness = jax.jit(lambda state: algorithm.archive(state).elites.fitness)
-        self.state = jax.jit(algorithm.init)(starting)
+        self.state = jax.block_until_ready(jax.jit(algorithm.init)(starting))
+        raise_failure(getattr(algorithm, "environment", None))
         self.generation = self.evaluations = 0
         self.environment_steps = [0]
 
@@ -150,6 +153,7 @@ class OnHost:
             clock = time.perf_counter()
             self.state, batch = self._ask(self.state, asking, round)
             parameters = np.asarray(batch.parameters)
+            raise_failure(getattr(self.algorithm, "environment", None))
             spent["ask_s"] += (asked := time.perf_counter()) - clock
             evaluation = self._evaluate(parameters, round)
             spent["rollouts_s"] += (evaluated := time.perf_counter()) - asked

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,8 @@ from elites.files import told_in_one_line, write_atomically
 def default_folder(config: RunConfig, seeds: int | None = None) -> Path:
     """Where a run, or a group of them, goes unless told."""
     last = config.seed if seeds is None else f"{config.seed}-to-{config.seed + seeds - 1}"
-    return Path("runs") / f"{config.algorithm}-{config.task}-{last}"
+    task = re.sub(r"[^\w.-]+", "-", config.task)  # of `gym:…`, what has no place in a folder's name
+    return Path("runs") / f"{config.algorithm}-{task}-{last}"
 
 
 def run(
@@ -219,7 +221,7 @@ def _go_on(
     archived = any((folder / "archive.npz").exists() for folder in folders)
     if archived and not done and not checkpoints.paths():  # a group may have been killed at its very end
         raise ElitesError(f"{home} has an archive but no checkpoint to go on from; nothing was changed")
-    changed = {name: (made_with.get(name), now) for name, now in versions().items()}
+    changed = {name: (made_with.get(name, now), now) for name, now in versions().items()}
     told = ", ".join(f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now)
     if told:
         how.tell(f"begun with {told}: the result may differ from an undisturbed run's")

@@ -42,7 +42,7 @@ class Spread(NamedTuple):
     """How far the replications of each elite `[n]` lie apart; NaN if one is invalid."""
 
     fitness: np.ndarray  # standard deviation
-    descriptor: np.ndarray  # root mean square distance from the mean descriptor
+    descriptor: np.ndarray  # root mean square distance from the mean descriptor, in ranges of the bounds
     own_cell: np.ndarray  # share that lands in the elite's own cell; an invalid one lands nowhere
 
 
@@ -96,7 +96,7 @@ def correct(
         centroids: of all cells, `[cells, d]`; a descriptor belongs to the nearest.
         qd_offset: fitness that counts nothing in the QD-score.
         grid: cells per dimension if they are a regular grid within `bounds`, the last dimension fastest.
-        bounds: `[d, 2]`; only a grid needs them.
+        bounds: `[d, 2]`; distances are measured in their ranges. Unless given, all are 1.
     """
     fitness, descriptor, cell = np.asarray(fitness, np.float64), np.asarray(descriptor), np.asarray(cell)
     samples, places = _checked(cell, fitness_samples, descriptor_samples)
@@ -136,7 +136,8 @@ def spread(
     landed[finite] = _cells_of(places[finite], centroids, grid, bounds)
     with np.errstate(invalid="ignore"):
         squares = mean((samples - mean(samples)[:, None]) ** 2)
-        distances = mean(((places - mean(places)[:, None]) ** 2).sum(-1))
+        ranges = 1.0 if bounds is None else np.diff(np.asarray(bounds, np.float64), axis=1)[:, 0]
+        distances = mean((((places - mean(places)[:, None]) / ranges) ** 2).sum(-1))
     squares[~valid], distances[~valid] = np.nan, np.nan
     return Spread(np.sqrt(squares), np.sqrt(distances), (landed == cell[:, None]).mean(1))
 
@@ -189,5 +190,5 @@ def _cells_of(
 
     if len(grid) and bounds is None:
         raise ElitesError("a grid needs its bounds")
-    edges = np.zeros((descriptor.shape[-1], 2)) if bounds is None else np.asarray(bounds)
+    edges = np.tile([0.0, 1.0], (descriptor.shape[-1], 1)) if bounds is None else np.asarray(bounds)
     return Cells(np.asarray(centroids), edges, tuple(int(count) for count in grid)).numbers(descriptor)

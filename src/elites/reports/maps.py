@@ -38,8 +38,13 @@ class Map(NamedTuple):
         values[self.cell] = self.values
         return values
 
-    def label(self, dimension: int) -> str:
+    def name(self, dimension: int) -> str:
         return str(self.archive.about["task"]["descriptor_names"][dimension]).replace("_", " ")
+
+    def label(self, dimension: int) -> str:
+        """What an axis is called; archives that do not say what they describe are of contacts."""
+        phrase: str = self.archive.about["task"].get("descriptor_phrase", "contact of {}")
+        return phrase.format(self.name(dimension))
 
 
 def scale(values: np.ndarray) -> Normalize:
@@ -70,21 +75,25 @@ def _bars(axes: Axes, drawn: Map, norm: Normalize) -> None:
     corners = np.array([[left, ground], [left, tops], [right, tops], [right, ground]]).transpose(2, 0, 1)
     bars = PolyCollection(list(corners), facecolors=colours, linewidths=0, antialiaseds=False)
     axes.add_collection(bars)  # many times faster than `axes.bar`
-    axes.set(
-        xlim=(low, high), ylim=(bottom, top), xlabel=f"contact of {drawn.label(0)}", ylabel=drawn.quantity
-    )
+    axes.set(xlim=(low, high), ylim=(bottom, top), xlabel=drawn.label(0), ylabel=drawn.quantity)
 
 
 def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-    """The cell of each centroid within the bounds: mirrored in each side, they close their own cells."""
-    mirrored = [centroids]
+    """The cell of each centroid within the bounds: mirrored in each side, they close their own cells.
+
+    Distances are measured in the ranges of the bounds, as the archive does.
+    """
+    low, high = bounds.T
+    unit = (centroids - low) / (high - low)
+    mirrored = [unit]
     for axis in (0, 1):
-        for side in bounds[axis]:
-            reflection = centroids.copy()
+        for side in (0, 1):
+            reflection = unit.copy()
             reflection[:, axis] = 2 * side - reflection[:, axis]
             mirrored.append(reflection)
     diagram = Voronoi(np.concatenate(mirrored))
-    return [diagram.vertices[diagram.regions[diagram.point_region[index]]] for index in range(len(centroids))]
+    regions = [diagram.regions[diagram.point_region[index]] for index in range(len(unit))]
+    return [low + (high - low) * diagram.vertices[region] for region in regions]
 
 
 def _voronoi(axes: Axes, drawn: Map, norm: Normalize) -> None:
@@ -97,8 +106,8 @@ def _voronoi(axes: Axes, drawn: Map, norm: Normalize) -> None:
     axes.set(
         xlim=(x_low, x_high),
         ylim=(y_low, y_high),
-        xlabel=f"contact of {drawn.label(0)}",
-        ylabel=f"contact of {drawn.label(1)}",
+        xlabel=drawn.label(0),
+        ylabel=drawn.label(1),
     )
     axes.set_aspect((x_high - x_low) / (y_high - y_low))
 
@@ -125,14 +134,12 @@ def _nested(axes: Axes, drawn: Map, norm: Normalize) -> None:
         axes.axvline(block * inner_x - 0.5, color="white", linewidth=2)
     for block in range(1, outer_y):
         axes.axhline(block * inner_y - 0.5, color="white", linewidth=2)
-    axes.set_xticks(
-        (np.arange(outer_x) + 0.5) * inner_x - 0.5, [f"{(i + 0.5) / outer_x:.2f}" for i in range(outer_x)]
-    )
-    axes.set_yticks(
-        (np.arange(outer_y) + 0.5) * inner_y - 0.5, [f"{(i + 0.5) / outer_y:.2f}" for i in range(outer_y)]
-    )
-    inner = [drawn.label(dimension) for dimension in range(2, dimensions)]
-    axes.set_xlabel(f"contact of {drawn.label(0)}; within a block: {inner[0]}")
-    axes.set_ylabel(
-        f"contact of {drawn.label(1)}" + (f"; within a block: {inner[1]}" if len(inner) > 1 else "")
-    )
+    ticks = [
+        [f"{low[axis] + (high[axis] - low[axis]) * (i + 0.5) / count:.2f}" for i in range(count)]
+        for axis, count in enumerate((outer_x, outer_y))
+    ]
+    axes.set_xticks((np.arange(outer_x) + 0.5) * inner_x - 0.5, ticks[0])
+    axes.set_yticks((np.arange(outer_y) + 0.5) * inner_y - 0.5, ticks[1])
+    inner = [drawn.name(dimension) for dimension in range(2, dimensions)]
+    axes.set_xlabel(f"{drawn.label(0)}; within a block: {inner[0]}")
+    axes.set_ylabel(drawn.label(1) + (f"; within a block: {inner[1]}" if len(inner) > 1 else ""))

@@ -12,19 +12,26 @@ from elites.tasks.task import Task
 
 TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS)}
 
-FIXED = ("name", "robot", "feet", "observation_size", "action_size", "descriptor_names", "descriptor_bounds")
-
 
 def make_task(name: str, **parameters: Any) -> Task:
-    """The task called `name`, with some of its parameters changed (`noise`, `episode_length`, …)."""
+    """The task called `name`, with some of its parameters changed (`noise`, `episode_length`, …).
+
+    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`.
+    """
+    if name.startswith("gym:"):
+        from elites.tasks.gymnasium import make
+
+        return make(name, parameters)
     if name not in TASKS:
-        raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}")
+        raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, gym:ID")
     task = TASKS[name]
-    return dataclasses.replace(task, **checked(type(task), parameters, name, FIXED))
+    return dataclasses.replace(task, **checked(type(task), parameters, name, task.fixed))
 
 
 def parameters_of(task: Task) -> dict[str, Any]:
     """All parameters of a task, as `make_task` takes them."""
     return {
-        field.name: getattr(task, field.name) for field in dataclasses.fields(task) if field.name not in FIXED
+        field.name: getattr(task, field.name)
+        for field in dataclasses.fields(task)
+        if field.name not in task.fixed
     }

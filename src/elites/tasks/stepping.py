@@ -39,8 +39,11 @@ class Stepper:
 
     def step(
         self, seed: SupportsInt, count: SupportsInt, actions: np.ndarray, action: np.ndarray
-    ) -> tuple[np.ndarray, np.float32, np.bool_]:
-        """(observation, reward, terminated) of `action`, after the first `count` of `actions`."""
+    ) -> tuple[np.ndarray, np.float32, np.bool_, np.bool_]:
+        """(observation, reward, terminated, truncated) of `action`, after the first `count` of `actions`.
+
+        A simulator that can cut an episode off before its time says so by `truncated`.
+        """
         with self._lock:
             place = (int(seed), int(count))
             if self._at != place:
@@ -49,7 +52,8 @@ class Stepper:
                     self._advance(earlier)
             observation, reward, terminated = self._advance(np.asarray(action))
             self._at = (place[0], place[1] + 1)
-            return observation, np.float32(reward), np.bool_(terminated)
+            truncated = getattr(self._simulator, "truncated", False)
+            return observation, np.float32(reward), np.bool_(terminated), np.bool_(truncated)
 
     def _begin(self, seed: int) -> np.ndarray:
         if self._simulator is None:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from elites.errors import require
 from elites.tasks.stepping import Stepped
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """What is solved: its sizes, its descriptor, and the archive and QD-score offset that go with it."""
+
+    fixed: ClassVar[tuple[str, ...]] = (  # fields that are no parameters
+        *("name", "robot", "feet", "observation_size", "action_size"),
+        *("descriptor_names", "descriptor_bounds"),
+    )
+    descriptor_phrase: ClassVar[str] = "contact of {}"  # what a figure calls a dimension
 
     name: str
     observation_size: int
@@ -45,6 +51,15 @@ class Task:
     @property
     def descriptor_size(self) -> int:
         return len(self.descriptor_names)
+
+    @property
+    def describes_steps(self) -> bool:
+        """Whether each step has a descriptor, as QD-PG needs."""
+        return True
+
+    def settled(self) -> Task:
+        """The task as a run records it, with what had to be found out first."""
+        return self
 
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
@@ -72,12 +87,16 @@ class Simulator(Stepped, Protocol):
         """Frees what the simulator holds."""
 
 
-class CompiledTask(Task, ABC):
-    """A task whose episodes run in compiled code, one simulator per thread."""
+class HostTask(Task, ABC):
+    """A task that is simulated outside JAX."""
 
     @abstractmethod
     def simulator(self) -> Simulator:
         """A simulator of this task, for one thread at a time."""
+
+
+class CompiledTask(HostTask):
+    """A task whose episodes run in compiled code, one simulator per thread."""
 
 
 class Stepping(NamedTuple):

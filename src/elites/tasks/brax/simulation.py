@@ -128,6 +128,12 @@ class Feet(NamedTuple):
         return lowest
 
 
+def model_of(task: BraxTask) -> tuple[Any, float]:
+    """MuJoCo's model of a task's robot, and how many seconds a step takes."""
+    environment = _environment(task.robot, task.backend, task.noise)
+    return environment.sys.mj_model, float(environment.dt)
+
+
 @functools.cache
 def feet_of(task: BraxTask) -> Feet:
     """The feet of a task's robot."""

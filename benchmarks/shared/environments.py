@@ -1,0 +1,175 @@
+"""Steps per second of BipedalWalker-v3: a plain loop, Gymnasium's AsyncVectorEnv, and our worker processes.
+
+The plain loop is what a user would write: one environment, one step after the other, the controller in NumPy.
+AsyncVectorEnv steps two environments in two processes, each with a controller of its own, all controllers in
+one batched product. Ours runs whole episodes in one worker and in two, and records every step. All have the
+same random controllers, with 128-128 hidden units, and the same limit of steps per episode. They take turns;
+ratios are medians over rounds. Starting workers is left out; it is told apart.
+
+Where other processes want the cores, too, two workers get no more of them than one loop does. What is left of
+the comparison then is how many steps each makes of a second of processor time: `per_core`.
+
+The last line is one JSON object: steps per second of each, and the ratios to the plain loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+ENVIRONMENT = "BipedalWalker-v3"
+LIMIT = 400  # steps an episode
+HIDDEN = (128, 128)
+
+Layers = list[tuple[np.ndarray, np.ndarray]]
+
+
+def legs(episode: Any) -> np.ndarray:
+    """The descriptor: how often each leg touches the ground."""
+    contact: np.ndarray = episode.observations[1:, [8, 13]].mean(0)
+    return contact
+
+
+def layers(parameters: np.ndarray, sizes: tuple[int, ...]) -> Layers:
+    found, start = [], 0
+    for inputs, outputs in pairwise(sizes):
+        biases = start + inputs * outputs
+        found.append((parameters[start:biases].reshape(inputs, outputs), parameters[biases:][:outputs]))
+        start = biases + outputs
+    return found
+
+
+def random_controllers(sizes: tuple[int, ...], count: int) -> np.ndarray:
+    generator = np.random.default_rng(0)
+    pieces = []
+    for inputs, outputs in pairwise(sizes):
+        for size, bound in ((inputs * outputs, (6 / (inputs + outputs)) ** 0.5), (outputs, inputs**-0.5)):
+            pieces.append(generator.uniform(-bound, bound, (count, size)).astype(np.float32))
+    return np.concatenate(pieces, axis=1)
+
+
+def plain(controllers: np.ndarray, sizes: tuple[int, ...]) -> tuple[float, float]:
+    """Steps per second of a loop over episodes, and per second of processor time."""
+    environment = gymnasium.make(ENVIRONMENT)
+    steps, started, busy = 0, time.perf_counter(), time.process_time()
+    for seed, parameters in enumerate(controllers):
+        *hidden, (last, last_biases) = layers(parameters, sizes)
+        observation, _ = environment.reset(seed=seed)
+        for _ in range(LIMIT):
+            for weights, biases in hidden:
+                observation = np.maximum(observation @ weights + biases, 0)
+            action = np.tanh(observation @ last + last_biases)
+            observation, _, terminated, truncated, _ = environment.step(action)
+            steps += 1
+            if terminated or truncated:
+                break
+    rate = steps / (time.perf_counter() - started)
+    environment.close()
+    return rate, steps / (time.process_time() - busy)
+
+
+def vectorised(
+    vector: Any, controllers: np.ndarray, sizes: tuple[int, ...], steps: int
+) -> tuple[float, float]:
+    """Steps per second of two environments that step together; one that ends goes on with the next seed."""
+    pairs = [layers(parameters, sizes) for parameters in controllers[:2]]
+    *hidden, (last, last_biases) = [
+        (np.stack(weights), np.stack(biases))
+        for weights, biases in (zip(*layer, strict=True) for layer in zip(*pairs, strict=True))
+    ]
+    observation, _ = vector.reset(seed=0)
+    started = time.perf_counter()
+    for _ in range(steps // 2):
+        values = observation[:, None]
+        for weights, biases in hidden:
+            values = np.maximum(values @ weights + biases[:, None], 0)
+        action = np.tanh(values @ last + last_biases[:, None])[:, 0]
+        observation, *_ = vector.step(action)
+    return 2 * (steps // 2) / (time.perf_counter() - started), float("nan")
+
+
+def ours(evaluator: Any, controllers: np.ndarray) -> tuple[float, float]:
+    """Steps per second of an evaluator, and per second of its workers' processor time."""
+    started, busy = time.perf_counter(), workers_time(evaluator)
+    found = evaluator.evaluate(controllers, np.arange(len(controllers)), transitions=True)
+    steps = int(found.length.sum())
+    return steps / (time.perf_counter() - started), steps / (workers_time(evaluator) - busy)
+
+
+def workers_time(evaluator: Any) -> float:
+    """Seconds of processor time that an evaluator's workers have had."""
+    ticks = 0
+    for worker in evaluator._workers.values():
+        fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    import elites
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="few rounds of few episodes")
+    quick = parser.parse_args().quick
+    rounds, episodes = (3, 16) if quick else (9, 100)
+    task = elites.gymnasium_task(
+        ENVIRONMENT, descriptor="shared.environments:legs", episode_length=LIMIT, qd_offset=0.0
+    )
+    sizes = task.controller(HIDDEN)
+    controllers = random_controllers(sizes, episodes)
+    clock = time.perf_counter()
+    one = elites.ProcessEvaluator(task, hidden=HIDDEN, processes=1)
+    start_s = time.perf_counter() - clock
+    two = elites.ProcessEvaluator(task, hidden=HIDDEN, processes=2)
+    vector = gymnasium.make_vec(ENVIRONMENT, num_envs=2, vectorization_mode="async")
+    names = ["plain", "vectorised", "one_worker", "two_workers"]
+    figures: dict[str, list[float]] = {name: [] for name in names}
+    per_core: dict[str, list[float]] = {name: [] for name in names}
+    for evaluator in (one, two):
+        evaluator.evaluate(
+            controllers[:4], np.arange(4)
+        )  # the episode that is run twice, and what is imported
+    for number in range(rounds):
+        kinds = {
+            "plain": lambda: plain(controllers, sizes),
+            "vectorised": lambda: vectorised(vector, controllers, sizes, 100 * episodes),
+            "one_worker": lambda: ours(one, controllers),
+            "two_workers": lambda: ours(two, controllers),
+        }
+        for name in names[number % 4 :] + names[: number % 4]:  # none has the same place every time
+            rate, efficiency = kinds[name]()
+            figures[name].append(rate)
+            per_core[name].append(efficiency)
+    for held in (one, two, vector):
+        held.close()
+    print(f"{ENVIRONMENT}, {len(os.sched_getaffinity(0))} cores; a worker starts in {start_s:.2f} s\n")
+    print("| | steps/s | to the plain loop | per core |\n|---|---|---|---|")
+    ratios, cores = (
+        {
+            name: median(rate / base for rate, base in zip(found[name], found["plain"], strict=True))
+            for name in names
+        }
+        for found in (figures, per_core)
+    )
+    for name in names:
+        core = "" if name == "vectorised" else f"{cores[name]:.2f}"
+        print(f"| {name.replace('_', ' ')} | {median(figures[name]):.0f} | {ratios[name]:.2f} | {core} |")
+    print(
+        json.dumps(
+            {
+                "steps_per_s": {name: round(median(rates)) for name, rates in figures.items()},
+                "ratio": {name: round(ratio, 3) for name, ratio in ratios.items()},
+                "per_core": {name: round(cores[name], 3) for name in names if name != "vectorised"},
+                "start_s": round(start_s, 3),
+            }
+        )
+    )

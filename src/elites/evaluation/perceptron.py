@@ -1,0 +1,38 @@
+"""The controller of `elites.policies` in NumPy, for worker processes, which never import JAX."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+
+class Perceptron:
+    """One controller at a time, one observation at a time. Its last bits differ from those of JAX."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+        weights = [np.empty(pair, np.float32) for pair in pairwise(sizes)]
+        biases, outputs, zeros = ([np.zeros(size, np.float32) for size in sizes[1:]] for _ in range(3))
+        *self._hidden, self._last = zip(weights, biases, outputs, zeros, strict=True)
+
+    def load(self, parameters: np.ndarray) -> None:
+        """Takes on a flat controller."""
+        start = 0
+        for weights, biases, *_ in (*self._hidden, self._last):
+            weights[:] = parameters[start : start + weights.size].reshape(weights.shape)
+            start += weights.size
+            biases[:] = parameters[start : start + biases.size]
+            start += biases.size
+
+    def __call__(self, observation: np.ndarray) -> np.ndarray:
+        """The action, within ±1; overwritten by the next call."""
+        values = observation.astype(np.float32, copy=False)
+        for weights, biases, outputs, zeros in self._hidden:
+            values.dot(weights, outputs)
+            np.add(outputs, biases, out=outputs)
+            values = np.maximum(outputs, zeros, out=outputs)
+        weights, biases, outputs, _ = self._last
+        values.dot(weights, outputs)
+        np.add(outputs, biases, out=outputs)
+        return np.tanh(outputs, out=outputs)

@@ -1,0 +1,1 @@
+"""Watching elites: episodes run again and drawn, without a display or a GPU."""

@@ -1,0 +1,120 @@
+"""A small software renderer: spheres and capsules on a chequered floor, one ray a pixel."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+SKY, LIGHT, DARK = (250, 250, 252), (238, 238, 238), (160, 184, 226)
+SHADE = 0.62  # of the floor below a limb
+SUN = np.array([0.35, -0.5, 0.79])  # towards the light; its length is 1, nearly
+FIELD = 50.0  # of view, upright, in degrees
+
+
+class Shapes(NamedTuple):
+    """Capsules `[n, …]` from end to end; a sphere's ends are one point."""
+
+    start: np.ndarray
+    end: np.ndarray
+    radius: np.ndarray
+    colour: np.ndarray  # [n, 3], from 0 to 255
+
+
+class Camera:
+    """Looks at a target from a direction."""
+
+    def __init__(self, size: tuple[int, int], yaw: float, pitch: float, distance: float) -> None:
+        width, height = size
+        yaw, pitch = np.radians(yaw), np.radians(pitch)
+        forward = np.array([-np.sin(yaw) * np.cos(pitch), np.cos(yaw) * np.cos(pitch), np.sin(pitch)])
+        right = np.array([np.cos(yaw), np.sin(yaw), 0.0])
+        self._axes = np.stack([right, np.cross(right, forward), forward])
+        self._focus = height / 2 / np.tan(np.radians(FIELD) / 2)  # pixels
+        self._size, self._back = size, distance * forward
+        x = (np.arange(width) + 0.5 - width / 2) / self._focus
+        y = (height / 2 - np.arange(height) - 0.5) / self._focus
+        rays = x[None, :, None] * self._axes[0] + y[:, None, None] * self._axes[1] + forward
+        self._rays = rays / np.linalg.norm(rays, axis=-1, keepdims=True)
+
+    def shot(self, shapes: Shapes, target: np.ndarray) -> np.ndarray:
+        """A picture `[height, width, 3]`."""
+        origin = target - self._back
+        picture, depth = self._floor(origin, shapes, target)
+        for start, end, radius, colour in zip(*shapes, strict=True):
+            rows, columns = self._box(origin, start, end, radius)
+            rays = self._rays[rows, columns]
+            if not rays.size:
+                continue
+            far, normal = _hit(origin, rays, start, end, radius)
+            seen = far < depth[rows, columns]
+            light = 0.45 + 0.55 * np.clip(normal @ SUN, 0, 1)
+            picture[rows, columns][seen] = (light[..., None] * colour)[seen]
+            depth[rows, columns][seen] = far[seen]
+        return picture.astype(np.uint8)
+
+    def _floor(self, origin: np.ndarray, shapes: Shapes, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        down = self._rays[..., 2] < -1e-3
+        depth = np.where(down, -origin[2] / np.where(down, self._rays[..., 2], -1), np.inf)
+        place = origin[:2] + np.where(down, depth, 0)[..., None] * self._rays[..., :2]
+        odd = np.floor(place).astype(int).sum(-1) % 2 == 1
+        picture = np.where(odd[..., None], DARK, LIGHT).astype(float)
+        near = down & (np.abs(place - target[:2]).max(-1) < 2)
+        points = place[near]
+        below = np.zeros(len(points), bool)
+        for start, end, radius, _ in zip(*shapes, strict=True):
+            along = end[:2] - start[:2]
+            share = np.clip((points - start[:2]) @ along / max(along @ along, 1e-12), 0, 1)
+            below |= ((points - start[:2] - share[:, None] * along) ** 2).sum(-1) < radius**2
+        picture[near] *= np.where(below, SHADE, 1)[:, None]
+        haze = np.clip(depth / 40, 0, 1)[..., None]
+        picture = (1 - haze) * picture + haze * SKY
+        return picture, depth
+
+    def _box(
+        self, origin: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float
+    ) -> tuple[slice, slice]:
+        """The part of the picture that a capsule can be in."""
+        width, height = self._size
+        x, y, z = self._axes @ (np.stack([start, end], axis=1) - origin[:, None])
+        if z.min() <= 2 * radius:  # behind the camera, or all around it
+            return slice(0, 0 if z.max() <= 0 else height), slice(0, width)
+        margin = 1.3 * radius
+        columns = width / 2 + self._focus * np.concatenate([x - margin, x + margin]) / np.tile(z, 2)
+        rows = height / 2 - self._focus * np.concatenate([y - margin, y + margin]) / np.tile(z, 2)
+
+        def within(places: np.ndarray, most: int) -> slice:
+            low, high = int(np.floor(places.min())) - 1, int(np.ceil(places.max())) + 2
+            return slice(min(max(low, 0), most), min(max(high, 0), most))
+
+        return within(rows, height), within(columns, width)
+
+
+def _hit(
+    origin: np.ndarray, rays: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """How far along each ray a capsule is, inf where it is not, and which way its surface faces there."""
+    axis = end - start
+    length = float(np.linalg.norm(axis))
+    far = np.full(rays.shape[:-1], np.inf)
+    if length > 1e-9:
+        axis = axis / length
+        from_start = origin - start
+        across = rays - (rays @ axis)[..., None] * axis
+        beside = from_start - (from_start @ axis) * axis
+        far = _nearest((across**2).sum(-1), across @ beside, beside @ beside - radius**2)
+        height = from_start @ axis + np.where(np.isinf(far), 0, far) * (rays @ axis)
+        far = np.where((height >= 0) & (height <= length), far, np.inf)
+    for centre in (start, end):
+        offset = origin - centre
+        far = np.minimum(far, _nearest(np.ones(far.shape), rays @ offset, offset @ offset - radius**2))
+    points = origin + np.where(np.isinf(far), 0, far)[..., None] * rays
+    share = np.clip((points - start) @ axis, 0, length)[..., None] if length > 1e-9 else 0.0
+    return far, (points - start - share * axis) / radius
+
+
+def _nearest(a: np.ndarray, half_b: np.ndarray, c: float) -> np.ndarray:
+    """The smaller root of a t² + 2 half_b t + c, where it is ahead; inf where it is not."""
+    inside = half_b**2 - a * c
+    root = (-half_b - np.sqrt(np.maximum(inside, 0))) / np.maximum(a, 1e-12)
+    return np.where((inside > 0) & (root > 0), root, np.inf)

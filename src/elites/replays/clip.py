@@ -1,0 +1,142 @@
+"""Pictures become a clip: captions, tiles, and a file that is whole or not there."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from elites.errors import ElitesError
+from elites.files import told_in_one_line
+
+FORMATS = (".mp4", ".gif")
+EMPTY = 232
+DIMMED = 0.55
+COLOURS = 255  # of a GIF
+
+
+@functools.cache
+def _font(height: int) -> Any:
+    return ImageFont.load_default(size=max(10, height // 16))
+
+
+def captioned(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: bool) -> np.ndarray:
+    """The picture in this size, with a text in its corner; paler if its episode is over."""
+    image = Image.fromarray(picture)
+    if image.size != size:
+        image = ImageOps.pad(image, size, Image.Resampling.LANCZOS, color=(EMPTY,) * 3)
+    if at_end:
+        image = Image.blend(image, Image.new("RGB", size, (EMPTY,) * 3), DIMMED)
+    if text:
+        draw, font, margin = ImageDraw.Draw(image, "RGBA"), _font(size[1]), max(3, size[1] // 60)
+        box = draw.multiline_textbbox((margin, margin), text, font=font, spacing=2)
+        draw.rectangle(
+            (box[0] - margin, box[1] - margin, box[2] + margin, box[3] + margin), (255, 255, 255, 190)
+        )
+        draw.multiline_text((margin, margin), text, (20, 20, 20), font, spacing=2)
+    return np.asarray(image)
+
+
+def blank_tile(size: tuple[int, int]) -> np.ndarray:
+    """Where there is no elite."""
+    return captioned(np.full((size[1], size[0], 3), EMPTY, np.uint8), "no elite", size, at_end=False)
+
+
+def tiled(pictures: list[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+    """Pictures of one size, row by row."""
+    rows, columns = shape
+    height, width, _ = pictures[0].shape
+    stacked = np.stack(pictures).reshape(rows, columns, height, width, 3)
+    whole = stacked.transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, 3).copy()
+    whole[height::height] = 255
+    whole[:, width::width] = 255
+    return whole
+
+
+class Clip:
+    """A film that is written picture by picture, at so many a second."""
+
+    def __init__(self, path: Path, rate: float) -> None:
+        self.path, self.rate = path, rate
+        self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+        self._film: subprocess.Popen[bytes] | None = None
+        self._images: list[Image.Image] = []
+
+    def __enter__(self) -> Clip:
+        with told_in_one_line(f"cannot write {self.path}"):
+            self._partial.open("wb").close()
+        return self
+
+    def add(self, picture: np.ndarray) -> None:
+        """The next picture `[height, width, 3]`."""
+        if self.path.suffix == ".gif":
+            # The first picture's colours serve all: what stands still stays the same, and takes no room.
+            image = Image.fromarray(picture)
+            if not self._images:
+                self._images.append(image.quantize(COLOURS, dither=Image.Dither.NONE))
+            else:
+                self._images.append(image.quantize(palette=self._images[0], dither=Image.Dither.NONE))
+            return
+        if self._film is None:
+            self._film = self._started(picture.shape[1], picture.shape[0])
+        assert self._film.stdin is not None
+        try:
+            self._film.stdin.write(picture.tobytes())
+        except BrokenPipeError:
+            self._finish(self._film)
+
+    def _started(self, width: int, height: int) -> subprocess.Popen[bytes]:
+        """A process that takes pictures and writes the film: imageio's own would fork this one."""
+        import imageio_ffmpeg
+
+        taken = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
+        made = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
+        return subprocess.Popen(
+            [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", *taken, "-i", "-", *made, self._partial],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def _finish(self, film: subprocess.Popen[bytes]) -> None:
+        told = film.communicate()[1].decode(errors="replace")
+        if film.returncode:
+            raise ElitesError(f"cannot write {self.path}: {' '.join(told.split())}")
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            if self._film is not None:
+                if kind is not None:
+                    self._film.kill()
+                    self._film.communicate()
+                else:
+                    self._finish(self._film)
+            if kind is None:
+                with told_in_one_line(f"cannot write {self.path}"):
+                    if self._images:
+                        self._save()
+                    if not self._partial.stat().st_size:
+                        raise ElitesError(f"cannot write {self.path}: nothing was drawn")
+                    self._partial.replace(self.path)
+        finally:
+            self._partial.unlink(missing_ok=True)
+
+    def _save(self) -> None:
+        first, *others = self._images
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            first.save(
+                self._partial,
+                format="GIF",
+                save_all=True,
+                append_images=others,
+                duration=max(2, round(100 / self.rate)) * 10,  # ms; files count hundredths
+                loop=0,
+                optimize=False,
+                disposal=1,
+            )

@@ -1,0 +1,241 @@
+"""An episode is run again as the evaluator runs it, drawn picture by picture, and told beside the record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from elites.archives.saved import SavedArchive, load_archive
+from elites.errors import ElitesError, require
+from elites.replays.choice import by_descriptor, grid_of, in_cell, spread_out
+from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
+
+if TYPE_CHECKING:
+    from elites.replays.scene import Scene
+
+SIZE, TILE = (480, 360), (240, 180)  # pixels, of one elite alone and of one among several
+RATES = {".mp4": 30.0, ".gif": 15.0}  # pictures a second, at most
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """An elite's episode, as it was recorded and as it was run again."""
+
+    elite: int  # in the archive, best first
+    cell: int
+    seed: int
+    recorded_fitness: float
+    fitness: float
+    recorded_descriptor: np.ndarray
+    descriptor: np.ndarray
+    length: int
+    episodes: int  # that the recorded numbers are the mean of; this is the first of them
+
+
+def replay(
+    folder: Path | str,
+    *,
+    cell: int | None = None,
+    descriptor: tuple[float, ...] | None = None,
+    grid: str | None = None,
+    seed: int | None = None,
+    out: Path | str | None = None,
+    steps: int | None = None,
+    size: tuple[int, int] | None = None,
+    on_frame: Callable[[int, int], None] | None = None,
+) -> tuple[Path, list[Replayed]]:
+    """Draws elites of a run into an MP4 or a GIF. Returns its path, and what each episode came to.
+
+    Args:
+        folder: the run's.
+        cell: whose elite is shown; the best one's unless this, `descriptor` or `grid` is given.
+        descriptor: the elite nearest to it is shown.
+        grid: rows x columns, such as "3x3": as many elites side by side, the best of each part of
+            descriptor space; the first dimension runs to the right and the second upwards.
+        seed: of the episode; unless given, that of the episode in which the elite was found.
+        out: the file, which ends in .mp4 or .gif; unless given `best.mp4`, `cell-I.mp4` or `grid-RxC.mp4`
+            in the run's folder.
+        steps: how many are shown at most.
+        size: pixels of one elite's picture, width and height.
+        on_frame: called with the pictures done and all there are.
+    """
+    folder = Path(folder)
+    choices = {"cell": cell, "descriptor": descriptor, "grid": grid}
+    chosen = [name for name, given in choices.items() if given is not None]
+    if len(chosen) > 1:
+        raise ElitesError(f"{' and '.join(chosen)} exclude each other")
+    require(seed is None or 0 <= seed < 2**32, "seed", seed, "from 0 to 2**32 - 1")
+    require(steps is None or steps >= 1, "steps", steps, "at least 1")
+    from elites.experiments.config import load_config
+
+    shape = None if grid is None else grid_of(grid)
+    config, _ = load_config(folder)
+    if not (folder / "archive.npz").exists():
+        raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
+    archive = load_archive(folder)
+    if not len(archive.fitness):
+        raise ElitesError(f"{folder}: the archive is empty: there is nothing to show")
+    if shape is not None:
+        elites, name = spread_out(archive, shape), f"grid-{shape[0]}x{shape[1]}"
+    elif cell is not None:
+        elites, name = [in_cell(archive, cell)], f"cell-{cell}"
+    elif descriptor is not None:
+        elites = [by_descriptor(archive, descriptor)]
+        name = f"cell-{archive.cell[elites[0] or 0]}"
+    else:
+        elites, name = [0], "best"
+    path = folder / f"{name}.mp4" if out is None else Path(out)
+    if path.suffix not in FORMATS:
+        raise ElitesError(f"out is {path}; it must end in {' or '.join(FORMATS)}")
+    width, height = size or (SIZE if shape is None else TILE)
+    require(min(width, height) >= 32 and max(width, height) <= 4096, "size", size, "from 32 to 4096 pixels")
+    size = width // 2 * 2, height // 2 * 2  # as films must have it
+    there = [elite for elite in elites if elite is not None]
+    seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in there]
+    scenes, replayed = _run(config.make_task(), archive, there, seeds, size)
+    shown = iter([(_caption(archive, one), scene) for one, scene in zip(replayed, scenes, strict=True)])
+    tiles = [None if elite is None else next(shown) for elite in elites]
+    _draw(path, tiles, shape or (1, 1), size, steps, on_frame)
+    return path, replayed
+
+
+def _caption(archive: SavedArchive, one: Replayed) -> str:
+    """What stands in the corner."""
+    names = archive.about["task"]["descriptor_names"]
+    if len(names) > 2:
+        described = "descriptor " + " ".join(f"{value:.2f}" for value in one.descriptor)
+    else:
+        described = ", ".join(
+            f"{str(name).replace('_', ' ')} {value:.2f}"
+            for name, value in zip(names, one.descriptor, strict=True)
+        )
+    return f"fitness {one.fitness:.1f}\n{described}"
+
+
+def _run(
+    task: Any, archive: SavedArchive, elites: list[int], seeds: list[int], size: tuple[int, int]
+) -> tuple[list[Scene], list[Replayed]]:
+    """Runs the episodes again."""
+    from elites.evaluation import evaluator_of
+    from elites.tasks.task import CompiledTask, DeviceTask
+
+    hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
+    parameters = archive.parameters[elites]
+    scenes: list[Scene]
+    if isinstance(task, DeviceTask):
+        from elites.replays.brax import run
+
+        scenes, fitness, descriptor, length = run(task, hidden, parameters, seeds, size)
+    else:
+        with evaluator_of(task, hidden, None) as evaluator:
+            found = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
+        fitness, descriptor, length = found.fitness, found.descriptor, found.length
+        if isinstance(task, CompiledTask):
+            from elites.replays.bullet import BulletScene as Of
+        else:
+            from elites.replays.gymnasium import GymnasiumScene as Of  # type: ignore[assignment]
+        actions = found.transitions.actions
+        scenes = [
+            Of(task, seed, actions[index, : length[index]], size)  # type: ignore[arg-type]
+            for index, seed in enumerate(seeds)
+        ]
+    return scenes, [
+        Replayed(
+            elite,
+            int(archive.cell[elite]),
+            seeds[index],
+            float(archive.fitness[elite]),
+            float(fitness[index]),
+            archive.descriptor[elite],
+            np.asarray(descriptor[index]),
+            int(length[index]),
+            archive.seed[elite].size,
+        )
+        for index, elite in enumerate(elites)
+    ]
+
+
+def _draw(
+    path: Path,
+    tiles: list[tuple[str, Scene] | None],
+    shape: tuple[int, int],
+    size: tuple[int, int],
+    steps: int | None,
+    on_frame: Callable[[int, int], None] | None,
+) -> None:
+    """Draws all tiles, as many pictures at a time as there are cores."""
+    scenes = [tile[1] for tile in tiles if tile is not None]
+    texts = [tile[0] for tile in tiles if tile is not None]
+    seconds = scenes[0].seconds
+    every = max(1, round(1 / (RATES[path.suffix] * seconds)))
+    last = max(scene.steps for scene in scenes)
+    wanted = range(0, (last if steps is None else min(last, steps)) + 1, every)
+    cores = len(os.sched_getaffinity(0))
+    empty = blank_tile(size)
+    with ThreadPoolExecutor(cores) as pool, Clip(path, 1 / (seconds * every)) as clip:
+        strands = [_Strands(scene, wanted, cores if len(scenes) == 1 else 1, pool) for scene in scenes]
+        kept = [empty] * len(scenes)
+        for number, step in enumerate(wanted):
+            for index, (scene, strand) in enumerate(zip(scenes, strands, strict=True)):
+                if step <= scene.steps or number == 0:
+                    kept[index] = captioned(strand.next(), texts[index], size, at_end=False)
+                elif step - every <= scene.steps:
+                    kept[index] = captioned(kept[index], "", size, at_end=True)
+            drawn = iter(kept)
+            clip.add(tiled([empty if tile is None else next(drawn) for tile in tiles], shape))
+            if on_frame is not None:
+                on_frame(number + 1, len(wanted))
+
+
+class _Strands:
+    """The pictures of one scene, drawn ahead: each strand goes through the episode and draws its share."""
+
+    def __init__(self, scene: Scene, wanted: range, count: int, pool: ThreadPoolExecutor) -> None:
+        own = [step for step in wanted if step <= scene.steps]
+        self.threaded = scene.threaded
+        count = count if self.threaded else 1
+        self._strands = [scene.frames(own[first::count]) for first in range(count)]
+        self._pool, self._turn = pool, 0
+        self._drawn = [pool.submit(next, strand, None) for strand in self._strands] if self.threaded else []
+
+    def next(self) -> np.ndarray:
+        """The next picture."""
+        turn = self._turn % len(self._strands)
+        self._turn += 1
+        if not self.threaded:
+            return next(self._strands[turn])
+        frame = self._drawn[turn].result()
+        self._drawn[turn] = self._pool.submit(next, self._strands[turn], None)
+        assert frame is not None
+        return frame
+
+
+def table(replayed: list[Replayed]) -> str:
+    """Every episode, as it was recorded and as it was replayed."""
+    from elites.reports.tables import aligned
+
+    def described(values: np.ndarray) -> str:
+        return " ".join(f"{value:.3f}" for value in values)
+
+    rows = [("cell", "episode seed", "steps", "fitness", "replayed", "descriptor", "replayed")]
+    rows += [
+        (
+            str(one.cell),
+            f"{one.seed}" + "*" * (one.episodes > 1),
+            str(one.length),
+            f"{one.recorded_fitness:.2f}",
+            f"{one.fitness:.2f}",
+            described(one.recorded_descriptor),
+            described(one.descriptor),
+        )
+        for one in replayed
+    ]
+    several = max(one.episodes for one in replayed)
+    note = [f"  * the first of {several} episodes, whose mean was recorded"] if several > 1 else []
+    return "\n".join([*aligned(rows), *note])

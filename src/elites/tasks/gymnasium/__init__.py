@@ -1,0 +1,162 @@
+"""Any Gymnasium environment as a task: continuous actions, a vector of observations, a descriptor of yours.
+
+Fitness is the sum of the rewards. An episode starts with `reset(seed=…)`, in an environment made for it:
+some, even BipedalWalker of Gymnasium, keep something from one episode to the next, so that what an episode
+comes to would depend on what ran before. Making one takes some milliseconds. Where it takes long, and `reset`
+is known to leave nothing behind, `fresh=False` uses one again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from elites.errors import ElitesError, require
+from elites.options import checked
+from elites.tasks.task import HostTask
+
+if TYPE_CHECKING:
+    from elites.tasks.gymnasium.simulator import GymnasiumSimulator
+
+PREFIX = "gym:"
+LENGTH = 1000  # steps, of an environment that sets no limit itself
+GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
+MOST_CELLS = 1024  # of a CVT in more dimensions, unless told
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymnasiumTask(HostTask):
+    """A Gymnasium environment, simulated in worker processes."""
+
+    fixed: ClassVar[tuple[str, ...]] = ("name", "environment")
+    descriptor_phrase: ClassVar[str] = "{}"
+
+    environment: str  # Gymnasium's id, or `module:function` of what makes it
+    environment_options: dict[str, Any] = field(default_factory=dict)  # arguments of what makes it
+    descriptor: str | None = None  # `module:function` of an Episode
+    step_descriptor: str | None = None  # `module:function` of (observation, action, info), after each step
+    qd_offset_from: str = "given"  # or how it was measured
+    fresh: bool = True  # whether each episode has an environment of its own
+    patience: float = 60.0  # s that a step may take before its worker counts as hung
+
+    def __post_init__(self) -> None:
+        require(
+            len(self.descriptor_bounds) == len(self.descriptor_names),
+            "descriptor_names",
+            self.descriptor_names,
+            f"as many as there are bounds: {len(self.descriptor_bounds)}",
+        )
+        super().__post_init__()
+        for name in ("descriptor", "step_descriptor"):
+            path = getattr(self, name)
+            require(path is None or isinstance(path, str), name, repr(path), "module:function")
+        if self.descriptor is None and self.step_descriptor is None:
+            raise ElitesError(f"{self.name} needs a descriptor: --descriptor module:function")
+        require(self.patience > 0, "patience", self.patience, "above 0")
+        for low, high in self.descriptor_bounds:
+            finite = math.isfinite(low) and math.isfinite(high)
+            require(finite and low < high, "descriptor_bounds", (low, high), "finite, the lower one first")
+        _require_plain(self.environment_options)
+
+    @property
+    def describes_steps(self) -> bool:
+        """Whether each step has a descriptor, as QD-PG needs."""
+        return self.step_descriptor is not None
+
+    def simulator(self) -> GymnasiumSimulator:
+        from elites.tasks.gymnasium.simulator import GymnasiumSimulator
+
+        return GymnasiumSimulator(self)
+
+    def settled(self) -> GymnasiumTask:
+        """The task as a run records it: its QD offset is measured unless it was given."""
+        if not math.isnan(self.qd_offset):
+            return self
+        from elites.tasks.gymnasium.offset import measured_offset
+
+        qd_offset, how = measured_offset(self)
+        return dataclasses.replace(self, qd_offset=qd_offset, qd_offset_from=how)
+
+
+def gymnasium_task(
+    environment: str | Callable[..., Any],
+    *,
+    descriptor: str | Callable[..., Any] | None = None,
+    step_descriptor: str | Callable[..., Any] | None = None,
+    descriptor_bounds: Sequence[Sequence[float]] | None = None,
+    descriptor_names: Sequence[str] | None = None,
+    **parameters: Any,
+) -> GymnasiumTask:
+    """A Gymnasium environment as a task, for `RunConfig` and the evaluators.
+
+    Functions must be ones that another process can import: of a module, not lambdas or inner functions.
+    A script's own are, if the script does nothing when it is imported (`if __name__ == "__main__":`).
+
+    Args:
+        environment: Gymnasium's id, or a function that makes the environment.
+        descriptor: takes an `elites.Episode` and returns one number for each dimension.
+        step_descriptor: takes (observation, action, info) after each step and returns the same. Without a
+            descriptor of the episode, that is the mean of its steps'. QD-PG needs it.
+        descriptor_bounds: (lowest, highest) of each dimension; unless given, 0 and 1.
+        descriptor_names: for figures and summaries.
+        parameters: the other fields of `GymnasiumTask`: `environment_options` (arguments of what makes the
+            environment), `episode_length`, `cells`, `grid`, `qd_offset` (measured when a run begins, unless
+            given), `fresh`, `patience`.
+    """
+    from elites.tasks.gymnasium.imports import path_of
+
+    given: dict[str, Any] = {
+        "descriptor": descriptor if isinstance(descriptor, str | None) else path_of(descriptor),
+        "step_descriptor": step_descriptor
+        if isinstance(step_descriptor, str | None)
+        else path_of(step_descriptor),
+        "descriptor_bounds": descriptor_bounds,
+        "descriptor_names": descriptor_names,
+        **parameters,
+    }
+    name = environment if isinstance(environment, str) else path_of(environment)
+    return make(
+        PREFIX + name.removeprefix(PREFIX), {key: value for key, value in given.items() if value is not None}
+    )
+
+
+def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
+    """The task called `gym:…`. What is not given is found out by looking at the environment."""
+    given = checked(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
+    environment = name.removeprefix(PREFIX)
+    if "descriptor_bounds" in given:
+        _require_pairs(given["descriptor_bounds"])
+    if "observation_size" not in given:  # else a run's record, which says all
+        if not given.get("descriptor") and not given.get("step_descriptor"):
+            raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
+        from elites.tasks.gymnasium.simulator import looked_at
+
+        options = given.get("environment_options", {})
+        _require_plain(options)
+        given = {**looked_at(name, environment, given), **given}
+    size = len(given["descriptor_bounds"])
+    given.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
+    given.setdefault("grid", GRIDS.get(size, (2,) * size))
+    given.setdefault(
+        "cells", min(math.prod(given["grid"]), MOST_CELLS) if size > 4 else math.prod(given["grid"])
+    )
+    given.setdefault("qd_offset", math.nan)
+    return GymnasiumTask(name=name, environment=environment, **given)
+
+
+def _require_pairs(bounds: Sequence[Sequence[float]]) -> None:
+    pairs = len(bounds) > 0 and all(len(pair) == 2 for pair in bounds)
+    require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
+
+
+def _require_plain(options: Any) -> None:
+    """Options go into the run's record."""
+    try:
+        plain = isinstance(options, dict) and json.loads(json.dumps(options)) == options
+    except (TypeError, ValueError):
+        plain = False
+    require(plain, "environment_options", repr(options), "a dict that JSON can hold")

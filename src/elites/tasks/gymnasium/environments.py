@@ -1,0 +1,113 @@
+"""Making an environment, and refusing one that no controller of ours can act in."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from elites.errors import ElitesError
+from elites.tasks.gymnasium.imports import function_at, import_module, one_line
+
+
+class Spaces(NamedTuple):
+    """What goes into an environment and comes out of it."""
+
+    observation_size: int
+    observation_type: np.dtype
+    low: np.ndarray  # of each action
+    high: np.ndarray
+
+
+def make_environment(
+    environment: str,
+    options: dict[str, Any],
+    *,
+    episode_length: int | None = None,
+    render_mode: str | None = None,
+) -> gymnasium.Env[Any, Any]:
+    """The environment with Gymnasium's id, or made by the function at `module:function`.
+
+    `episode_length`, if it is given, replaces the limit that goes with the id.
+    """
+    if render_mode is not None:
+        options = {**options, "render_mode": render_mode}
+    module, colon, name = environment.partition(":")
+    factory = None
+    if colon:  # Gymnasium's own ids may name the module that registers them, too
+        found: Any = import_module(module, f"environment {environment!r}")
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is None and name not in gymnasium.registry:
+            function_at(environment, "environment")  # tells what there is
+        factory = found
+    try:
+        if factory is not None:
+            made = factory(**options)
+        else:
+            limit = {} if episode_length is None else {"max_episode_steps": episode_length}
+            made = gymnasium.make(name or module, disable_env_checker=True, **limit, **options)
+    except gymnasium.error.UnregisteredEnv as error:
+        raise ElitesError(_unknown(environment, error)) from None
+    except ElitesError:
+        raise
+    except Exception as error:
+        raise ElitesError(f"{environment} could not be made: {one_line(error)}") from error
+    if not isinstance(made, gymnasium.Env):
+        raise ElitesError(f"{environment} makes a {type(made).__name__}; it must make a gymnasium.Env")
+    return made
+
+
+@contextlib.contextmanager
+def told_once() -> Iterator[None]:
+    """Keeps MuJoCo from telling with every environment what it has told with the first."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda _: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
+
+
+def _unknown(environment: str, error: Exception) -> str:
+    near = difflib.get_close_matches(environment, gymnasium.registry, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.registry lists those there are"
+    return f"unknown environment {environment!r}; {hint}"
+
+
+def spaces_of(environment: gymnasium.Env[Any, Any], name: str) -> Spaces:
+    """Its sizes and bounds; refused unless observations are a vector and actions are continuous."""
+    observed, acted = environment.observation_space, environment.action_space
+    if not isinstance(observed, spaces.Box) or len(observed.shape) != 1:
+        raise ElitesError(
+            f"{name} observes {_told(observed)}; it must be a vector "
+            "(gymnasium.wrappers.FlattenObservation makes one)"
+        )
+    continuous = isinstance(acted, spaces.Box) and np.issubdtype(acted.dtype, np.floating)
+    if not continuous or len(acted.shape or ()) != 1:
+        raise ElitesError(f"{name} takes actions {_told(acted)}; they must be a vector of continuous ones")
+    assert isinstance(acted, spaces.Box)
+    if not (
+        np.isfinite(acted.low).all() and np.isfinite(acted.high).all() and (acted.low < acted.high).all()
+    ):
+        raise ElitesError(
+            f"{name} takes actions from {acted.low} to {acted.high}; the bounds must be finite "
+            "(gymnasium.wrappers.RescaleAction sets them)"
+        )
+    return Spaces(observed.shape[0], np.dtype(observed.dtype), acted.low, acted.high)
+
+
+def _told(space: spaces.Space[Any]) -> str:
+    if isinstance(space, spaces.Box):
+        return f"Box{space.shape} of {space.dtype}"
+    return " ".join(str(space).split())

@@ -1,0 +1,84 @@
+"""Functions by their import path, `module:function`: what a run's record and a worker know them by."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from elites.errors import ElitesError
+
+
+def path_of(function: Callable[..., Any]) -> str:
+    """The import path of a function, refused if another process could not import it."""
+    name = getattr(function, "__qualname__", None)
+    module = getattr(function, "__module__", None)
+    if name is None or module is None:
+        raise ElitesError(f"{function!r} has no import path; give a function or class of a module")
+    if "<" in name:
+        what = "a lambda" if "<lambda>" in name else "inside another function"
+        raise ElitesError(f"{module}:{name} is {what}: no other process can import it; define it in a module")
+    if module == "__main__":
+        module = _script()
+        if module is None:
+            raise ElitesError(f"{name} is of no file: no other process can import it; define it in a module")
+    return f"{module}:{name}"
+
+
+def _script() -> str | None:
+    """The name that the script of this process has as a module; `python -m` knows it."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    return Path(file).stem if file and Path(file).suffix == ".py" else None
+
+
+def look_here_too() -> None:
+    """Modules are also looked for in the current folder, as with `python -m`, but after all others."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+def import_module(name: str, what: str) -> ModuleType:
+    """A module of the user's, or one line that says why not."""
+    if name == _script():
+        return sys.modules["__main__"]
+    look_here_too()
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ElitesError(f"{what}: {error} (looked for where Python does and in {Path.cwd()})") from error
+    except ElitesError:
+        raise
+    except Exception as error:
+        raise ElitesError(f"{what}: importing {name} failed: {one_line(error)}") from error
+
+
+def function_at(path: str, what: str) -> Callable[..., Any]:
+    """The function at `module:function`."""
+    module_name, colon, name = path.partition(":")
+    if not (colon and module_name and name):
+        raise ElitesError(f"{what} is {path!r}; it must be module:function")
+    module = import_module(module_name, f"{what} {path!r}")
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        own = (key for key, value in vars(module).items() if inspect.isfunction(value))
+        there = ", ".join(key for key in own if not key.startswith("_")) or "none"
+        where = getattr(module, "__file__", module_name)
+        raise ElitesError(f"{what} {path!r}: {where} has no function {name!r}; its functions are {there}")
+    return found  # type: ignore[no-any-return]
+
+
+def one_line(error: BaseException) -> str:
+    """An exception's type and text."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

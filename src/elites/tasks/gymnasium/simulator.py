@@ -1,0 +1,282 @@
+"""Episodes of a Gymnasium environment, in the process that asks for them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import Ending, Outcome, Transitions
+from elites.evaluation.perceptron import Perceptron
+from elites.tasks.gymnasium.environments import make_environment, spaces_of, told_once
+from elites.tasks.gymnasium.imports import function_at, one_line
+
+if TYPE_CHECKING:
+    from elites.tasks.gymnasium import GymnasiumTask
+
+LOOKED_AT = 100  # steps of the episode that a new task is looked at with
+ROUNDING = 1e-6  # of a bound's range: a descriptor no farther out counts as on the bound
+
+
+class Episode(NamedTuple):
+    """What a descriptor is a function of: an episode of T steps, as the environment had it."""
+
+    observations: np.ndarray  # [T + 1, observation_size], the first from `reset`
+    actions: np.ndarray  # [T, action_size], within the environment's bounds
+    rewards: np.ndarray  # [T]
+    infos: list[dict[str, Any]]  # T + 1, the first from `reset`
+    terminated: bool
+    truncated: bool  # by the environment, or by the task's episode_length
+
+
+class EpisodeError(Exception):
+    """The environment or the descriptor raised, or gave what no archive can take. Says all in one line."""
+
+
+class GymnasiumSimulator:
+    """Runs episodes of one task, or steps through them. One at a time."""
+
+    def __init__(self, task: GymnasiumTask) -> None:
+        self.task = task
+        self.truncated = False  # whether the last step through `advance` was cut off by the environment
+        self._describe = task.descriptor and function_at(task.descriptor, "descriptor")
+        self._describe_step = task.step_descriptor and function_at(task.step_descriptor, "step_descriptor")
+        self._environment = self._made()
+        spaces = spaces_of(self._environment, task.name)
+        sizes = (spaces.observation_size, len(spaces.low))
+        if sizes != (task.observation_size, task.action_size):
+            raise ElitesError(
+                f"{task.name} has {sizes[0]} observations and {sizes[1]} actions; "
+                f"the run was made for {task.observation_size} and {task.action_size}"
+            )
+        self._low, self._high = spaces.low, spaces.high
+        self._half = (spaces.high - spaces.low) / 2
+        self._middle = spaces.low + self._half
+        one = spaces.low.dtype == np.float32 and (spaces.low == -1).all() and (spaces.high == 1).all()
+        self._as_they_are = bool(one)
+        steps = task.episode_length
+        self._observations = np.zeros((steps + 1, sizes[0]), spaces.observation_type)
+        self._outputs = np.zeros((steps, sizes[1]), np.float32)
+        self._actions = np.zeros((steps, sizes[1]), spaces.low.dtype)
+        self._rewards = np.zeros(steps)
+        self._policy: Perceptron | None = None
+        self._used = False
+
+    def _made(self) -> gymnasium.Env[Any, Any]:
+        task = self.task
+        return make_environment(
+            task.environment, task.environment_options, episode_length=task.episode_length
+        )
+
+    def run(
+        self,
+        parameters: np.ndarray,
+        sizes: np.ndarray,
+        seed: int,
+        stop: np.ndarray,
+        transitions: Transitions | None,
+        beat: Callable[[], None] = lambda: None,
+    ) -> Outcome:
+        """One whole episode: see `elites.tasks.task.Simulator`. `beat` is called with every step."""
+        if self._policy is None or self._policy.sizes != tuple(sizes):
+            self._policy = Perceptron(tuple(int(size) for size in sizes))
+        self._policy.load(parameters)
+        try:
+            return self._run(self._policy, seed, stop, transitions, beat)
+        except EpisodeError as error:
+            raise ElitesError(f"{self.task.name}: the episode with seed {seed}: {error}") from error
+        except Exception as error:
+            raise ElitesError(
+                f"{self.task.name}: the episode with seed {seed} failed: {one_line(error)}"
+            ) from error
+
+    def _run(
+        self,
+        policy: Perceptron,
+        seed: int,
+        stop: np.ndarray,
+        transitions: Transitions | None,
+        beat: Callable[[], None],
+    ) -> Outcome:
+        task, outputs, actions = self.task, self._outputs, self._actions
+        observations, rewards = self._observations, self._rewards
+        size = task.descriptor_size
+        observation, info = self._reset(seed)
+        observations[0] = observation
+        step = self._environment.step
+        infos, described = [dict(info)], []
+        length, ending, as_they_are = 0, Ending.TRUNCATED, self._as_they_are
+        for length in range(1, task.episode_length + 1):
+            if stop[0]:
+                return Outcome(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
+            output = policy(observations[length - 1])
+            if output[0] != output[0]:  # NaN: of the observation, or of the controller
+                ending, length = Ending.INVALID, length - 1
+                break
+            outputs[length - 1] = output
+            if as_they_are:
+                action = output.copy()
+            else:
+                action = self._scaled(output)
+                actions[length - 1] = action
+            observation, reward, terminated, truncated, info = step(action)
+            beat()
+            observations[length] = observation
+            rewards[length - 1] = reward
+            infos.append(dict(info))
+            if self._describe_step:
+                value = self._describe_step(observation, action, info)
+                described.append(self._checked(value, "step descriptor"))
+            if terminated:
+                ending = Ending.TERMINATED
+            if terminated or truncated:
+                break
+        # Added one by one, as a loop would; NumPy's sum of a prefix depends on its length.
+        fitness = math.fsum(rewards[:length])
+        seen = (observations[: length + 1], outputs[:length])
+        if not (math.isfinite(fitness) and all(np.isfinite(array).all() for array in seen)):
+            ending = Ending.INVALID
+        if transitions is not None:
+            transitions.observations[: length + 1] = observations[: length + 1]
+            transitions.actions[:length] = outputs[:length]
+            transitions.rewards[:length] = rewards[:length]
+            if described:
+                transitions.contacts[:length] = described
+        if ending == Ending.INVALID:
+            return Outcome(math.nan, np.full(size, np.nan), length, ending)
+        if self._describe:
+            episode = Episode(
+                observations[: length + 1].copy(),
+                (outputs if as_they_are else actions)[:length].copy(),
+                rewards[:length].copy(),
+                infos,
+                ending == Ending.TERMINATED,
+                ending == Ending.TRUNCATED,
+            )
+            descriptor = self._checked(self._describe(episode), "descriptor")
+        else:
+            descriptor = self._checked(np.mean(described, axis=0), "descriptor")
+        return Outcome(fitness, descriptor, length, ending)
+
+    def _checked(self, given: Any, what: str) -> np.ndarray:
+        """A descriptor within its bounds."""
+        size, bounds = self.task.descriptor_size, np.array(self.task.descriptor_bounds)
+        try:
+            value = np.atleast_1d(np.asarray(given, np.float64))
+        except (TypeError, ValueError):
+            value = np.empty((0, 0))
+        if value.shape != (size,):
+            raise EpisodeError(f"the {what} is {_short(given)}; it must be {size} number{'s' * (size > 1)}")
+        low, high = bounds.T
+        margin = ROUNDING * (high - low)
+        if not ((value >= low - margin) & (value <= high + margin)).all():  # NaN is not, either
+            told = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
+            raise EpisodeError(f"the {what} is {value.tolist()}; its bounds are {told} (descriptor_bounds)")
+        return np.clip(value, low, high)
+
+    def _scaled(self, output: np.ndarray) -> np.ndarray:
+        """An action within the environment's bounds."""
+        if self._as_they_are:
+            return output.astype(self._low.dtype)
+        action: np.ndarray = np.clip(self._middle + output * self._half, self._low, self._high)
+        return action.astype(self._low.dtype)
+
+    def _reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
+        if self.task.fresh and self._used:
+            self._environment.close()
+            with told_once():
+                self._environment = self._made()
+        self._used = True
+        return self._environment.reset(seed=seed)
+
+    def begin(self, seed: int) -> np.ndarray:
+        """Starts the episode with this seed. Returns the observation."""
+        self.truncated = False
+        return np.asarray(self._reset(seed)[0], np.float32)
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """One step. Returns (observation, reward, whether the task ended the episode)."""
+        observation, reward, terminated, truncated, _ = self._environment.step(self._scaled(action))
+        self.truncated = bool(truncated)
+        return np.asarray(observation, np.float32), float(reward), bool(terminated)
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._environment.close()
+
+
+def _short(value: Any) -> str:
+    with contextlib.suppress(TypeError, ValueError):
+        value = np.asarray(value, np.float64).tolist()  # not `np.float64(0.5)`
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What an environment says of itself, and the descriptor of a short episode, of which all do nothing."""
+    from elites.tasks.gymnasium import LENGTH, GymnasiumTask
+
+    options, length = given.get("environment_options", {}), given.get("episode_length")
+    made = make_environment(environment, options, episode_length=length)
+    try:
+        spaces = spaces_of(made, name)
+        limit = getattr(made.spec, "max_episode_steps", None)
+    finally:
+        made.close()
+    found: dict[str, Any] = {
+        "observation_size": spaces.observation_size,
+        "action_size": len(spaces.low),
+        "episode_length": length or limit or LENGTH,
+    }
+    bounds = given.get("descriptor_bounds")
+    probe = GymnasiumTask(
+        name=name,
+        environment=environment,
+        environment_options=options,
+        descriptor=given.get("descriptor"),
+        step_descriptor=given.get("step_descriptor"),
+        descriptor_bounds=((0.0, 1.0),) if bounds is None else bounds,
+        descriptor_names=("dimension",) if bounds is None else tuple(map(str, bounds)),
+        cells=1,
+        grid=(1,) if bounds is None else (1,) * len(bounds),
+        qd_offset=0.0,
+        **{**found, "episode_length": min(found["episode_length"], LOOKED_AT)},
+    )
+    with told_once():
+        simulator = (_Sizing if bounds is None else GymnasiumSimulator)(probe)
+    try:
+        sizes = np.array([probe.observation_size, probe.action_size])
+        nothing = np.zeros(int(sizes[1]) * (int(sizes[0]) + 1), np.float32)
+        simulator.run(nothing, sizes, 0, np.zeros(1), None)
+    finally:
+        simulator.close()
+    if isinstance(simulator, _Sizing):
+        if simulator.size is None:
+            raise ElitesError(f"{name}: an episode gave NaN; descriptor_bounds must be given")
+        found["descriptor_bounds"] = ((0.0, 1.0),) * simulator.size
+    return found
+
+
+class _Sizing(GymnasiumSimulator):
+    """Finds out how many numbers a descriptor has; all of them lie between 0 and 1 unless told."""
+
+    size: int | None = None
+
+    def _checked(self, given: Any, what: str) -> np.ndarray:
+        try:
+            value = np.atleast_1d(np.asarray(given, np.float64))
+        except (TypeError, ValueError):
+            value = np.empty(0)
+        if value.ndim != 1 or not value.size:
+            raise EpisodeError(f"the {what} is {_short(given)}; it must be numbers")
+        if not ((value >= -ROUNDING) & (value <= 1 + ROUNDING)).all():
+            raise EpisodeError(
+                f"the {what} is {value.tolist()}; without descriptor_bounds it must be from 0 to 1"
+            )
+        self.size = len(value)
+        return value

@@ -1,0 +1,151 @@
+"""Runs on somebody else's environment: every algorithm, resumed, corrected, shown."""
+
+import json
+
+import numpy as np
+import pytest
+
+import elites
+from elites import ALGORITHMS, ElitesError, RunConfig, cli, gymnasium_task, load_archive
+from elites.evaluation.environment import raise_failure
+from tests import outside
+from tests.algorithms.test_algorithms import chosen
+from tests.experiments.test_run import assert_same_result
+
+BUDGET = 75
+
+
+def task(**changes):
+    given = {"descriptor": outside.place, "descriptor_bounds": outside.BOUNDS, "qd_offset": -50.0}
+    return gymnasium_task(
+        outside.push,
+        **{**given, "step_descriptor": outside.step_place, "episode_length": 12, "cells": 64, **changes},
+    )
+
+
+def config(name, **changes):
+    given = {"task": task(), "evaluations": BUDGET, "hyper_parameters": chosen(name), "seed": 1}
+    return RunConfig(algorithm=name, **{**given, **changes})
+
+
+def quiet(_):
+    pass
+
+
+OFTEN = ("pga-map-elites", "qd-pg")  # the others take longer to compile, or need less of a task
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS]
+)
+def test_every_algorithm_runs_and_resumes_to_the_same_end(name, tmp_path):
+    elites.run(config(name), tmp_path / "whole", threads=2, tell=quiet)
+    reports = []
+    interrupted = elites.run(
+        config(name), tmp_path / "parts", threads=1, max_hours=1e-9, on_generation=reports.append, tell=quiet
+    )
+    assert not interrupted.finished
+    assert elites.resume(tmp_path / "parts", threads=1, tell=quiet).finished
+    assert_same_result(tmp_path / "parts", tmp_path / "whole")
+    archive = load_archive(tmp_path / "whole")
+    assert archive.about["evaluations"] == BUDGET
+    if archive.seed.ndim == 1:
+        with elites.ProcessEvaluator(task(), hidden=(8,), processes=2) as evaluator:
+            again = evaluator.evaluate(archive.parameters, archive.seed)
+        np.testing.assert_array_equal(again.fitness, archive.fitness)
+        np.testing.assert_array_equal(again.descriptor, archive.descriptor)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    elites.run(config("map-elites", correct_every=40, correct_replications=3), folder, tell=quiet)
+    return folder
+
+
+def test_a_run_is_corrected_and_shown_from_the_command_line(folder, capsys):
+    assert (folder / "corrections.csv").read_text().count("\n") == 3
+    assert cli.main(["correct", str(folder), "--replications", "4"]) == 0
+    assert "corrected by 4 replications" in capsys.readouterr().out
+    assert cli.main(["show", str(folder)]) == 0
+    assert "dimension 1" in capsys.readouterr().out
+
+
+def test_distances_are_measured_in_ranges_of_the_bounds(folder):
+    """A map of the same descriptors in other units is the same map."""
+    archive = load_archive(folder)
+    cells = archive.cells
+    stretched = cells._replace(
+        centroids=cells.centroids * [1, 100], bounds=cells.bounds * np.array([[1], [100]])
+    )
+    descriptors = np.random.default_rng(0).uniform(-3, 3, (500, 2)).astype(np.float32)
+    wide = descriptors * np.array([1, 100], np.float32)
+    np.testing.assert_array_equal(cells.numbers(descriptors), stretched.numbers(wide))
+    assert (archive.cells.numbers(archive.descriptor) == archive.cell).all()
+
+
+def test_a_module_that_has_gone_is_told_in_one_line(folder, tmp_path, capsys):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    record = json.loads((folder / "config.json").read_text())
+    record["task_parameters"]["descriptor"] = "gone:place"
+    (gone / "config.json").write_text(json.dumps(record))
+    (gone / "archive.npz").write_bytes((folder / "archive.npz").read_bytes())
+    (gone / "metrics.csv").write_bytes((folder / "metrics.csv").read_bytes())
+    assert cli.main(["correct", str(gone)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("elites: descriptor 'gone:place': No module named 'gone'")
+    assert told.count("\n") == 1
+    assert cli.main(["show", str(gone)]) == 0  # needs neither it nor the environment
+
+
+def test_an_environment_that_raises_ends_the_run_with_its_last_checkpoint(folder, tmp_path):
+    own = tmp_path / "run"
+    elites.run(config("map-elites"), own, max_hours=1e-9, tell=quiet)
+    record = (own / "config.json").read_text()
+    (checkpoint,) = (own / "checkpoints").iterdir()
+    before = checkpoint.read_bytes()
+    troubled = json.loads(record)
+    troubled["task_parameters"]["environment_options"] = {"trouble": "raise"}
+    (own / "config.json").write_text(json.dumps(troubled))
+    with pytest.raises(ElitesError, match=r"the episode with seed \d+ failed: RuntimeError: out of paint$"):
+        elites.resume(own, tell=quiet)
+    assert checkpoint.read_bytes() == before
+    (own / "config.json").write_text(record)
+    elites.resume(own, tell=quiet)
+    assert_same_result(own, folder)
+
+
+def test_td3s_own_environment_may_raise(tmp_path):
+    troubled = task(environment_options={"trouble": "raise"})
+    algorithm = elites.make_algorithm("td3", troubled, **chosen("td3"))
+    environment = algorithm.environment
+    place = environment.begin(np.uint32(3))
+    for _ in range(6):
+        place, reward, _ = environment.step(place, np.zeros(2, np.float32))
+    assert np.isnan(reward)  # nothing goes through JAX; the runner asks afterwards
+    with pytest.raises(ElitesError, match="training episode with seed 3 failed: RuntimeError: out of paint"):
+        raise_failure(environment)
+
+
+def test_qd_pg_needs_a_descriptor_of_each_step(tmp_path):
+    with pytest.raises(ElitesError, match="qd-pg needs a descriptor of each step of gym"):
+        elites.run(config("qd-pg", task=task(step_descriptor=None)), tmp_path / "run", tell=quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_steps_are_described_by_describes_the_episode_unless_told(folder):
+    plain = gymnasium_task(
+        outside.push,
+        step_descriptor=outside.step_place,
+        descriptor_bounds=outside.BOUNDS,
+        episode_length=12,
+        qd_offset=0.0,
+    )
+    parameters = load_archive(folder).parameters[:3]
+    with elites.ProcessEvaluator(plain, hidden=(8,), processes=1) as evaluator:
+        found = evaluator.evaluate(parameters, np.arange(3), transitions=True)
+    means = [
+        steps[:length].mean(0) for steps, length in zip(found.transitions.contacts, found.length, strict=True)
+    ]
+    np.testing.assert_allclose(found.descriptor, means, rtol=1e-5, atol=1e-6)
