@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import tyro
 
 from elites.errors import ElitesError, require
+from elites.studies.commands import STUDY_COMMANDS, StudyRun
 
 if TYPE_CHECKING:
     from elites.experiments.run import Outcome
@@ -339,6 +340,7 @@ COMMANDS: dict[str, type[Command]] = {
     "resume": Resume,
     "correct": Correct,
     "show": Show,
+    "study": StudyRun,
     "tasks": Tasks,
     "algorithms": Algorithms,
     "random": Random,
@@ -350,6 +352,7 @@ def overview() -> str:
     lines = ["usage: elites COMMAND …", "", "Evolve collections of diverse, high-performing controllers.", ""]
     described = {name: (command.__doc__ or "").splitlines()[0] for name, command in COMMANDS.items()}
     described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
+    described["study"] = "Run many runs as one and compare them: elites study run, elites study report."
     lines += [f"  {name:<12} {text}" for name, text in described.items()]
     return "\n".join([*lines, "", "elites COMMAND --help tells more."])
 
@@ -369,6 +372,11 @@ def parse(arguments: Sequence[str]) -> Command:
             raise ElitesError(f"usage: elites run ALGORITHM TASK; the algorithms are {', '.join(ALGORITHMS)}")
         algorithm, *rest = rest
         program, command = f"{program} {algorithm}", run_command(algorithm)
+    if name == "study":
+        if not rest or rest[0] not in STUDY_COMMANDS:
+            raise ElitesError("usage: elites study run STUDY --out DIR, or elites study report DIR")
+        action, *rest = rest
+        program, command = f"{program} {action}", STUDY_COMMANDS[action]
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
@@ -390,7 +398,7 @@ def one_line(box: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if list(arguments) in (["-h"], ["--help"], ["run", "-h"], ["run", "--help"]):
+    if list(arguments) in (["-h"], ["--help"], ["run", "-h"], ["run", "--help"], ["study", "--help"]):
         print(overview())
         return 0
     try:
