@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 from elites.errors import require
 from elites.experiments.guards import alone
@@ -109,17 +110,24 @@ def _measured(
     if new and folder.is_dir():
         text = json.dumps(paces, indent=1) + "\n"
         with told_in_one_line(f"cannot write to {folder}"):
-            write_atomically(path, lambda file: file.write(text.encode()) and None)
+            _write(path, text)
     for cell, size in sizes.items():
         if cell in paces:
             size["pace"] = paces[cell]
     return plan.Measured(sizes, found["platform"], found["available"])
 
 
+def _write(path: Path, text: str) -> None:
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    write_atomically(path, write)
+
+
 def _record(folder: Path, study: Study) -> None:
     text = json.dumps(study.record(), indent=2) + "\n"
     with told_in_one_line(f"cannot write to {folder}"):
-        write_atomically(folder / plan.RECORD, lambda file: file.write(text.encode()) and None)
+        _write(folder / plan.RECORD, text)
 
 
 def conclude(folder: Path, states: Sequence[State]) -> int:
