@@ -167,6 +167,8 @@ class HowToRun:
     """Stops cleanly after so many hours; `elites resume` goes on."""
     checkpoint_seconds: float = 60.0
     """Least time between checkpoints; they never take more than 2 % of the time."""
+    cluster: str | None = None
+    """Address of a Ray cluster that runs the episodes, such as 10.0.0.1:6379, or auto."""
 
     def how(self) -> dict[str, Any]:
         """For `elites.run` and `elites.resume`."""

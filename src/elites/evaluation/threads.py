@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, Outcome, Transitions, blank_evaluation
-from elites.tasks.task import CompiledTask, Simulator, parameter_count
+from elites.tasks.task import CompiledTask, Simulator, Task, parameter_count
 
 
 class ThreadEvaluator:
@@ -42,7 +42,9 @@ class ThreadEvaluator:
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
-        parameters, seeds = self._checked(parameters, seeds)
+        if not self._simulators:
+            raise ElitesError("the evaluator is closed")
+        parameters, seeds = checked(self.task, self.sizes, parameters, seeds)
         evaluation = blank_evaluation(self.task, seeds, transitions)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
@@ -92,28 +94,29 @@ class ThreadEvaluator:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _checked(self, parameters: ArrayLike, seeds: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Both as the compiled code expects them: it checks nothing itself."""
-        if not self._simulators:
-            raise ElitesError("the evaluator is closed")
-        parameters = np.ascontiguousarray(parameters, np.float32).view()
-        parameters.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
-        size = parameter_count(self.sizes)
-        if parameters.ndim != 2 or parameters.shape[1] != size:
-            raise ElitesError(
-                f"parameters have shape {parameters.shape}; {self.task.name} with layers {self.sizes} "
-                f"takes (controllers, {size})"
-            )
-        seeds = np.asarray(seeds)
-        in_range = seeds.size == 0 or 0 <= seeds.min() <= seeds.max() < 2**32
-        if not np.issubdtype(seeds.dtype, np.integer) or not in_range:
-            raise ElitesError(f"seeds are {seeds}; they must be whole numbers from 0 to 2**32 - 1")
-        if seeds.ndim not in (1, 2) or len(seeds) != len(parameters):
-            raise ElitesError(
-                f"seeds have shape {seeds.shape}; {len(parameters)} controllers take ({len(parameters)},) "
-                f"or ({len(parameters)}, episodes)"
-            )
-        return parameters, seeds
+
+def checked(
+    task: Task, sizes: tuple[int, ...], parameters: ArrayLike, seeds: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Controllers with these layers and their seeds, as compiled code expects them: it checks nothing."""
+    parameters = np.ascontiguousarray(parameters, np.float32).view()
+    parameters.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
+    size = parameter_count(sizes)
+    if parameters.ndim != 2 or parameters.shape[1] != size:
+        raise ElitesError(
+            f"parameters have shape {parameters.shape}; {task.name} with layers {sizes} "
+            f"takes (controllers, {size})"
+        )
+    seeds = np.asarray(seeds)
+    in_range = seeds.size == 0 or 0 <= seeds.min() <= seeds.max() < 2**32
+    if not np.issubdtype(seeds.dtype, np.integer) or not in_range:
+        raise ElitesError(f"seeds are {seeds}; they must be whole numbers from 0 to 2**32 - 1")
+    if seeds.ndim not in (1, 2) or len(seeds) != len(parameters):
+        raise ElitesError(
+            f"seeds have shape {seeds.shape}; {len(parameters)} controllers take ({len(parameters)},) "
+            f"or ({len(parameters)}, episodes)"
+        )
+    return parameters, seeds
 
 
 def _store(outcome: Outcome, evaluation: Evaluation, at: tuple[np.integer, ...]) -> None:

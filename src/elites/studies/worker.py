@@ -33,7 +33,8 @@ def main() -> int:
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print does not mix with what is told
     asked = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    passing = Path(asked["folder"]).parent if asked.get("temporary") else None
+    threading.Thread(target=_end_with_parent, args=(passing,), daemon=True).start()
 
     def tell(kind: str, **about: Any) -> None:
         out.write(json.dumps({"kind": kind, **about}) + "\n")
@@ -55,9 +56,12 @@ def main() -> int:
     return 0
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(passing: Path | None) -> None:
+    """Whoever asked is gone: so is what was only on its way there."""
     while sys.stdin.read(4096):
         pass
+    if passing is not None:
+        shutil.rmtree(passing, ignore_errors=True)
     os._exit(1)
 
 
