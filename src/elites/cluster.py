@@ -30,6 +30,7 @@ def connect(address: str) -> Any:
     if ray.is_initialized():
         return ray
     _refuse_silent(address)
+    _quiet(ray)
     try:
         ray.init(
             address=address,
@@ -44,6 +45,16 @@ def connect(address: str) -> Any:
             f"no Ray cluster can be reached at {address!r} ({why}); `ray start --head` begins one"
         ) from None
     return ray
+
+
+def _quiet(ray: Any) -> None:
+    """Ray prints the log of a lost machine into the driver's output, and has no option against it.
+
+    What a person should know of a lost machine is told by whoever had given it work.
+    """
+    worker = ray._private.worker
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *arguments, **named: None
 
 
 def _refuse_silent(address: str) -> None:

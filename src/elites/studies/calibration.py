@@ -13,6 +13,13 @@ from elites.errors import ElitesError
 
 ROLLOUT_SECONDS = 1.0  # of episodes, to know how fast they are
 CONTROLLERS = 50
+NOTHING = dict.fromkeys(
+    (
+        *("elites", "generations", "evaluations_per_generation", "archive_bytes", "log_bytes"),
+        *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
+    ),
+    0,
+)  # of a cell whose runs cannot be made
 AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
 
 
@@ -29,26 +36,27 @@ def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any
     configs = [RunConfig(**config) for config in asked["configs"]]
     rollouts: dict[str, dict[str, float]] = {}
     learning: dict[str, dict[str, float]] = {}
-    cells = []
+    cells: list[dict[str, Any]] = []
     for config, seeds in zip(configs, asked["seeds"], strict=True):
-        algorithm = config.make_algorithm()
-        task_key, algorithm_key = _key(config.task, config.task_parameters), _algorithm_key(config)
-        cell: dict[str, Any] = {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
-        cells.append(cell)
-        if not asked["calibrate"]:
-            continue
+        cells.append(dict(NOTHING))
         try:
+            algorithm = config.make_algorithm()
+            cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
+            if not asked["calibrate"]:
+                continue
             if together(algorithm):
                 tell(f"measuring {config.algorithm} on {config.task}")
-                cell["pace"] = _device_pace(config, seeds)
+                cells[-1]["pace"] = _device_pace(config, seeds)
                 continue
-            if task_key not in rollouts:
+            task = _key(config.task, config.task_parameters)
+            if task not in rollouts:
                 tell(f"measuring episodes of {config.task}")
-                rollouts[task_key] = _rollouts(config)
-            if algorithm_key not in learning:
+                rollouts[task] = _rollouts(config)
+            name = _key(config.algorithm, config.hyper_parameters)
+            if name not in learning:
                 tell(f"measuring a generation of {config.algorithm}")
-                learning[algorithm_key] = _learning(config)
-            cell["pace"] = {**rollouts[task_key], **learning[algorithm_key]}
+                learning[name] = _learning(config)
+            cells[-1]["pace"] = {**rollouts[task], **learning[name]}
         except ElitesError as error:  # its runs will fail, the others will not
             tell(f"{config.algorithm} on {config.task}: {error}")
     return {
@@ -60,10 +68,6 @@ def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any
 
 def _key(name: str, parameters: dict[str, Any]) -> str:
     return repr((name, sorted(parameters.items())))
-
-
-def _algorithm_key(config: Any) -> str:
-    return _key(config.algorithm, config.hyper_parameters)
 
 
 def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:

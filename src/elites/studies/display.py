@@ -86,8 +86,9 @@ class StudyDisplay:
 
 def _by_run(states: Sequence[State]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("run", "", "", "QD-score", "max-fitness", "coverage"):
-        table.add_column(name, justify="right" if name in ("QD-score", "max-fitness", "coverage") else "left")
+    table.add_column("run", overflow="ellipsis", no_wrap=True)
+    for name in ("seed", "", "", "QD-score", "max-fitness", "coverage"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
     for state in states:
         found = state.metrics
         share = state.done / state.total if state.total else 0.0
@@ -96,16 +97,17 @@ def _by_run(states: Sequence[State]) -> Table:
             if found
             else ("", "", "")
         )
-        bar = ProgressBar(1.0, 1.0 if state.stage == "finished" else share, width=20)
-        table.add_row(state.job.name, bar, _stage(state), *numbers)
+        bar = ProgressBar(1.0, 1.0 if state.stage == "finished" else share, width=10)
+        seeds = [config.seed for config in state.job.configs]
+        seed = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        table.add_row(_home(state), seed, bar, _stage(state), *numbers)
     return table
 
 
 def _by_cell(states: Sequence[State]) -> Table:
     rows: dict[str, list[State]] = {}
     for state in states:
-        home = state.job.name if state.job.group else state.job.name.rpartition("/")[0]
-        rows.setdefault(home, []).append(state)
+        rows.setdefault(_home(state), []).append(state)
     table = Table(box=None, pad_edge=False)
     table.add_column("runs")
     table.add_column("progress of each seed")
@@ -115,6 +117,11 @@ def _by_cell(states: Sequence[State]) -> Table:
             marks.append_text(_stage(state, short=True)).append(" ")
         table.add_row(home, marks)
     return table
+
+
+def _home(state: State) -> str:
+    """Task and algorithm."""
+    return state.job.name if state.job.group else state.job.name.rpartition("/")[0]
 
 
 def _stage(state: State, *, short: bool = False) -> Text:

@@ -125,11 +125,12 @@ class Processes:
     def _listen(self, job: Job, process: subprocess.Popen[str]) -> None:
         ended = False
         assert process.stdout is not None
-        for line in process.stdout:
-            with contextlib.suppress(ValueError):  # a line cut short by a kill
-                message = json.loads(line)
-                ended = ended or message["kind"] in ("done", "failed")
-                self._told.put((job, message))
+        with process.stdout:
+            for line in process.stdout:
+                with contextlib.suppress(ValueError):  # a line cut short by a kill
+                    message = json.loads(line)
+                    ended = ended or message["kind"] in ("done", "failed")
+                    self._told.put((job, message))
         code = process.wait()
         if not ended:
             self._told.put((job, {"kind": "lost", "error": lost(code)}))
@@ -161,6 +162,9 @@ class Processes:
         for process in self._running.values():
             process.kill()
             process.wait()
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
 
 
 def log_of(study: Path, job: Job) -> Path:

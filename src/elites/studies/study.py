@@ -34,7 +34,7 @@ class Choice:
     def slug(self) -> str:
         """As a folder is called. It depends on nothing else that is in the study."""
         given = [f"{name}-{value}" for name, value in self.parameters.items() if name != "keep_members"]
-        text = re.sub(r"[^A-Za-z0-9._-]+", "-", self.label or "-".join([self.name, *given])).strip("-.")
+        text = re.sub(r"[^A-Za-z0-9._]+", "-", self.label or "-".join([self.name, *given])).strip("-.")
         if len(text) <= LONGEST:
             return text
         return f"{text[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

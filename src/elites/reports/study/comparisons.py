@@ -131,9 +131,9 @@ def verdict_on_power(rows: Sequence[Comparison]) -> str:
     seeds = min(min(row.seeds) for row in impossible)
     told = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
     return (
-        f"With {seeds} replications and {count} comparisons {told} be significant at {LEVEL:g}, whatever the "
-        f"runs had found: the smallest corrected p-value that they can reach is {least:.2g}. "
-        f"It takes {seeds_needed(count)} replications of each."
+        f"With {seeds} replications and {count} comparison{'s' * (count > 1)} {told} be significant at "
+        f"{LEVEL:g}, whatever the runs had found: the smallest corrected p-value that they can reach is "
+        f"{least:.2g}. It takes {seeds_needed(count)} replications of each."
     )
 
 

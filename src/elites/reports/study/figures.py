@@ -23,7 +23,8 @@ from elites.reports.study.runs import colour_of
 DPI = 110
 ROWS = 4  # tasks in one figure
 STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
-AXES = {"evaluations": "evaluations", "environment-steps": "environment steps", "wall-time": "hours"}
+AXES = {"evaluations": "evaluations", "environment-steps": "environment steps", "wall-time": "wall time"}
+UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 DEEP = "deep-grid"
 
 
@@ -79,13 +80,14 @@ def progress(study: Study, against: str) -> Iterator[Picture]:
                     of = study.of(task, variant)
                     if of:
                         _draw_curve(axes, *_curve(study, task, of, metric, against), look)
-                _finish(axes, metric, task, AXES[against])
+                label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
+                _finish(axes, metric, task, label)
                 if against == "evaluations":
                     axes.set_xlim(0, study.budgets[task])
         _legend(figure, study)
         yield Picture(
             f"progress-{against}{ending}",
-            f"{_named(METRICS)} against {AXES[against].replace('hours', 'wall time')}. Lines are medians "
+            f"{_named(METRICS)} against {AXES[against]}. Lines are medians "
             "over replications, shades reach from the first to the third quartile.",
             figure,
         )
@@ -98,9 +100,8 @@ def _curve(
     values = np.array([curves.values[metric] for curves in of])
     if against == "evaluations":
         return study.grid(task), values
-    name, unit = {"environment-steps": ("environment_steps", 1.0), "wall-time": ("elapsed_s", 3600.0)}[
-        against
-    ]
+    steps = against == "environment-steps"
+    name, unit = ("environment_steps", 1.0) if steps else ("elapsed_s", _unit(study)[1])
     places = np.array([curves.values[name] for curves in of]) / unit
     known = ~np.isnan(places).all(1)
     places, values = places[known], values[known]
@@ -113,6 +114,13 @@ def _curve(
         at = np.searchsorted(place[there], grid, side="right") - 1
         rows.append(np.where(at < 0, np.nan, row[there][np.maximum(at, 0)]))
     return grid, np.array(rows)
+
+
+def _unit(study: Study) -> tuple[str, float]:
+    """The largest unit of time of which the longest run has ten."""
+    ends = [curves.values["elapsed_s"][-1] for curves in study.runs]
+    longest = max((end for end in ends if not np.isnan(end)), default=0.0)
+    return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
 
 
 def _draw_curve(axes: Axes, x: np.ndarray, values: np.ndarray, look: Look, marker: str | None = None) -> None:
@@ -272,7 +280,7 @@ def _finish(axes: Axes, metric: str, task: str, x: str) -> None:
     axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
     axes.set_xlabel(x)
     axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(EngFormatter(sep="") if x != "hours" else "{x:g}")
+    axes.xaxis.set_major_formatter("{x:g}" if x.startswith("wall time") else EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(6))
     if "coverage" in metric:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

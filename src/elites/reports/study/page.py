@@ -52,7 +52,7 @@ def make_page(
         settings=settings(study),
         versions=_versions(study),
         progress=shown[f"progress-{against}"],
-        also=[(AXES[x].replace("hours", "wall time"), shown[f"progress-{x}"]) for x in AXES if x != against],
+        also=[(AXES[x], shown[f"progress-{x}"]) for x in AXES if x != against],
         final=final_table(finals, METRICS, "final", ""),
         reference=reference_of(study),
         p_values=_tested(comparisons, METRICS),
