@@ -38,10 +38,18 @@ class Picture(NamedTuple):
 
 def save(picture: Picture, folder: Path) -> None:
     """As PNG and PDF. The same figure gives the same bytes."""
+    settle(picture.figure)
     picture.figure.savefig(folder / f"{picture.name}.png", dpi=DPI, metadata={"Software": None})
     picture.figure.savefig(
         folder / f"{picture.name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None}
     )
+
+
+def settle(figure: Figure) -> None:
+    """Lays it out for good: done once more, with its labels drawn, a layout may still move."""
+    figure.draw_without_rendering()
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
 
 
 class Look(NamedTuple):
