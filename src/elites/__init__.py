@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from elites.metrics.pyribs import from_pyribs
     from elites.policies import Policy
     from elites.reports.show import show
+    from elites.reports.study.report import study_report
+    from elites.studies.run import run_study
+    from elites.studies.study import Study, make_study
     from elites.tasks import TASKS, make_task
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import Task
@@ -60,6 +63,7 @@ _HOME = {
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.archives.saved",
     "Status": "elites.archives.archive",
+    "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.evaluation.evaluation",
@@ -69,13 +73,16 @@ _HOME = {
     "load_archive": "elites.archives.saved",
     "load_corrected": "elites.archives.corrected",
     "make_algorithm": "elites.algorithms",
+    "make_study": "elites.studies.study",
     "make_task": "elites.tasks",
     "read_table": "elites.experiments.logs",
     "resume": "elites.experiments.run",
     "resume_group": "elites.experiments.run",
     "run": "elites.experiments.run",
     "run_group": "elites.experiments.run",
+    "run_study": "elites.studies.run",
     "show": "elites.reports.show",
+    "study_report": "elites.reports.study.report",
 }
 
 __all__ = [
@@ -100,6 +107,7 @@ __all__ = [
     "RunConfig",
     "SavedArchive",
     "Status",
+    "Study",
     "Task",
     "ThreadEvaluator",
     "Transitions",
@@ -109,13 +117,16 @@ __all__ = [
     "load_archive",
     "load_corrected",
     "make_algorithm",
+    "make_study",
     "make_task",
     "read_table",
     "resume",
     "resume_group",
     "run",
     "run_group",
+    "run_study",
     "show",
+    "study_report",
 ]
 
 

@@ -83,9 +83,9 @@ class StudyReport:
 
     def run(self) -> int:
         """Does it. Returns the exit status."""
-        from elites.reports.study.report import report
+        from elites.reports.study.report import study_report
 
-        print(report(self.folder, against=self.against))
+        print(study_report(self.folder, against=self.against))
         return 0
 
 

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from elites.reports.study.report import report
+from elites.reports.study.report import study_report
 from tests.reports.study.made_up import make_run
 
 OPTIONS = (
@@ -89,7 +89,7 @@ def test_the_page_opens_without_errors(tmp_path):
     for algorithm in ("pga-map-elites", "map-elites"):
         for seed in range(2):
             make_run(study, algorithm, "qd-hopper", seed, evaluations=200, loss=0.1)
-    report(study)
+    study_report(study)
     browser = Browser(tmp_path / "profile")
     try:
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]

@@ -14,7 +14,7 @@ from elites.reports.study.claims import judge
 from elites.reports.study.comparisons import compare, finals, reference_of, seeds_needed, verdict_on_power
 from elites.reports.study.data import read_study
 from elites.reports.study.page import settings
-from elites.reports.study.report import report
+from elites.reports.study.report import study_report
 from elites.reports.study.tables import Table, latex
 from elites.reports.study.verdicts import Verdict
 from tests.reports.study.made_up import make_run
@@ -205,7 +205,7 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
     assert "config.json is damaged and left out" in told
     (tmp_path / "empty").mkdir()
     with pytest.raises(ElitesError, match="holds no run with a logged generation"):
-        report(tmp_path / "empty")
+        study_report(tmp_path / "empty")
     assert list((tmp_path / "empty").iterdir()) == []
 
 
@@ -260,7 +260,7 @@ def test_the_same_runs_give_the_same_files(tmp_path):
         make_run(tmp_path, "map-elites", "qd-hopper", seed, evaluations=200, loss=0.1)
     made = []
     for _ in range(2):
-        report(tmp_path)
+        study_report(tmp_path)
         made.append({path: path.read_bytes() for path in (tmp_path / "report").rglob("*") if path.is_file()})
     first, second = made
     assert first.keys() == second.keys()

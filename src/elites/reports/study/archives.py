@@ -100,8 +100,9 @@ def _draw(shown: list[_Shown]) -> Figure:
             axes.set_axis_on()
             draw_map(axes, drawn, norm)
             axes.tick_params(labelsize=7)
-            axes.xaxis.label.set_size(8)
-            axes.yaxis.label.set_size(8)
+            lowest = below == len(one.maps) - 1 and place + columns >= len(shown)
+            axes.set_xlabel(axes.get_xlabel().replace("; ", "\n") if lowest else "", fontsize=8)
+            axes.set_ylabel(axes.get_ylabel().replace("; ", "\n") if column == 0 else "", fontsize=8)
             axes.set_title(one.title if not below else "corrected", fontsize=8.5)
     figure.colorbar(
         ScalarMappable(norm, "viridis"), ax=panels.ravel().tolist(), label="fitness", pad=0.01, aspect=30

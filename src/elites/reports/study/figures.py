@@ -216,7 +216,7 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
                 axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
                 axes.set_xticks([])
                 axes.set_xlim(-0.6, len(variants) - 0.4)
-                axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+                axes.yaxis.set_major_formatter(PercentFormatter(1))
                 axes.grid(axis="y", alpha=0.3)
         if not drawn:
             continue
@@ -231,23 +231,24 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
 
 
 def contribution(study: Study) -> Iterator[Picture]:
-    """Offspring added per generation by each operator, stacked; medians over replications."""
-    several = [
-        variant
-        for variant in study.variants
-        if any(len(curves.added) > 1 for curves in study.runs if curves.run.variant == variant)
-    ]
-    for variant in several:
-        of_variant = [curves for curves in study.runs if curves.run.variant == variant]
-        tasks = [task for task in study.tasks if study.of(task, variant)]
-        columns = min(len(tasks), 4)
-        rows = -(-len(tasks) // columns)
+    """Offspring added per generation by each operator, stacked; medians over replications.
+
+    A figure for each algorithm that has several operators, with a panel for each task and variant.
+    """
+    for algorithm in dict.fromkeys(c.run.algorithm for c in sorted(study.runs, key=lambda c: c.run.order)):
+        own = [curves for curves in study.runs if curves.run.algorithm == algorithm]
+        operators = list(own[0].added)
+        if len(operators) < 2:
+            continue
+        variants = [name for name in study.variants if any(c.run.variant == name for c in own)]
+        cells = [(name, task) for name in variants for task in study.tasks if study.of(task, name)]
+        columns = 3 if len(cells) in (5, 6, 9) else min(len(cells), ROWS)
+        rows = -(-len(cells) // columns)
         figure = Figure(figsize=(3.1 * columns + 0.8, 2.7 * rows + 0.9), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        operators = list(of_variant[0].added)
         others = iter(OTHERS)
         colours = {name: OPERATORS.get(name) or next(others) for name in operators}
-        for axes, task in zip(panels, tasks, strict=False):
+        for axes, (variant, task) in zip(panels, cells, strict=False):
             of = study.of(task, variant)
             middle = [_median([curves.added[name] for curves in of]) for name in operators]
             there = ~np.isnan(np.array(middle)).any(0)
@@ -256,19 +257,19 @@ def contribution(study: Study) -> Iterator[Picture]:
                 [row[there] for row in middle],
                 colors=[colours[name] for name in operators],
             )
-            axes.set_title(task, fontsize=10)
+            axes.set_title(f"{task}, {variant}" if len(variants) > 1 else task, fontsize=10)
             axes.set(xlabel="evaluations", ylabel="added per generation", xlim=(0, study.budgets[task]))
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.xaxis.set_major_locator(MaxNLocator(5))
-        for axes in panels[len(tasks) :]:
+        for axes in panels[len(cells) :]:
             axes.set_axis_off()
         handles = [Patch(color=colours[name], label=name) for name in operators]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
-        windows = sorted({curves.window for curves in of_variant})
+        windows = sorted({curves.window for curves in own})
         over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
         yield Picture(
-            f"contribution-{slug(variant)}",
-            f"{variant}: offspring added to the archive per generation by each operator, stacked; medians "
+            f"contribution-{slug(algorithm)}",
+            f"{algorithm}: offspring added to the archive per generation by each operator, stacked; medians "
             f"over replications, smoothed over {over} generation{'s' if over != '1' else ''}.",
             figure,
         )
@@ -291,7 +292,7 @@ def _finish(axes: Axes, metric: str, task: str, x: str) -> None:
     axes.xaxis.set_major_formatter("{x:g}" if x.startswith("wall time") else EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(6))
     if "coverage" in metric:
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
     elif "qd_score" in metric:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)

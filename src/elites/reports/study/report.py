@@ -28,7 +28,7 @@ from elites.reports.study.tables import aligned_claims, write_tables
 HOME, UNFINISHED = "report", ".report.partial"
 
 
-def report(folder: Path | str, *, against: str = "evaluations") -> str:
+def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
     """Makes `report/` in a folder of runs: a page, figures, tables and all metrics. Returns a summary.
 
     It is a function of the runs alone: the same ones give the same files. What an earlier report left is
