@@ -1,7 +1,7 @@
 """The report of a study as large as the paper's: 4 tasks, 8 algorithms, 20 seeds, 10 000 generations each.
 
 The runs are made up, with logs, archives and corrections like those of real ones, before the clock starts.
-The report runs in a process of its own, as `elites study report` does, whose time and peak memory are measured.
+The report runs in a process of its own, as `elites study report` does, whose time and memory are measured.
 
     python benchmarks/report.py [--quick]
 

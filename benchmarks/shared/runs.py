@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: i
     from elites import RunConfig
     from elites.experiments.replications import metric_columns
 
-    rng = np.random.default_rng([seed, len(task), len(algorithm)])
+    rng = np.random.default_rng([seed, zlib.crc32(f"{algorithm} on {task}".encode())])
     config = RunConfig(algorithm=algorithm, task=task, seed=seed, evaluations=100 * generations)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config.record()))

@@ -122,6 +122,7 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
     low = high = 0.0
     known = True
     checkpoints = []
+    compiled: set[str] = set()
     for job in jobs:
         cell = measured.cells[cell_of(job.configs[0])]
         each = cell["elites"] * job.configs[0].correct_replications
@@ -137,16 +138,18 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
             known = False
             continue
         share = left / max(1, job.configs[0].evaluations * len(left_runs))
+        start = pace["start_s"]
+        low += start if cell_of(job.configs[0]) not in compiled else 0.0  # later runs find it compiled
+        compiled.add(cell_of(job.configs[0]))
         if "generation_s" in pace:
-            seconds = pace["start_s"] + share * cell["generations"] * pace["generation_s"]
-            episodes = 0.0 if not again else seconds * each * again / max(1, job.configs[0].evaluations)
-            low, high = low + seconds, high + seconds + episodes
+            seconds = share * cell["generations"] * pace["generation_s"]
+            episodes = seconds * each * again / max(1, job.configs[0].evaluations)
+            low, high = low + seconds, high + start + seconds + episodes
             continue
-        steps = pace["steps_per_s"]
-        fixed = pace["start_s"] + share * cell["generations"] * pace["learning_s"]
+        learning, steps = share * cell["generations"] * pace["learning_s"], pace["steps_per_s"]
         episodes = left + each * again
-        low += fixed + (left + each * again) * pace["random_length"] / steps
-        high += fixed + episodes * cell["episode_length"] / steps
+        low += learning + episodes * pace["random_length"] / steps
+        high += start + learning + episodes * cell["episode_length"] / steps
     disk += sum(sorted(checkpoints)[-workers:])
     return Cost(runs, evaluations, corrections, disk, (low, high) if known else None)
 

@@ -31,8 +31,15 @@ def study(tmp_path_factory):
                 evaluations=400,
                 loss=0.05 + 0.1 * (algorithm == "deep-grid") + 0.01 * seed,
                 corrected_along=4,
-                archive=True,
             )
+    return read_study(folder, folder / "metrics.parquet")
+
+
+@pytest.fixture(scope="module")
+def with_archives(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("archives")
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 600)):
+        make_run(folder, algorithm, "qd-walker", 0, qd_score=score, evaluations=100, loss=0.2)
     return read_study(folder, folder / "metrics.parquet")
 
 
@@ -51,8 +58,8 @@ def draw(picture, path):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_look_as_they_should(name, study, tmp_path):
-    (picture,) = DRAWN[name](study)
+def test_figures_look_as_they_should(name, study, with_archives, tmp_path):
+    (picture,) = DRAWN[name](with_archives if name == "archives" else study)
     baseline, made = BASELINES / f"{name}.png", tmp_path / f"{name}.png"
     draw(picture, made)
     if os.environ.get("ELITES_BASELINES") == "new":

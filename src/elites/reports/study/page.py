@@ -38,8 +38,12 @@ def make_page(
     seeds = sorted({curves.run.seed for curves in study.runs})
     plural = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     count, tasks, variants = len(study.runs), len(study.tasks), len(study.variants)
+    algorithms = sorted({curves.run.algorithm for curves in study.runs})
+    what = f"algorithm{'s' * (variants > 1)}"
+    if len(algorithms) == 1 and variants > 1:
+        what = f"variants of {algorithms[0]}"
     summary = (
-        f"{count} run{'s' * (count > 1)}: {variants} algorithm{'s' * (variants > 1)} on {tasks} "
+        f"{count} run{'s' * (count > 1)}: {variants} {what} on {tasks} "
         f"task{'s' * (tasks > 1)}, {plural}, compared after {_budgets(study)} evaluations of controllers."
     )
     template = resources.files("elites.reports.study").joinpath("page.html").read_text()
