@@ -18,6 +18,7 @@ from elites.studies.execution import State, log_of
 from elites.studies.plan import duration
 
 LINE_SECONDS = 60.0
+WIDTHS = (("seed", 7), ("", 10), ("", 15), ("QD-score", 10), ("max-fitness", 11), ("coverage", 8))
 MARKS = {"waiting": "·", "finished": "ok", "failed": "FAILED", "stopped": "stopped"}
 COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped": "yellow"}
 
@@ -59,9 +60,10 @@ class StudyDisplay:
             more = f" (see {log})" if log.exists() and log.stat().st_size else ""
             self.tell(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":
-            self.tell(f"{name} stopped after {state.done:,} evaluations; the same command goes on")
+            self.tell(f"{name} stopped after {state.farthest:,} evaluations; the same command goes on")
         else:
-            self.tell(f"{name} finished in {duration(state.seconds)}: {_summary(state)}")
+            on = f" on {state.where}" if state.where else ""
+            self.tell(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
 
     def __call__(self, states: Sequence[State]) -> None:
         if self.console.is_terminal:
@@ -85,10 +87,10 @@ class StudyDisplay:
 
 
 def _by_run(states: Sequence[State]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("run", overflow="ellipsis", no_wrap=True)
-    for name in ("seed", "", "", "QD-score", "max-fitness", "coverage"):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    table = Table(box=None, pad_edge=False, expand=True)
+    table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)  # what the others leave
+    for name, width in WIDTHS:
+        table.add_column(name, justify="right" if name else "left", no_wrap=True, width=width)
     for state in states:
         found = state.metrics
         share = state.done / state.total if state.total else 0.0
