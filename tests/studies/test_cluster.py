@@ -62,6 +62,10 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
             for one, other in zip(found.transitions or (), expected.transitions or (), strict=True):
                 np.testing.assert_array_equal(one, other)
         assert len(lengths) == 36 + 31
+        actor = next(iter(remote._actors.values()))
+        wrong = actor.handle.evaluate.remote(parameters[:, :5], np.arange(1), np.arange(1), False)
+        with pytest.raises(ElitesError, match=r"^parameters have shape \(1, 5\); qd-hopper with layers"):
+            remote._got(wrong, actor)  # what an episode raises far away is told as if it were here
         with pytest.raises(ElitesError, match="parameters have shape"):
             remote.evaluate(parameters[:, :5], seeds)
     with pytest.raises(ElitesError, match="the evaluator is closed"):
@@ -87,7 +91,7 @@ def test_a_run_spreads_its_episodes(cluster, tmp_path):
 def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
     """One is killed under an evaluation, then another under a study."""
     task = make_task("qd-hopper", ends_on_fall=False)  # every episode takes its time
-    parameters, seeds = controllers(task, 12), np.arange(60).reshape(12, 5)
+    parameters, seeds = controllers(task, 12), np.arange(48).reshape(12, 4)
     with ClusterEvaluator(task, cluster.address) as remote:
         remote.evaluate(parameters[:1], seeds[:1])
         limit = time.monotonic() + 60
@@ -103,7 +107,7 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
 
         found = remote.evaluate(parameters, seeds, on_episode=kill)
         assert len(remote._actors) == 1, "the node was killed before its episodes were done"
-    assert len(ended) == 60
+    assert len(ended) == 48
     with ThreadEvaluator(task, threads=2) as local:
         np.testing.assert_array_equal(found.fitness, local.evaluate(parameters, seeds).fitness)
 

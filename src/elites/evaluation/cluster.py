@@ -196,7 +196,7 @@ class ClusterEvaluator:
 
     def _begun(self, call: Any) -> None:
         """An actor has started, or its machine is lost."""
-        actor = next(actor for actor in self._actors.values() if actor.ready is call)
+        actor = next(actor for actor in self._actors.values() if actor.ready == call)
         about = self._got(call, actor)
         if about is None:
             return
