@@ -47,9 +47,9 @@ def run_study(
     require(threads is None or threads >= 1, "threads", threads, "at least 1")
     require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
     if cluster is not None:
-        from elites.cluster import require_ray
+        from elites.cluster import connect
 
-        require_ray()
+        connect(cluster)  # before anything is measured for nothing
     jobs = study.jobs()
     left = plan.unfinished(folder, jobs)
     if not only_plan:

@@ -101,7 +101,8 @@ def progress(study: Study, against: str) -> Iterator[Picture]:
         yield Picture(
             f"progress-{against}{ending}",
             f"{_named(METRICS)} against {AXES[against]}. Lines are medians "
-            "over replications, shades reach from the first to the third quartile.",
+            "over replications, shades reach from the first to the third quartile"
+            + ("." if against == "evaluations" else "; each ends where the first of them does."),
             figure,
         )
 
