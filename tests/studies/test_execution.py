@@ -13,7 +13,8 @@ from rich.console import Console
 
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute
-from elites.studies.run import run_study
+from elites.studies.plan import cell_of, cost
+from elites.studies.run import _measured, run_study
 from elites.studies.study import make_study
 
 TOML = """
@@ -155,6 +156,23 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     assert killed
     assert (state.stage, state.tries) == ("finished", 0)
     assert ended == [state]
+
+
+def test_times_are_measured_once(tmp_path):
+    path, told = tmp_path / "mine.toml", []
+    path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
+    jobs = make_study(str(path)).jobs()
+    measured = _measured(tmp_path, jobs, True, told.append)
+    small, large = (measured.cells[cell_of(job.configs[0])] for job in jobs[:2])
+    assert small["pace"]["steps_per_s"] > 100
+    assert 1 <= small["pace"]["random_length"] <= 25
+    assert small["pace"]["start_s"] > small["pace"]["learning_s"] > 0
+    assert (small["elites"], small["generations"], small["episode_length"]) == (1000, 60, 25)
+    assert "pace" not in large
+    assert cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
+    assert told[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
+    again = _measured(tmp_path, jobs[:1], True, told.append)
+    assert again.cells[cell_of(jobs[0].configs[0])]["pace"] == small["pace"]
 
 
 def test_the_plan_alone_writes_nothing(tmp_path, capsys):

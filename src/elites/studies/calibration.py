@@ -15,7 +15,7 @@ ROLLOUT_SECONDS = 1.0  # of episodes, to know how fast they are
 CONTROLLERS = 50
 NOTHING = dict.fromkeys(
     (
-        *("elites", "generations", "evaluations_per_generation", "archive_bytes", "log_bytes"),
+        *("elites", "generations", "archive_bytes", "log_bytes"),
         *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
     ),
     0,
@@ -85,7 +85,6 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     return {
         "elites": count,
         "generations": generations,
-        "evaluations_per_generation": sum(rounds),
         "archive_bytes": archive + depth * count * 4 * parameters,
         "log_bytes": generations * 450,
         "corrected_bytes": count * 4 * config.correct_replications * (1 + task.descriptor_size),

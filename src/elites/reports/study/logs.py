@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -74,8 +75,6 @@ def read_corrections(folder: Path) -> dict[str, np.ndarray]:
         for index, evaluations in enumerate(table["evaluations"]):
             rows[int(evaluations)] = [table[name][index] for name in (*METRICS, *LOSSES)]
     if (folder / "corrected.npz").exists():
-        import json
-
         found = read_arrays(folder / "corrected.npz", (*METRICS, *LOSSES, "about"), "a corrected archive")
         evaluations = int(json.loads(str(found["about"]))["evaluations"])
         rows[evaluations] = [float(found[name]) for name in (*METRICS, *LOSSES)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import struct
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -13,6 +14,7 @@ from elites.reports.study.comparisons import Comparison, Final, reference_of, ve
 from elites.reports.study.data import Study
 from elites.reports.study.figures import AXES
 from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
+from elites.reports.study.runs import STORAGE
 from elites.reports.study.tables import details, final_table, p_table, what_was_run
 from elites.reports.study.verdicts import Claim
 
@@ -100,7 +102,6 @@ def _scale(study: Study) -> str:
 
 def settings(study: Study) -> list[str]:
     """What was changed, of each algorithm and task."""
-    from elites.reports.study.runs import STORAGE
     from elites.tasks import TASKS, parameters_of
 
     lines = {}
@@ -117,8 +118,6 @@ def settings(study: Study) -> list[str]:
 
 
 def _defaults(algorithm: str) -> Mapping[str, Any] | None:
-    import dataclasses
-
     from elites.algorithms import ALGORITHMS
 
     return dataclasses.asdict(ALGORITHMS[algorithm].config()) if algorithm in ALGORITHMS else None
