@@ -10,7 +10,7 @@ setup: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"elites needs Python 3.11, this is {sys.version}")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,brax]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,brax,cluster]'
 	@touch $@
 
 run: setup
@@ -35,11 +35,12 @@ benchmark: setup
 	$(BIN)/python benchmarks/td3.py
 	$(BIN)/python benchmarks/correct.py
 	$(BIN)/python benchmarks/gymnasium.py
+	$(BIN)/python benchmarks/report.py
 
 # Newest versions of everything, tried in an environment of their own.
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,brax]'
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,brax,cluster]'
 	echo '# Versions that are known to work together; made by `make lock`.' > constraints.txt
 	.venv-lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable >> constraints.txt
 	rm -rf .venv-lock

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from elites.policies import Policy
     from elites.replays.replay import replay
     from elites.reports.show import show
+    from elites.reports.study.report import study_report
+    from elites.studies.run import run_study
+    from elites.studies.study import Study, make_study
     from elites.tasks import TASKS, make_task
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
@@ -68,6 +71,7 @@ _HOME = {
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.archives.saved",
     "Status": "elites.archives.archive",
+    "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.evaluation.evaluation",
@@ -78,6 +82,7 @@ _HOME = {
     "load_archive": "elites.archives.saved",
     "load_corrected": "elites.archives.corrected",
     "make_algorithm": "elites.algorithms",
+    "make_study": "elites.studies.study",
     "make_task": "elites.tasks",
     "read_table": "elites.experiments.logs",
     "replay": "elites.replays.replay",
@@ -85,7 +90,9 @@ _HOME = {
     "resume_group": "elites.experiments.run",
     "run": "elites.experiments.run",
     "run_group": "elites.experiments.run",
+    "run_study": "elites.studies.run",
     "show": "elites.reports.show",
+    "study_report": "elites.reports.study.report",
 }
 
 __all__ = [
@@ -113,6 +120,7 @@ __all__ = [
     "RunConfig",
     "SavedArchive",
     "Status",
+    "Study",
     "Task",
     "ThreadEvaluator",
     "Transitions",
@@ -123,6 +131,7 @@ __all__ = [
     "load_archive",
     "load_corrected",
     "make_algorithm",
+    "make_study",
     "make_task",
     "read_table",
     "replay",
@@ -130,7 +139,9 @@ __all__ = [
     "resume_group",
     "run",
     "run_group",
+    "run_study",
     "show",
+    "study_report",
 ]
 
 

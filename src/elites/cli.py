@@ -19,6 +19,7 @@ import tyro
 
 from elites.errors import ElitesError, require
 from elites.replays.command import Replay
+from elites.studies.commands import STUDY_COMMANDS, StudyRun
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
@@ -203,6 +204,8 @@ class HowToRun:
     """Stops cleanly after so many hours; `elites resume` goes on."""
     checkpoint_seconds: float = 60.0
     """Least time between checkpoints; they never take more than 2 % of the time."""
+    cluster: str | None = None
+    """Address of a Ray cluster that runs the episodes, such as 10.0.0.1:6379, or auto."""
 
     def how(self) -> dict[str, Any]:
         """For `elites.run` and `elites.resume`."""
@@ -377,6 +380,7 @@ COMMANDS: dict[str, type[Command]] = {
     "correct": Correct,
     "show": Show,
     "replay": Replay,
+    "study": StudyRun,
     "tasks": Tasks,
     "algorithms": Algorithms,
     "random": Random,
@@ -388,6 +392,7 @@ def overview() -> str:
     lines = ["usage: elites COMMAND …", "", "Evolve collections of diverse, high-performing controllers.", ""]
     described = {name: (command.__doc__ or "").splitlines()[0] for name, command in COMMANDS.items()}
     described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
+    described["study"] = "Run many runs as one and compare them: elites study run, elites study report."
     lines += [f"  {name:<12} {text}" for name, text in described.items()]
     return "\n".join([*lines, "", "elites COMMAND --help tells more."])
 
@@ -407,6 +412,11 @@ def parse(arguments: Sequence[str]) -> Command:
             raise ElitesError(f"usage: elites run ALGORITHM TASK; the algorithms are {', '.join(ALGORITHMS)}")
         algorithm, *rest = rest
         program, command = f"{program} {algorithm}", run_command(algorithm)
+    if name == "study":
+        if not rest or rest[0] not in STUDY_COMMANDS:
+            raise ElitesError("usage: elites study run STUDY --out DIR, or elites study report DIR")
+        action, *rest = rest
+        program, command = f"{program} {action}", STUDY_COMMANDS[action]
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
@@ -428,7 +438,7 @@ def one_line(box: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if list(arguments) in (["-h"], ["--help"], ["run", "-h"], ["run", "--help"]):
+    if list(arguments) in (["-h"], ["--help"], ["run", "-h"], ["run", "--help"], ["study", "--help"]):
         print(overview())
         return 0
     try:

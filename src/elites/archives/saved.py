@@ -97,12 +97,15 @@ def save_archive(path: Path, archive: SavedArchive) -> None:
     write_arrays(path, {**arrays, "about": np.array(json.dumps(archive.about))})
 
 
-def load_archive(path: Path | str) -> SavedArchive:
-    """Reads an `archive.npz`, or the one in a run's folder."""
+def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
+    """Reads an `archive.npz`, or the one in a run's folder; without `parameters`, all but those."""
     path = Path(path)
     if path.is_dir():
         path /= "archive.npz"
-    arrays = read_arrays(path, (*ARRAYS, "about"), "an archive of elites")
+    names = ARRAYS if parameters else tuple(name for name in ARRAYS if name != "parameters")
+    arrays = read_arrays(path, (*names, "about"), "an archive of elites")
+    if not parameters:
+        arrays["parameters"] = np.empty((len(arrays["fitness"]), 0), np.float32)
     about = json.loads(str(arrays.pop("about")))
     if about.get("format") != VERSION:
         raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")

@@ -8,12 +8,17 @@ from elites.errors import ElitesError
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
-def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None) -> Any:
-    """What runs episodes of this task: an Evaluator, to be closed after use."""
+def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, cluster: str | None = None) -> Any:
+    """What runs episodes of this task, here or on a Ray cluster: an Evaluator, to be closed after use."""
     if isinstance(task, DeviceTask):
+        refuse_cluster(task, cluster)
         from elites.evaluation.device import DeviceEvaluator
 
         return DeviceEvaluator(task, hidden=hidden)
+    if cluster is not None:
+        from elites.evaluation.cluster import ClusterEvaluator
+
+        return ClusterEvaluator(task, cluster, hidden=hidden, threads=threads)
     if isinstance(task, CompiledTask):
         from elites.evaluation.threads import ThreadEvaluator
 
@@ -23,3 +28,12 @@ def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None) -> An
 
         return ProcessEvaluator(task, hidden=hidden, processes=threads)
     raise ElitesError(f"{task.name} cannot be run")
+
+
+def refuse_cluster(task: Task, cluster: str | None) -> None:
+    """A task that is pure JAX runs inside one program, which cannot be spread."""
+    if cluster is not None:
+        raise ElitesError(
+            f"--cluster spreads episodes that run outside JAX; {task.name} runs in one program. "
+            "`elites study run --cluster` spreads its runs"
+        )

@@ -64,6 +64,7 @@ class How:
     threads: int | None
     max_hours: float | None
     checkpoint_seconds: float
+    cluster: str | None
     on_generation: Callable[[Report], None] | None
     on_correction: Callable[[int, int], None] | None
     tell: Callable[[str], None]

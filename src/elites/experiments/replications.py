@@ -17,7 +17,7 @@ from elites.archives.members import Members, members_of
 from elites.archives.saved import SavedArchive, saved_archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError
-from elites.evaluation import evaluator_of
+from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
@@ -63,16 +63,17 @@ class Replications(Protocol):
         """Those of a replication's deep grid."""
 
 
-def replications(configs: list[RunConfig], threads: int | None) -> Replications:
+def replications(configs: list[RunConfig], threads: int | None, cluster: str | None = None) -> Replications:
     """The runs of these configurations, which differ in their seeds alone. Refused if they cannot fit."""
     keep_compiled_programs()
     algorithm = configs[0].make_algorithm()
     if isinstance(algorithm.task, DeviceTask):
         jax.eval_shape(algorithm.task.reset, jnp.uint32(0))  # tells what is not installed
     if together(algorithm):
+        refuse_cluster(algorithm.task, cluster)
         return OnDevice(configs, algorithm)
     (config,) = configs
-    return OnHost(config, algorithm, threads)
+    return OnHost(config, algorithm, threads, cluster)
 
 
 def together(algorithm: Algorithm) -> bool:
@@ -126,11 +127,14 @@ class OnHost:
 
     timings: tuple[str, ...] = ("ask_s", "rollouts_s", "tell_s")
 
-    def __init__(self, config: RunConfig, algorithm: Algorithm, threads: int | None) -> None:
+    def __init__(
+        self, config: RunConfig, algorithm: Algorithm, threads: int | None, cluster: str | None = None
+    ) -> None:
         self.started = time.perf_counter()
         self.configs, self.algorithm = [config], algorithm
         require_memory(algorithm)
-        self.evaluator: Evaluator = evaluator_of(algorithm.task, algorithm.policy.sizes[1:-1], threads)
+        hidden = algorithm.policy.sizes[1:-1]
+        self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
         self._evolving, starting, self._seeding = jax.random.split(jax.random.key(config.seed), 3)
         self._ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
         self._tell = jax.jit(algorithm.tell, static_argnums=2, donate_argnums=0)

@@ -45,6 +45,7 @@ def run(
     threads: int | None = None,
     max_hours: float | None = None,
     checkpoint_seconds: float = 60.0,
+    cluster: str | None = None,
     on_generation: Callable[[Report], None] | None = None,
     on_correction: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
@@ -57,14 +58,15 @@ def run(
         threads: of the rollouts, one per core unless given. They change nothing but the speed.
         max_hours: ends the run cleanly after so many hours; `resume` goes on.
         checkpoint_seconds: the least time between checkpoints. They take at most 2 % of the time anyway.
+        cluster: address of a Ray cluster whose machines run the episodes; this machine alone unless given.
         on_generation: called after each generation.
         on_correction: called now and then during a correction, with the episodes done and all there are.
         tell: takes what a person should read.
     """
     folder = default_folder(config) if folder is None else Path(folder)
-    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
+    how = How(threads, max_hours, checkpoint_seconds, cluster, on_generation, on_correction, tell)
     _refuse_taken(folder)
-    with _begun([config], threads) as current:  # whatever can fail does so before anything is written
+    with _begun([config], how) as current:  # whatever can fail does so before anything is written
         _make(folder)
         with alone(folder):
             _refuse_taken(folder)
@@ -79,6 +81,7 @@ def resume(
     threads: int | None = None,
     max_hours: float | None = None,
     checkpoint_seconds: float = 60.0,
+    cluster: str | None = None,
     on_generation: Callable[[Report], None] | None = None,
     on_correction: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
@@ -96,13 +99,14 @@ def resume(
                 threads=threads,
                 max_hours=max_hours,
                 checkpoint_seconds=checkpoint_seconds,
+                cluster=cluster,
                 on_generation=on_generation,
                 on_correction=on_correction,
                 tell=tell,
             )
             if outcome.folder == whole
         )
-    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
+    how = How(threads, max_hours, checkpoint_seconds, cluster, on_generation, on_correction, tell)
     config, made_with = load_config(folder)
     with alone(folder):
         (outcome,) = _go_on(folder, [folder], [config], made_with, how)
@@ -117,6 +121,7 @@ def run_group(
     threads: int | None = None,
     max_hours: float | None = None,
     checkpoint_seconds: float = 60.0,
+    cluster: str | None = None,
     on_generation: Callable[[Report], None] | None = None,
     on_correction: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
@@ -129,7 +134,7 @@ def run_group(
     require(seeds >= 1, "seeds", seeds, "at least 1")
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     folder = default_folder(config, seeds) if folder is None else Path(folder)
-    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
+    how = How(threads, max_hours, checkpoint_seconds, cluster, on_generation, on_correction, tell)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     folders = [folder / f"seed-{config.seed}" for config in configs]
     _refuse_taken(folder)
@@ -137,7 +142,7 @@ def run_group(
     with contextlib.ExitStack() as stack:
         current = None
         if together(algorithm):
-            current = stack.enter_context(_begun(configs, threads))
+            current = stack.enter_context(_begun(configs, how))
         else:
             require_memory(algorithm)
         _make(folder)
@@ -158,13 +163,14 @@ def resume_group(
     threads: int | None = None,
     max_hours: float | None = None,
     checkpoint_seconds: float = 60.0,
+    cluster: str | None = None,
     on_generation: Callable[[Report], None] | None = None,
     on_correction: Callable[[int, int], None] | None = None,
     tell: Callable[[str], None] = print,
 ) -> list[Outcome]:
     """Goes on with replications that were killed, interrupted or out of time."""
     folder, started = Path(folder), time.perf_counter()
-    how = How(threads, max_hours, checkpoint_seconds, on_generation, on_correction, tell)
+    how = How(threads, max_hours, checkpoint_seconds, cluster, on_generation, on_correction, tell)
     folders = group_folders(folder)
     loaded = [load_config(own) for own in folders]
     configs, made_with = [config for config, _ in loaded], loaded[0][1]
@@ -225,13 +231,13 @@ def _go_on(
     told = ", ".join(f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now)
     if told:
         how.tell(f"begun with {told}: the result may differ from an undisturbed run's")
-    with _begun(configs, how.threads) as current:
+    with _begun(configs, how) as current:
         return drive(home, folders, current, how, interrupts)
 
 
 @contextlib.contextmanager
-def _begun(configs: list[RunConfig], threads: int | None) -> Iterator[Replications]:
-    current = replications(configs, threads)
+def _begun(configs: list[RunConfig], how: How) -> Iterator[Replications]:
+    current = replications(configs, how.threads, how.cluster)
     try:
         yield current
     finally:

@@ -24,3 +24,4 @@ OPERATORS = {  # those of one algorithm differ
     "cma": "#0072b2",
 }
 OTHERS = ("#cc79a7", "#d55e00", "#56b4e9", "#f0e442")  # for operators of other algorithms
+VARIANTS = ("#332288", "#44aa99", "#999933", "#882255", "#88ccee", "#117733")  # of one algorithm (Tol)

@@ -1,0 +1,84 @@
+"""Tests of whether two algorithms differ, exact for any number of replications."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+LEVEL = 0.05  # below it a p-value counts as significant
+
+
+def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
+    """The p-value of the two-sided Wilcoxon rank-sum (Mann-Whitney) test, exact with ties too.
+
+    It is the share of all ways to divide the pooled values, ties at their mean rank, whose rank sum lies at
+    least as far from the expected one as that of `first` does. NaN is left out; NaN if nothing is left.
+    """
+    one, other = _numbers(first), _numbers(second)
+    if not len(one) or not len(other):
+        return math.nan
+    ranks = _doubled_ranks(np.concatenate([one, other]))
+    observed, total = int(ranks[: len(one)].sum()), int(ranks.sum())
+    count = len(one) + len(other)
+    ways = _ways(ranks, len(one))
+    # Distances from the mean, times the number of values: whole numbers, so that equal ones are equal.
+    distance = np.abs(count * np.arange(len(ways)) - len(one) * total)
+    far = distance >= abs(count * observed - len(one) * total)
+    return float(sum(map(int, ways[far])) / math.comb(count, len(one)))
+
+
+def least_p(first: int, second: int) -> float:
+    """The smallest p-value that so many replications against so many can reach, without ties."""
+    if first < 1 or second < 1:
+        return 1.0
+    return min(1.0, 2 / math.comb(first + second, first))
+
+
+def sign_p(successes: int, failures: int) -> float:
+    """The p-value of the two-sided sign test: how likely a fair coin is to be as one-sided as this."""
+    count = successes + failures
+    if not count:
+        return math.nan
+    tail = sum(math.comb(count, k) for k in range(min(successes, failures) + 1))
+    return float(min(1.0, 2 * tail / 2**count))
+
+
+def bonferroni(p: float, comparisons: int) -> float:
+    """A p-value as one of so many."""
+    return min(1.0, p * max(1, comparisons))
+
+
+def quartiles(values: ArrayLike) -> tuple[float, float, float]:
+    """(median, first quartile, third quartile) of what is not NaN; NaN if nothing is."""
+    numbers = _numbers(values)
+    if not len(numbers):
+        return (math.nan,) * 3
+    low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75))
+    return float(middle), float(low), float(high)
+
+
+def _numbers(values: ArrayLike) -> np.ndarray:
+    array = np.asarray(values, np.float64).ravel()
+    return array[~np.isnan(array)]
+
+
+def _doubled_ranks(values: np.ndarray) -> np.ndarray:
+    """Twice the rank of each value, ties at the mean of theirs: whole numbers."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (2 * last - counts + 1)[which]  # type: ignore[no-any-return]
+
+
+def _ways(ranks: np.ndarray, size: int) -> np.ndarray:
+    """How many subsets of `size` ranks have each sum."""
+    large = math.comb(len(ranks), size) >= 2**62
+    ways: np.ndarray = np.zeros((size + 1, int(ranks.sum()) + 1), object if large else np.int64)
+    ways[0, 0] = 1
+    taken: Sequence[int] = [int(rank) for rank in ranks]
+    for rank in taken:
+        for chosen in range(size, 0, -1):
+            ways[chosen, rank:] += ways[chosen - 1, : ways.shape[1] - rank]
+    return ways[size]  # type: ignore[no-any-return]

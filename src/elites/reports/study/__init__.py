@@ -1,0 +1,1 @@
+"""What `elites study report` makes of a folder of runs."""

@@ -1,0 +1,330 @@
+"""Figures of a study. Drawn without a display and without matplotlib's global state."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+
+from elites.reports.colours import OPERATORS, OTHERS
+from elites.reports.study.comparisons import NAMES
+from elites.reports.study.data import Curves, Study
+from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
+from elites.reports.study.runs import colour_of
+
+DPI = 110
+ROWS = 4  # tasks in one figure
+STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
+AXES = {"evaluations": "evaluations", "environment-steps": "environment steps", "wall-time": "wall time"}
+UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+DEEP = "deep-grid"
+
+
+class Picture(NamedTuple):
+    """A figure with its name, as a file is called, and what a reader sees in it."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+def save(picture: Picture, folder: Path) -> None:
+    """As PNG and PDF. The same figure gives the same bytes."""
+    settle(picture.figure)
+    picture.figure.savefig(folder / f"{picture.name}.png", dpi=DPI, metadata={"Software": None})
+    picture.figure.savefig(
+        folder / f"{picture.name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None}
+    )
+
+
+def settle(figure: Figure) -> None:
+    """Lays it out for good. Once is not enough: with its labels in place a layout may still move."""
+    for axes in figure.axes:  # what is drawn within axes moves nothing, but takes long to measure
+        for artist in (*axes.collections, *axes.lines, *axes.patches, *axes.images):
+            artist.set_in_layout(False)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
+class Look(NamedTuple):
+    """How a variant is drawn, everywhere."""
+
+    colour: str
+    style: Any
+
+
+def looks(study: Study) -> dict[str, Look]:
+    """A colour for each algorithm; of several variants of one, lines that differ too."""
+    colours = colour_of([curves.run for curves in study.runs])
+    algorithms = {curves.run.variant: curves.run.algorithm for curves in study.runs}
+    found, seen = {}, dict.fromkeys(algorithms.values(), 0)
+    for variant in study.variants:
+        place = seen[algorithms[variant]]
+        seen[algorithms[variant]] += 1
+        found[variant] = Look(colours[variant], STYLES[place % len(STYLES)])
+    return found
+
+
+def pages(study: Study) -> Iterator[tuple[str, list[str]]]:
+    """The tasks, a few to a figure, with what the figure's name ends with."""
+    count = -(-len(study.tasks) // ROWS)
+    for place in range(count):
+        yield f"-{place + 1}" if count > 1 else "", study.tasks[ROWS * place : ROWS * (place + 1)]
+
+
+def progress(study: Study, against: str) -> Iterator[Picture]:
+    """Median and quartiles over replications of the three metrics, a row for each task."""
+    for ending, tasks in pages(study):
+        figure, panels = _grid(len(tasks), len(METRICS))
+        for row, task in zip(panels, tasks, strict=True):
+            for axes, metric in zip(row, METRICS, strict=True):
+                for variant, look in looks(study).items():
+                    of = study.of(task, variant)
+                    if of:
+                        _draw_curve(axes, *_curve(study, task, of, metric, against), look)
+                label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
+                _finish(axes, metric, task, label)
+                if against == "evaluations":
+                    axes.set_xlim(0, study.budgets[task])
+        _legend(figure, study)
+        yield Picture(
+            f"progress-{against}{ending}",
+            f"{_named(METRICS)} against {AXES[against]}. Lines are medians "
+            "over replications, shades reach from the first to the third quartile"
+            + ("." if against == "evaluations" else "; each ends where the first of them does."),
+            figure,
+        )
+
+
+def _curve(
+    study: Study, task: str, of: Sequence[Curves], metric: str, against: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The x-axis, and a row of values for each replication."""
+    values = np.array([curves.values[metric] for curves in of])
+    if against == "evaluations":
+        return study.grid(task), values
+    steps = against == "environment-steps"
+    name, unit = ("environment_steps", 1.0) if steps else ("elapsed_s", _unit(study)[1])
+    places = np.array([curves.values[name] for curves in of]) / unit
+    known = ~np.isnan(places).all(1)
+    places, values = places[known], values[known]
+    if not len(places):
+        return np.empty(0), np.empty((0, 0))
+    grid = np.linspace(0, np.nanmin(places[:, -1]), len(values[0]) + 1)[1:]
+    rows = []
+    for place, row in zip(places, values, strict=True):
+        there = ~np.isnan(place)
+        at = np.searchsorted(place[there], grid, side="right") - 1
+        rows.append(np.where(at < 0, np.nan, row[there][np.maximum(at, 0)]))
+    return grid, np.array(rows)
+
+
+def _unit(study: Study) -> tuple[str, float]:
+    """The largest unit of time of which the longest run has ten."""
+    ends = [curves.values["elapsed_s"][-1] for curves in study.runs]
+    longest = max((end for end in ends if not np.isnan(end)), default=0.0)
+    return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
+
+
+def _draw_curve(axes: Axes, x: np.ndarray, values: np.ndarray, look: Look, marker: str | None = None) -> None:
+    if not values.size:
+        return
+    there = ~np.isnan(values).any(0)  # once all replications have begun
+    if not there.any():
+        return
+    low, middle, high = np.quantile(values[:, there], (0.25, 0.5, 0.75), axis=0)
+    axes.fill_between(x[there], low, high, color=look.colour, alpha=0.18, lw=0)
+    axes.plot(x[there], middle, color=look.colour, linestyle=look.style, lw=1.7, marker=marker, ms=3)
+
+
+def corrected_progress(study: Study) -> Iterator[Picture]:
+    """Original and corrected metrics of a task, one above the other, for runs corrected along the way."""
+    for task in study.tasks:
+        drawn = {variant: _corrected_curve(study, task, variant) for variant in study.variants}
+        if not any(len(x) > 1 for x, _ in drawn.values()):
+            continue
+        figure, panels = _grid(2, len(METRICS))
+        for column, metric in enumerate(METRICS):
+            above, below = panels[0][column], panels[1][column]
+            for variant, look in looks(study).items():
+                of = study.of(task, variant)
+                if of:
+                    _draw_curve(above, *_curve(study, task, of, metric, "evaluations"), look)
+                    x, rows = drawn[variant]
+                    if len(x):
+                        _draw_curve(below, x, rows[f"corrected_{metric}"], look, ".")
+            _finish(above, metric, task, "evaluations")
+            _finish(below, f"corrected_{metric}", task, "evaluations")
+            limits = [
+                f(*pair)
+                for f, pair in zip(
+                    (min, max), zip(above.get_ylim(), below.get_ylim(), strict=True), strict=True
+                )
+            ]
+            for axes in (above, below):
+                axes.set(ylim=limits, xlim=(0, study.budgets[task]))
+        _legend(figure, study)
+        yield Picture(
+            f"corrected-{slug(task)}",
+            f"{task}: original metrics above, corrected ones below, on the same scales.",
+            figure,
+        )
+
+
+def _corrected_curve(study: Study, task: str, variant: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Corrections that all replications have, by their number."""
+    tables = [curves.corrections for curves in study.of(task, variant)]
+    tables = [table for table in tables if len(table["evaluations"])]
+    if not tables:
+        return np.empty(0), {}
+    count = min(len(table["evaluations"]) for table in tables)
+    x = np.median([table["evaluations"][:count] for table in tables], axis=0)
+    return x, {name: np.array([table[name][:count] for table in tables]) for name in CORRECTED}
+
+
+def losses(study: Study, without: str = "") -> Iterator[Picture]:
+    """Box-plots of what re-evaluation takes away; `without` leaves an algorithm out, as the paper does."""
+    left_out = {c.run.variant for c in study.runs if c.run.algorithm == without}
+    if not study.has(LOSSES[0]) or (without and not left_out):
+        return
+    variants = [variant for variant in study.variants if variant not in left_out]
+    for ending, tasks in pages(study):
+        figure, panels = _grid(len(tasks), len(LOSSES))
+        drawn = False
+        for row, task in zip(panels, tasks, strict=True):
+            for axes, metric in zip(row, LOSSES, strict=True):
+                for place, variant in enumerate(variants):
+                    values = study.finals(task, variant, metric)
+                    values = values[np.isfinite(values)]
+                    if not len(values):
+                        continue
+                    drawn = True
+                    colour = looks(study)[variant].colour
+                    box = axes.boxplot(
+                        values, positions=[place], widths=0.62, patch_artist=True, showfliers=False
+                    )
+                    box["boxes"][0].set(facecolor=colour, alpha=0.45)
+                    box["medians"][0].set(color="black", lw=1.4)
+                    axes.plot(
+                        np.full(len(values), place), values, "o", color=colour, ms=3.5, mec="black", mew=0.4
+                    )
+                axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
+                axes.set_xticks([])
+                axes.set_xlim(-0.6, len(variants) - 0.4)
+                axes.yaxis.set_major_formatter(PercentFormatter(1))
+                axes.grid(axis="y", alpha=0.3)
+        if not drawn:
+            continue
+        _legend(figure, study, variants, boxes=True)
+        named = f", without {without}" if without else ""
+        yield Picture(
+            f"losses{'-without-' + without if without else ''}{ending}",
+            f"Losses to re-evaluation{named}: the share of each metric that was luck. Lower is better; "
+            "points are replications.",
+            figure,
+        )
+
+
+def contribution(study: Study) -> Iterator[Picture]:
+    """Offspring added per generation by each operator, stacked; medians over replications.
+
+    A figure for each algorithm that has several operators, with a panel for each task and variant.
+    """
+    for algorithm in dict.fromkeys(c.run.algorithm for c in sorted(study.runs, key=lambda c: c.run.order)):
+        own = [curves for curves in study.runs if curves.run.algorithm == algorithm]
+        operators = list(own[0].added)
+        if len(operators) < 2:
+            continue
+        variants = [name for name in study.variants if any(c.run.variant == name for c in own)]
+        cells = [(name, task) for name in variants for task in study.tasks if study.of(task, name)]
+        columns = 3 if len(cells) in (5, 6, 9) else min(len(cells), ROWS)
+        rows = -(-len(cells) // columns)
+        figure = Figure(figsize=(3.1 * columns + 0.8, 2.7 * rows + 0.9), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        others = iter(OTHERS)
+        colours = {name: OPERATORS.get(name) or next(others) for name in operators}
+        for axes, (variant, task) in zip(panels, cells, strict=False):
+            of = study.of(task, variant)
+            middle = [_median([curves.added[name] for curves in of]) for name in operators]
+            there = ~np.isnan(np.array(middle)).any(0)
+            axes.stackplot(
+                study.grid(task)[there],
+                [row[there] for row in middle],
+                colors=[colours[name] for name in operators],
+            )
+            axes.set_title(f"{task}, {variant}" if len(variants) > 1 else task, fontsize=10)
+            axes.set(xlabel="evaluations", ylabel="added per generation", xlim=(0, study.budgets[task]))
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+        for axes in panels[len(cells) :]:
+            axes.set_axis_off()
+        handles = [Patch(color=colours[name], label=name) for name in operators]
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+        windows = sorted({curves.window for curves in own})
+        over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
+        how = "as they are" if over == "1" else f"smoothed over {over} generations"
+        yield Picture(
+            f"contribution-{slug(algorithm)}",
+            f"{algorithm}: offspring added to the archive per generation by each operator, stacked; medians "
+            f"over replications, {how}.",
+            figure,
+        )
+
+
+def _median(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Over replications, where all have begun."""
+    return np.median(np.array(rows), axis=0)  # type: ignore[no-any-return]
+
+
+def _grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+    figure = Figure(figsize=(11, 2.6 * rows + 0.9), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _finish(axes: Axes, metric: str, task: str, x: str) -> None:
+    axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
+    axes.set_xlabel(x)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter("{x:g}" if x.startswith("wall time") else EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    if "coverage" in metric:
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+    elif "qd_score" in metric:
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+
+
+def _legend(
+    figure: Figure, study: Study, variants: Sequence[str] | None = None, *, boxes: bool = False
+) -> None:
+    found, shown = looks(study), study.variants if variants is None else variants
+    handles = [
+        Patch(facecolor=found[name].colour, alpha=0.6, label=name)
+        if boxes
+        else Line2D([], [], color=found[name].colour, linestyle=found[name].style, lw=2.2, label=name)
+        for name in shown
+    ]
+    columns = max(1, min(len(handles), 120 // (6 + max(map(len, shown)))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def _named(metrics: Sequence[str]) -> str:
+    *first, last = (NAMES[metric] for metric in metrics)
+    text = f"{', '.join(first)} and {last}"
+    return text[0].upper() + text[1:]
+
+
+def slug(text: str) -> str:
+    """As a file is called."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")

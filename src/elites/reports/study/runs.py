@@ -1,0 +1,157 @@
+"""Finding the runs of a study and naming what they have in common. Nothing is read but their records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elites.errors import ElitesError
+from elites.reports import colours
+
+STUDY = "study.json"
+STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not what is found
+FIELDS = ("algorithm", "task", "evaluations", "seed", "hyper_parameters", "task_parameters")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder and record."""
+
+    folder: Path
+    record: Mapping[str, Any]
+    task: str  # as figures call it
+    variant: str  # as figures call the algorithm
+    order: int  # of the variant
+
+    @property
+    def algorithm(self) -> str:
+        return str(self.record["algorithm"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.record["seed"])
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant} on {self.task}, seed {self.seed}"
+
+
+def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
+    """All runs below a folder, by task, variant and seed; and what is wrong with others."""
+    if not folder.is_dir():
+        raise ElitesError(f"{folder} is no folder")
+    found, wrong = [], []
+    for path in sorted(folder.rglob("config.json")):
+        try:
+            record = json.loads(path.read_text())
+            if missing := [name for name in FIELDS if name not in record]:
+                raise ValueError(f"it has no {missing[0]}")
+            found.append((path.parent, record))
+        except (OSError, ValueError, TypeError) as error:
+            wrong.append(f"{path.relative_to(folder)} is damaged and left out: {error}")
+    labels = _labels(folder)
+    tasks = _named([record for _, record in found], "task", "task_parameters", labels)
+    variants = _named([record for _, record in found], "algorithm", "hyper_parameters", labels)
+    if len({record["algorithm"] for _, record in found}) == 1 and len(set(variants)) > 1:
+        only = found[0][1]["algorithm"]
+        variants = [variant.removeprefix(f"{only}, ") for variant in variants]
+    known = list(colours.ALGORITHMS)
+    ranked = sorted(
+        {
+            (known.index(a) if a in known else len(known), a, _natural(v), v)
+            for v, a in zip(variants, (record["algorithm"] for _, record in found), strict=True)
+        }
+    )
+    order = {variant: place for place, (_, _, _, variant) in enumerate(ranked)}
+    runs = [
+        Run(own, record, task, variant, order[variant])
+        for (own, record), task, variant in zip(found, tasks, variants, strict=True)
+    ]
+    runs.sort(key=lambda run: (_task_order(run.task), run.order, run.seed, str(run.folder)))
+    kept: dict[tuple[str, str, int], Run] = {}
+    for run in runs:
+        key = (run.task, run.variant, run.seed)
+        if key in kept:
+            wrong.append(f"{run.folder.relative_to(folder)} repeats {run.name} and is left out")
+        else:
+            kept[key] = run
+    return list(kept.values()), wrong
+
+
+def _task_order(task: str) -> tuple[bool, int, str]:
+    """As in the paper: the uncertain tasks first, walker, halfcheetah, ant, hopper."""
+    robots = ("walker", "halfcheetah", "ant", "hopper")
+    place = next((place for place, robot in enumerate(robots) if robot in task), len(robots))
+    return "deterministic" in task, place, task
+
+
+def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
+    """For sorting: numbers by value."""
+    parts = []
+    for word in text.replace(",", " ").split():
+        try:
+            parts.append((False, float(word), ""))
+        except ValueError:
+            parts.append((True, 0.0, word))
+    return tuple(parts)
+
+
+def _labels(folder: Path) -> list[Mapping[str, Any]]:
+    """What a study's own record calls its tasks and algorithms, if it has one."""
+    try:
+        record = json.loads((folder / STUDY).read_text())
+        return [choice for what in ("tasks", "algorithms") for choice in record[what] if choice.get("label")]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return []
+
+
+def _named(
+    records: Sequence[Mapping[str, Any]],
+    what: str,
+    parameters: str,
+    labels: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """A name for each record: of those with the same name, with the parameters in which they differ."""
+    differing: dict[str, list[str]] = {}
+    for name in sorted({str(record[what]) for record in records}):
+        given = [record[parameters] for record in records if record[what] == name]
+        keys = [key for key in given[0] if key not in STORAGE]
+        differing[name] = [key for key in keys if len({json.dumps(g.get(key)) for g in given}) > 1]
+    names = []
+    for record in records:
+        name, own = str(record[what]), record[parameters]
+        called = next(
+            (
+                str(label["label"])
+                for label in labels
+                if label.get("name") == name
+                and all(own.get(key) == value for key, value in label.get("parameters", {}).items())
+            ),
+            None,
+        )
+        told = ", ".join(f"{key} {_text(own.get(key))}" for key in differing[name])
+        names.append(called or (f"{name}, {told}" if told else name))
+    return names
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value) if value is None else str(value)
+
+
+def colour_of(runs: Sequence[Run]) -> dict[str, str]:
+    """A colour for each variant: the algorithm's own, unless there are several variants of it."""
+    chosen: dict[str, str] = {}
+    others = iter(colours.VARIANTS * 20)
+    by_order = sorted({(run.order, run.variant, run.algorithm) for run in runs})
+    for _, variant, algorithm in by_order:
+        several = sum(other == algorithm for _, _, other in by_order) > 1
+        own = next(run for run in runs if run.variant == variant)
+        as_in_paper = own.record["hyper_parameters"].get("p_evo") == 0.5
+        if algorithm in colours.ALGORITHMS and (not several or as_in_paper):
+            chosen[variant] = colours.ALGORITHMS[algorithm]
+        else:
+            chosen[variant] = next(others)
+    return chosen

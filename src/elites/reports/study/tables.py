@@ -1,0 +1,205 @@
+"""Tables of a study: as CSV with all digits, as LaTeX with those that a reader wants, and as rows of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from elites.metrics.statistics import bonferroni
+from elites.reports.study.comparisons import NAMES, NONE, Comparison, Final, as_text, p_text
+from elites.reports.study.data import Study
+from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
+from elites.reports.study.verdicts import Claim, detail
+
+
+class Table(NamedTuple):
+    """A table as it is read; `numeric` are columns that stand to the right."""
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numeric: frozenset[int] = frozenset()
+
+
+def what_was_run(study: Study) -> Table:
+    """How many runs of what."""
+    rows = []
+    for task in study.tasks:
+        for variant in study.variants:
+            of = study.of(task, variant)
+            if of:
+                ended = sorted({curves.evaluations for curves in of})
+                spread = f"{ended[0]:,}" if len(ended) == 1 else f"{ended[0]:,} to {ended[-1]:,}"
+                corrected = sum(len(curves.corrections["evaluations"]) > 0 for curves in of)
+                seeds = len(of)
+                rows.append(
+                    (task, variant, str(seeds), spread, f"{study.budgets[task]:,}", f"{corrected} of {seeds}")
+                )
+    columns = ("task", "algorithm", "runs", "evaluations", "compared at", "corrected")
+    return Table("runs", "What was run.", columns, rows, frozenset({2, 3, 4, 5}))
+
+
+def final_table(finals: Sequence[Final], metrics: Sequence[str], name: str, caption: str) -> Table:
+    """Medians with quartiles; empty if no run has any of them."""
+    found = {(row.task, row.variant, row.metric): row for row in finals}
+    pairs = list(dict.fromkeys((row.task, row.variant) for row in finals if row.metric in metrics))
+    rows = []
+    for task, variant in pairs:
+        cells = [found.get((task, variant, metric)) for metric in metrics]
+        seeds = max(cell.seeds for cell in cells if cell is not None)
+        texts = (
+            NONE
+            if cell is None
+            else f"{as_text(cell.metric, cell.median)} ({as_text(cell.metric, cell.low)} to "
+            f"{as_text(cell.metric, cell.high)})"
+            for cell in cells
+        )
+        rows.append((task, variant, str(seeds), *texts))
+    columns = ("task", "algorithm", "runs", *(NAMES[metric] for metric in metrics))
+    return Table(name, caption, columns, rows, frozenset(range(2, len(columns))))
+
+
+def p_table(rows: Sequence[Comparison], metric: str) -> Table:
+    """p-values of one metric."""
+    of = [row for row in rows if row.metric == metric]
+    texts = [
+        (
+            row.task,
+            row.other,
+            f"{row.seeds[0]}, {row.seeds[1]}",
+            as_text(metric, row.medians[0]),
+            as_text(metric, row.medians[1]),
+            p_text(row.p),
+            p_text(row.corrected),
+            "yes" if row.significant else "no" if row.possible else "impossible",
+        )
+        for row in of
+    ]
+    reference = of[0].reference if of else ""
+    columns = (
+        "task",
+        f"{reference} against",
+        "runs of each",
+        f"median of {reference}",
+        "of the other",
+        "p",
+        "p, Bonferroni",
+        "significant",
+    )
+    caption = f"{NAMES[metric]}: {reference} against all others."
+    return Table(f"p-values-{metric}", caption, columns, texts, frozenset(range(2, 7)))
+
+
+def claim_table(claims: Sequence[Claim]) -> Table:
+    """The verdicts."""
+    rows = [(claim.number, claim.text, claim.verdict.value, claim.scope) for claim in claims]
+    columns = ("", "claim of the paper", "verdict of these data", "what was compared")
+    return Table("claims", "The paper's claims.", columns, rows)
+
+
+def write_tables(
+    study: Study,
+    finals: Sequence[Final],
+    comparisons: Sequence[Comparison],
+    claims: Sequence[Claim],
+    folder: Path,
+) -> None:
+    """All tables into a folder."""
+    _csv(
+        folder / "final.csv",
+        ("task", "algorithm", "metric", "runs", "evaluations", "median", "first_quartile", "third_quartile"),
+        finals,
+    )
+    _csv(
+        folder / "p-values.csv",
+        (
+            *("metric", "task", "reference", "other", "reference_runs", "other_runs"),
+            *("reference_median", "other_median", "p", "comparisons", "p_bonferroni", "least_p_bonferroni"),
+        ),
+        [
+            (*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected, row.least)
+            for row in comparisons
+        ],
+    )
+    _csv(
+        folder / "claims.csv",
+        ("claim", "text", "verdict", "comparison", "p", "p_bonferroni", "verdict_of_comparison"),
+        [row for claim in claims for row in _claim_rows(claim)],
+    )
+    text: list[tuple[str, Table]] = [("runs", what_was_run(study)), ("claims", claim_table(claims))]
+    for name, metrics in (("final", METRICS), ("final-corrected", CORRECTED), ("final-losses", LOSSES)):
+        table = final_table(finals, metrics, name, f"{NAMES[metrics[0]]} and others: medians and quartiles.")
+        text += [(name, table)] if table.rows else []
+    for metric in NAMES:
+        table = p_table(comparisons, metric)
+        text += [(table.name, table)] if table.rows else []
+    for name, table in text:
+        (folder / f"{name}.tex").write_text(latex(table))
+
+
+def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
+    """A row for each comparison, one alone if there is none."""
+    about = (claim.number, claim.text, claim.verdict.value)
+    count = len(claim.tested)
+    rows: list[tuple[object, ...]] = [
+        (*about, check.text, check.p, bonferroni(check.p, count), verdict.value)
+        for check, verdict in claim.verdicts
+    ]
+    return rows or [(*about, "", "", "", "")]
+
+
+def _csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    path.write_text(text.getvalue())
+
+
+SPECIAL = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    NONE: "--",
+}
+
+
+def latex(table: Table) -> str:
+    """A `table` that needs no package; text that is long breaks its lines."""
+    kinds = []
+    for place in range(len(table.columns)):
+        longest = max([len(row[place]) for row in table.rows], default=0)
+        kinds.append("r" if place in table.numeric else "p{0.3\\linewidth}" if longest > 40 else "l")
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        f"\\caption{{{_escaped(table.caption)}}}",
+        f"\\begin{{tabular}}{{{''.join(kinds)}}}",
+        r"\hline",
+        " & ".join(map(_escaped, table.columns)) + r" \\",
+        r"\hline",
+        *(" & ".join(map(_escaped, row)) + r" \\" for row in table.rows),
+        r"\hline",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return "".join(SPECIAL.get(character, character) for character in text)
+
+
+def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
+    """Every comparison of every claim that was tested."""
+    return [(claim, detail(claim)) for claim in claims if claim.tested]
+
+
+def aligned_claims(claims: Sequence[Claim]) -> list[str]:
+    """The verdicts as lines of text."""
+    return [f"  claim {claim.number:<3} {claim.verdict.value}" for claim in claims]

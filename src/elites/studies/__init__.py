@@ -1,0 +1,1 @@
+"""Studies: many runs planned, executed and compared as one."""

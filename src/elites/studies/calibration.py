@@ -1,0 +1,155 @@
+"""What a run will take: sizes follow from its configuration, times are measured on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from elites.errors import ElitesError
+
+ROLLOUT_SECONDS = 1.0  # of episodes, to know how fast they are
+CONTROLLERS = 50
+NOTHING = dict.fromkeys(
+    (
+        *("elites", "generations", "archive_bytes", "log_bytes"),
+        *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
+    ),
+    0,
+)  # of a cell whose runs cannot be made
+AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
+
+
+def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:
+    """Sizes of each cell of a study, and, if asked to calibrate, its pace, as `plan.Measured` has them."""
+    import jax
+
+    from elites.cache import keep_compiled_programs
+    from elites.experiments.config import RunConfig
+    from elites.experiments.replications import bytes_needed, together
+    from elites.memory import available_bytes
+
+    keep_compiled_programs()
+    configs = [RunConfig(**config) for config in asked["configs"]]
+    rollouts: dict[str, dict[str, float]] = {}
+    learning: dict[str, dict[str, float]] = {}
+    cells: list[dict[str, Any]] = []
+    for config, seeds in zip(configs, asked["seeds"], strict=True):
+        cells.append(dict(NOTHING))
+        try:
+            algorithm = config.make_algorithm()
+            cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
+            if not asked["calibrate"]:
+                continue
+            if together(algorithm):
+                tell(f"measuring {config.algorithm} on {config.task}")
+                cells[-1]["pace"] = _device_pace(config, seeds)
+                continue
+            task = _key(config.task, config.task_parameters)
+            if task not in rollouts:
+                tell(f"measuring episodes of {config.task}")
+                rollouts[task] = _rollouts(config)
+            name = _key(config.algorithm, config.hyper_parameters)
+            if name not in learning:
+                tell(f"measuring a generation of {config.algorithm}")
+                learning[name] = _learning(config)
+            cells[-1]["pace"] = {**rollouts[task], **learning[name]}
+        except ElitesError as error:  # its runs will fail, the others will not
+            tell(f"{config.algorithm} on {config.task}: {error}")
+    return {
+        "cells": cells,
+        "platform": jax.local_devices()[0].platform,
+        "available": available_bytes(),
+    }
+
+
+def _key(name: str, parameters: dict[str, Any]) -> str:
+    return repr((name, sorted(parameters.items())))
+
+
+def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
+    """Bytes that its files take at most: the archive full, every checkpoint as large as the state."""
+    import jax
+
+    task = algorithm.task
+    rounds = [round.policies * round.episodes for round in algorithm.generation]
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    held = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
+    parameters, count = algorithm.policy.parameter_count, len(algorithm.cells.centroids)
+    archive = count * 4 * (parameters + 2 * task.descriptor_size + 16)
+    depth = getattr(algorithm.config, "depth", 0) if getattr(algorithm.config, "keep_members", False) else 0
+    generations = -(-config.evaluations // sum(rounds))
+    return {
+        "elites": count,
+        "generations": generations,
+        "archive_bytes": archive + depth * count * 4 * parameters,
+        "log_bytes": generations * 450,
+        "corrected_bytes": count * 4 * config.correct_replications * (1 + task.descriptor_size),
+        "checkpoint_bytes": 2 * held,
+        "episode_length": task.episode_length,
+    }
+
+
+def _rollouts(config: Any) -> dict[str, float]:
+    """Steps per second of random controllers on all cores, and the length of their episodes."""
+    import jax
+
+    from elites.evaluation import evaluator_of
+    from elites.policies import Policy
+
+    task = config.make_task()
+    keys = jax.random.split(jax.random.key(0), CONTROLLERS)
+    parameters = np.asarray(jax.jit(jax.vmap(Policy.of(task).init))(keys))
+    with evaluator_of(task, (128, 128), None) as evaluator:
+        evaluator.evaluate(parameters[:2], np.arange(2))  # compiles
+        steps, episodes, started = 0, 0, time.perf_counter()
+        while (seconds := time.perf_counter() - started) < ROLLOUT_SECONDS:
+            found = evaluator.evaluate(parameters, episodes + np.arange(CONTROLLERS))
+            steps, episodes = steps + int(found.length.sum()), episodes + CONTROLLERS
+        seconds = time.perf_counter() - started
+    return {"steps_per_s": steps / seconds, "random_length": steps / episodes}
+
+
+def _learning(config: Any) -> dict[str, float]:
+    """Seconds that a generation takes beside its episodes, and those before the first one."""
+    from elites.experiments.replications import replications
+
+    fields = {field.name for field in dataclasses.fields(config.make_algorithm().config)}
+    smaller: dict[str, Any] = {}  # what changes how long it is until a generation, not how long that takes
+    if "initial" in fields:
+        smaller["initial"] = config.make_algorithm().config.batch
+    if "depth" in fields:
+        smaller["depth"] = 2
+    changed = {**config.hyper_parameters, **smaller}
+    short = dataclasses.replace(config, evaluations=AMPLE, hyper_parameters=changed)
+    started = time.perf_counter()
+    current = replications([short], None)
+    try:
+        for _ in (*current.algorithm.opening, current.algorithm.generation):
+            current.advance(AMPLE)
+        until_first = time.perf_counter() - started
+        (generation,) = current.advance(AMPLE)
+    finally:
+        current.evaluator.close()
+    spent = generation.timings
+    return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
+
+
+def _device_pace(config: Any, seeds: int) -> dict[str, float]:
+    """Seconds per generation of all replications in one program."""
+    from elites.experiments.replications import replications
+
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
+    started = time.perf_counter()
+    current = replications(configs, None)
+    try:
+        for _ in range(len(current.algorithm.opening) + 1):
+            current.advance(current.evaluations + 1)
+        until_first = time.perf_counter() - started
+        (generation, *_) = current.advance(current.evaluations + 1)
+    finally:
+        current.evaluator.close()
+    return {"generation_s": generation.timings["device_s"], "start_s": until_first}

@@ -1,0 +1,264 @@
+"""Executing a study's jobs: several at once, each in a process of its own; none stops another by failing."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from elites.errors import ElitesError
+from elites.experiments.guards import Interrupts
+from elites.files import told_in_one_line
+from elites.studies.study import Job
+
+TRIES = 3  # of a job whose worker died without a word
+POLL_SECONDS = 0.25
+
+
+@dataclass
+class State:
+    """How far a job is."""
+
+    job: Job
+    stage: str = "waiting"  # running, correcting, finished, stopped, failed
+    done: int = 0
+    total: int = 0
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    error: str = ""
+    tries: int = 0  # in a row that came no farther
+    farthest: int = 0
+    where: str = ""
+    started: float = 0.0
+    seconds: float = 0.0
+
+
+class Pool(Protocol):
+    """Workers, here or on a cluster. What they tell comes as (job, message)."""
+
+    def room(self) -> bool:
+        """Whether another job can be started."""
+
+    def start(self, job: Job) -> None:
+        """Gives a job to a worker."""
+
+    def events(self) -> list[tuple[Job, dict[str, Any]]]:
+        """What was told since the last call; waits a moment if nothing was."""
+
+    def stop(self) -> None:
+        """Asks all workers to stop so that their runs can be resumed."""
+
+    def close(self) -> None:
+        """Ends what is still there at once."""
+
+
+def asked_of(job: Job, folder: Path, threads: int | None, checkpoint_seconds: float) -> dict[str, Any]:
+    """What a worker is told to do."""
+    return {
+        "what": "run",
+        "folder": str(folder),
+        "config": dataclasses.asdict(job.configs[0]),
+        "seeds": [config.seed for config in job.configs],
+        "group": job.group,
+        "correct": job.correct,
+        "redraw": job.redraw,
+        "threads": threads,
+        "checkpoint_seconds": checkpoint_seconds,
+    }
+
+
+def worker_process(asked: dict[str, Any], log: Any) -> subprocess.Popen[str]:
+    """A worker that has been told what to do. It ends when its standard input is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "elites.studies.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        start_new_session=True,  # Ctrl-C is ours to pass on
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(asked) + "\n")
+    process.stdin.flush()
+    return process
+
+
+def lost(code: int) -> str:
+    """Why a worker that told no end is gone."""
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its worker was ended by {signal.Signals(-code).name}"
+    return f"its worker ended with status {code}"
+
+
+class Processes:
+    """Workers on this machine."""
+
+    def __init__(self, study: Path, workers: int, threads: int | None, checkpoint_seconds: float) -> None:
+        self.study, self.workers, self.threads = study, workers, threads
+        self.checkpoint_seconds = checkpoint_seconds
+        self._told: SimpleQueue[tuple[Job, dict[str, Any]]] = SimpleQueue()
+        self._running: dict[str, subprocess.Popen[str]] = {}
+
+    def room(self) -> bool:
+        return len(self._running) < self.workers
+
+    def start(self, job: Job) -> None:
+        log = log_of(self.study, job)
+        asked = asked_of(job, self.study / job.folder, self.threads, self.checkpoint_seconds)
+        with told_in_one_line(f"cannot write to {self.study}"):
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as file:
+                process = worker_process(asked, file)
+        self._running[job.folder] = process
+        threading.Thread(target=self._listen, args=(job, process), daemon=True).start()
+
+    def _listen(self, job: Job, process: subprocess.Popen[str]) -> None:
+        ended = False
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                with contextlib.suppress(ValueError):  # a line cut short by a kill
+                    message = json.loads(line)
+                    ended = ended or message["kind"] in ("done", "failed")
+                    self._told.put((job, message))
+        code = process.wait()
+        if not ended:
+            self._told.put((job, {"kind": "lost", "error": lost(code)}))
+
+    def events(self) -> list[tuple[Job, dict[str, Any]]]:
+        found: list[tuple[Job, dict[str, Any]]] = []
+        with contextlib.suppress(Empty):
+            found.append(self._told.get(timeout=POLL_SECONDS))
+            while True:
+                found.append(self._told.get_nowait())
+        for job, message in found:
+            if message["kind"] in ("done", "failed", "lost"):
+                process = self._running.pop(job.folder)
+                assert process.stdin is not None
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+                process.wait()
+                log = log_of(self.study, job)
+                if message["kind"] == "done" and message["finished"]:
+                    log.unlink(missing_ok=True)
+        return found
+
+    def stop(self) -> None:
+        for process in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+
+def log_of(study: Path, job: Job) -> Path:
+    """Where a job's worker leaves what it prints, until the job is finished."""
+    return study / "logs" / f"{job.name.replace('/', '-')}.log"
+
+
+def execute(
+    jobs: Sequence[Job],
+    pool: Pool,
+    show: Callable[[Sequence[State]], None],
+    tell: Callable[[State], None],
+) -> list[State]:
+    """Does the jobs, as many at a time as there is room for.
+
+    Ctrl-C and SIGTERM ask all workers to stop, a second one ends them at once: either way their runs can be
+    resumed. `show` is called now and then with the state of everything, `tell` when a job has ended.
+    """
+    states = {job.folder: State(job) for job in jobs}
+    everything = list(states.values())
+    waiting, stopping = deque(everything), False
+    try:
+        with Interrupts("stopping all runs after their generation") as interrupts:
+            while (waiting and not interrupts.asked) or any(map(_going_on, everything)):
+                while waiting and not interrupts.asked and pool.room():
+                    state = waiting.popleft()
+                    state.stage, state.started = "running", time.monotonic()
+                    pool.start(state.job)
+                if interrupts.asked and not stopping:
+                    stopping = True
+                    pool.stop()
+                for job, message in pool.events():
+                    state = states[job.folder]
+                    _take(state, message)
+                    if message["kind"] == "lost" and state.stage == "waiting" and not interrupts.asked:
+                        waiting.appendleft(state)
+                    elif not _going_on(state):
+                        state.seconds = time.monotonic() - state.started
+                        tell(state)
+                show(everything)
+    finally:
+        pool.close()
+    return everything
+
+
+def _going_on(state: State) -> bool:
+    return state.stage in ("running", "correcting")
+
+
+def _take(state: State, message: dict[str, Any]) -> None:
+    kind = message["kind"]
+    if kind in ("progress", "correcting"):
+        state.stage = "running" if kind == "progress" else "correcting"
+        state.done, state.total = message["done"], message["total"]
+        state.metrics = message.get("metrics", state.metrics)
+        if kind == "progress" and state.done > state.farthest:
+            state.tries, state.farthest = 0, state.done
+    elif kind == "where":
+        state.where = message["where"]
+    elif kind == "done":
+        state.stage = "finished" if message["finished"] else "stopped"
+    elif kind == "failed":
+        state.stage, state.error = "failed", message["error"]
+    elif kind == "lost":
+        state.tries += 1
+        state.error = message["error"]
+        state.stage = "waiting" if state.tries < TRIES else "failed"
+
+
+def measure(
+    configs: Sequence[dict[str, Any]], seeds: Sequence[int], calibrate: bool, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """What a worker finds out about runs: see `elites.studies.calibration`."""
+    asked = {"what": "measure", "configs": list(configs), "seeds": list(seeds), "calibrate": calibrate}
+    with tempfile.TemporaryFile("w+") as log:
+        process = worker_process(asked, log)
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                message = json.loads(line)
+                if message["kind"] == "told":
+                    tell(message["text"])
+                elif message["kind"] == "failed":
+                    raise ElitesError(f"the study cannot be measured: {message['error']}")
+                elif message["kind"] == "measured":
+                    del message["kind"]
+                    found: dict[str, Any] = message
+                    return found
+            code = process.wait()
+            log.seek(0)
+            last = (log.read().strip().splitlines() or [""])[-1]
+            raise ElitesError(f"the study cannot be measured: {lost(code)}: {last}")
+        finally:
+            process.kill()
+            process.communicate()

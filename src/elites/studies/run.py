@@ -1,0 +1,144 @@
+"""`elites study run`: plans, tells what it will cost, and executes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from elites.errors import require
+from elites.experiments.guards import alone
+from elites.files import told_in_one_line, write_atomically
+from elites.studies import plan
+from elites.studies.display import StudyDisplay
+from elites.studies.execution import Pool, Processes, State, execute, measure
+from elites.studies.study import Job, Study
+
+FAILED, STOPPED = 1, 0
+
+
+def run_study(
+    study: Study,
+    folder: Path | str,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    cluster: str | None = None,
+    checkpoint_seconds: float = 60.0,
+    calibrate: bool = True,
+    only_plan: bool = False,
+) -> list[State]:
+    """Executes what is not finished yet of a study whose runs are in `folder`.
+
+    Args:
+        study: what to run.
+        folder: where everything goes; the same study again goes on from what is there.
+        workers: runs at once; one per core unless given, fewer where memory is short.
+        threads: of each run's rollouts; the cores divided by the workers unless given.
+        cluster: address of a Ray cluster whose machines share the work.
+        checkpoint_seconds: least time between the checkpoints of a run.
+        calibrate: measures how long it will take before it starts.
+        only_plan: tells what it would do, and does nothing.
+    """
+    folder = Path(folder)
+    require(workers is None or workers >= 1, "workers", workers, "at least 1")
+    require(threads is None or threads >= 1, "threads", threads, "at least 1")
+    require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
+    if cluster is not None:
+        from elites.cluster import connect
+
+        connect(cluster)  # before anything is measured for nothing
+    jobs = study.jobs()
+    left = plan.unfinished(folder, jobs)
+    if not only_plan:
+        with told_in_one_line(f"cannot make the study's folder {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+    finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
+    display = StudyDisplay(folder, finished)
+    if not left:
+        display.tell(f"{folder} is finished: {finished} runs")
+        return []
+    measured = _measured(folder, left, calibrate, display.tell)
+    pool: Pool
+    if cluster is None:
+        workers = workers or plan.default_workers(left, measured)
+        each = threads or max(1, plan.cores() // workers)
+        where = f"this machine: {workers} at once, {each} {'threads' if each > 1 else 'thread'} each"
+        pool = Processes(folder, workers, each, checkpoint_seconds)
+    else:
+        from elites.studies.cluster import ClusterPool
+
+        needs = {job.folder: measured.cells[plan.cell_of(job.configs[0])]["needs"] for job in left}
+        pool = ClusterPool(folder, cluster, workers, threads, checkpoint_seconds, needs)
+        where = pool.describe()
+    try:
+        cost = plan.cost(folder, left, measured, workers or len(left))
+        display.tell(plan.describe(study, jobs, cost, finished, where))
+        if only_plan:
+            return []
+        with alone(folder):
+            _record(folder, study)
+            with display:
+                return execute(left, pool, display, display.ended)
+    finally:
+        pool.close()
+
+
+def _measured(
+    folder: Path, jobs: Sequence[Job], calibrate: bool, tell: Callable[[str], None]
+) -> plan.Measured:
+    """What a worker finds out about each cell; times that were measured before are not measured again."""
+    cells = {plan.cell_of(job.configs[0]): job for job in jobs}
+    path = folder / plan.MEASURED
+    known: dict[str, dict[str, float]] = {}
+    if path.exists():
+        try:
+            known = json.loads(path.read_text())
+        except (OSError, ValueError):
+            known = {}
+    new = calibrate and not set(cells) <= set(known)
+    found = measure(
+        [dataclasses.asdict(job.configs[0]) for job in cells.values()],
+        [len(job.configs) for job in cells.values()],
+        new,
+        tell,
+    )
+    sizes = dict(zip(cells, found["cells"], strict=True))
+    paces = {**known, **{cell: size["pace"] for cell, size in sizes.items() if "pace" in size}}
+    if new and folder.is_dir():
+        text = json.dumps(paces, indent=1) + "\n"
+        with told_in_one_line(f"cannot write to {folder}"):
+            _write(path, text)
+    for cell, size in sizes.items():
+        if cell in paces:
+            size["pace"] = paces[cell]
+    return plan.Measured(sizes, found["platform"], found["available"])
+
+
+def _write(path: Path, text: str) -> None:
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    write_atomically(path, write)
+
+
+def _record(folder: Path, study: Study) -> None:
+    text = json.dumps(study.record(), indent=2) + "\n"
+    with told_in_one_line(f"cannot write to {folder}"):
+        _write(folder / plan.RECORD, text)
+
+
+def conclude(folder: Path, states: Sequence[State]) -> int:
+    """Tells how it ended. Returns the exit status: 1 if a run has failed."""
+    failed = [state for state in states if state.stage == "failed"]
+    stopped = [state for state in states if state.stage in ("stopped", "waiting")]
+    if failed:
+        print(f"{len(failed)} of {len(states)} jobs failed; the same command tries them again", flush=True)
+        return FAILED
+    if stopped:
+        print("stopped; the same command goes on", flush=True)
+        return STOPPED
+    print(f"`elites study report {folder}` shows what came out", flush=True)
+    return 0

@@ -1,0 +1,277 @@
+"""What a report says of runs whose outcome is known."""
+
+import csv
+import math
+import re
+import shutil
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+from scipy.stats import mannwhitneyu
+
+from elites import ElitesError, cli, read_table
+from elites.reports.study.claims import judge
+from elites.reports.study.comparisons import compare, finals, reference_of, seeds_needed, verdict_on_power
+from elites.reports.study.data import read_study
+from elites.reports.study.page import settings
+from elites.reports.study.report import study_report
+from elites.reports.study.tables import Table, latex
+from elites.reports.study.verdicts import Verdict
+from tests.reports.study.made_up import make_run
+
+
+def study_of(folder):
+    return read_study(folder, folder / "metrics.parquet")
+
+
+def verdicts(folder):
+    return {claim.number: claim for claim in judge(study_of(folder))}
+
+
+def test_runs_of_different_lengths_are_compared_at_the_largest_common_budget(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000)
+    make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=810, budget=1000)
+    make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=400)
+    study = study_of(tmp_path)
+    assert study.budgets == {"qd-walker": 800, "qd-hopper": 400}  # the last generation ended at 800
+    long = read_table(tmp_path / "map-elites-qd-walker-0-" / "metrics.csv")
+    at = np.flatnonzero(long["evaluations"] == 800)[0]
+    assert study.finals("qd-walker", "map-elites", "qd_score")[0] == long["qd_score"][at]
+    told = "\n".join(study.notes)
+    assert "On qd-walker runs ended after 800 to 1,000 evaluations. All are compared at 800" in told
+    assert "seed 1 reached no more" in told
+    assert "1 of 2 runs have not reached the end of their budget" in told
+    assert "qd-hopper" not in told
+
+
+def test_medians_and_p_values(tmp_path):
+    rng = np.random.default_rng(0)
+    values = {"pga-map-elites": rng.uniform(900, 1100, 5), "map-elites": rng.uniform(800, 1000, 4)}
+    values["td3"] = rng.uniform(100, 200, 5)
+    for algorithm, scores in values.items():
+        for seed, score in enumerate(scores):
+            make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score)
+    study = study_of(tmp_path)
+    found = {(row.variant, row.metric): row for row in finals(study)}
+    own = study.finals("qd-walker", "pga-map-elites", "qd_score")
+    row = found["pga-map-elites", "qd_score"]
+    assert (row.low, row.median, row.high) == pytest.approx(tuple(np.quantile(own, (0.25, 0.5, 0.75))))
+    assert reference_of(study) == "pga-map-elites"
+    comparisons = {row.other: row for row in compare(study) if row.metric == "qd_score"}
+    assert set(comparisons) == {"map-elites", "td3"}
+    for other, row in comparisons.items():
+        expected = mannwhitneyu(own, study.finals("qd-walker", other, "qd_score"), method="exact").pvalue
+        assert row.p == pytest.approx(expected)
+        assert row.corrected == pytest.approx(min(1, 2 * expected))
+        assert row.comparisons == 2
+    assert comparisons["td3"].significant
+    assert verdict_on_power(list(comparisons.values())) == ""
+
+
+def test_so_few_replications_that_nothing_can_be_significant(tmp_path):
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 10), ("td3", 5)):
+        for seed in range(3):
+            make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
+    rows = [row for row in compare(study_of(tmp_path)) if row.metric == "qd_score"]
+    assert all(row.p == pytest.approx(0.1) and not row.possible for row in rows)
+    told = verdict_on_power(rows)
+    assert "none of them can be significant at 0.05" in told
+    assert "can reach is 0.2" in told
+    assert f"It takes {seeds_needed(2)} replications" in told
+    assert 2 * 2 / math.comb(2 * seeds_needed(2), seeds_needed(2)) < 0.05
+
+
+def test_claims_hold_are_contradicted_or_undecided(tmp_path):
+    scores = {"pga-map-elites": 1000, "map-elites": 500, "td3": 1500}
+    for algorithm, score in scores.items():
+        for seed in range(6):
+            make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
+    found = verdicts(tmp_path)
+    assert found["1"].verdict is Verdict.CONTRADICTED  # TD3 is better
+    assert found["1"].scope == "2 of 20 comparisons: 1 hold, 1 contradicted"
+    assert found["2"].verdict is Verdict.UNTESTED
+    assert found["9"].verdict is Verdict.UNTESTED
+    for path in list(tmp_path.glob("td3-*")):
+        shutil.rmtree(path)
+    found = verdicts(tmp_path)
+    assert found["1"].verdict is Verdict.HOLDS
+    assert found["3"].verdict is Verdict.HOLDS
+    for path in tmp_path.glob("*-[2-5]-*"):
+        (path / "config.json").unlink()
+    found = verdicts(tmp_path)
+    assert found["1"].verdict is Verdict.UNDECIDED  # two replications of each
+    assert not found["1"].possible
+
+
+def test_a_tie_holds_only_where_a_difference_could_have_shown(tmp_path):
+    """Coverage of PGA-MAP-Elites like that of MAP-Elites on the walker: the twelfth claim."""
+    for seed in range(6):
+        make_run(tmp_path, "pga-map-elites", "qd-walker", seed, qd_score=1000 + seed)
+        make_run(tmp_path, "map-elites", "qd-walker", seed, qd_score=1001 + seed)
+    assert verdicts(tmp_path)["12"].verdict is Verdict.HOLDS
+    for path in tmp_path.glob("*-[2-5]-*"):
+        (path / "config.json").unlink()
+    assert verdicts(tmp_path)["12"].verdict is Verdict.UNDECIDED
+
+
+def test_losses_and_limits(tmp_path):
+    """The sixth claim: max-fitness loss below 10 % on the walker."""
+    for seed in range(8):
+        make_run(tmp_path, "pga-map-elites", "qd-walker", seed, loss=0.04, evaluations=200)
+    assert verdicts(tmp_path)["6"].verdict is Verdict.HOLDS
+    for seed in range(8):
+        make_run(tmp_path, "pga-map-elites", "qd-hopper", seed, loss=0.3, evaluations=200)
+    found = verdicts(tmp_path)
+    assert found["6"].verdict is Verdict.CONTRADICTED
+    assert found["6"].scope == "2 of 4 comparisons: 1 hold, 1 contradicted"
+
+
+def test_operators_over_time(tmp_path):
+    """The eleventh claim; the made-up PG adds only in the first third, the GA always."""
+    for seed in range(8):
+        make_run(tmp_path, "pga-map-elites", "qd-walker", seed)
+    claim = verdicts(tmp_path)["11"]
+    assert claim.verdict is Verdict.HOLDS
+    assert len(claim.tested) == 3
+
+
+def test_the_ablation_is_told_apart_by_its_shares(tmp_path):
+    for share in (0.0, 0.5, 1.0):
+        for seed in range(6):
+            score = 1000 * (1 + (share == 0.5)) + seed
+            make_run(
+                tmp_path, "pga-map-elites", "qd-ant", seed, qd_score=score, hyper_parameters={"p_evo": share}
+            )
+    study = study_of(tmp_path)
+    assert study.variants == ["p_evo 0", "p_evo 0.5", "p_evo 1"]
+    assert reference_of(study) == "p_evo 0.5"
+    found = {claim.number: claim for claim in judge(study)}
+    assert "2 hold" in found["9"].scope
+    assert found["9"].verdict is Verdict.CONTRADICTED  # here p_evo = 0 has another max-fitness than 0.5
+
+
+def test_a_changed_task_is_not_the_paper_s(tmp_path):
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 10)):
+        for seed in range(6):
+            make_run(
+                tmp_path,
+                algorithm,
+                "qd-walker",
+                seed,
+                qd_score=score + seed,
+                task_parameters={"noise": 0.01},
+            )
+    assert all(claim.verdict is Verdict.UNTESTED for claim in verdicts(tmp_path).values())
+    assert settings(study_of(tmp_path)) == ["qd-walker: noise 0.01 (else 0.1)"]
+
+
+def test_all_metrics_are_in_one_table(tmp_path):
+    runs = [
+        make_run(tmp_path, "pga-map-elites", "qd-walker", 0, evaluations=200, loss=0.1, corrected_along=2),
+        make_run(tmp_path, "td3", "qd-hopper", 3, evaluations=300, timings=False),
+    ]
+    study_of(tmp_path)
+    table = parquet.read_table(tmp_path / "metrics.parquet").to_pydict()
+    assert (
+        table["algorithm"] == ["td3"] * 15 + ["pga-map-elites"] * 10
+        or table["algorithm"] == ["pga-map-elites"] * 10 + ["td3"] * 15
+    )
+    first = slice(0, 10) if table["algorithm"][0] == "pga-map-elites" else slice(15, 25)
+    log = read_table(runs[0] / "metrics.csv")
+    np.testing.assert_array_equal(table["qd_score"][first], log["qd_score"])
+    np.testing.assert_array_equal(table["made_pg"][first], log["made_pg"])
+    assert table["made_actor"][first] == [None] * 10
+    corrected = table["corrected_qd_score"][first]
+    assert [value is not None for value in corrected] == [False] * 4 + [True] + [False] * 4 + [True]
+    assert set(table["seed"]) == {0, 3}
+
+
+def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-walker", 0)
+    damaged = make_run(tmp_path, "map-elites", "qd-walker", 1)
+    (damaged / "metrics.csv").write_text("generation,evaluations\n1,two\n")
+    unbegun = make_run(tmp_path, "map-elites", "qd-walker", 2)
+    (unbegun / "metrics.csv").unlink()
+    half = make_run(tmp_path, "map-elites", "qd-walker", 3)
+    with (half / "metrics.csv").open("a") as file:
+        file.write("51,10")  # a row cut short by a crash
+    broken = make_run(tmp_path, "map-elites", "qd-walker", 4)
+    (broken / "config.json").write_text("{")
+    study = study_of(tmp_path)
+    assert [curves.run.seed for curves in study.runs] == [0, 3]
+    told = "\n".join(study.notes)
+    assert "seed 1 is left out" in told
+    assert "seed 2 is left out" in told
+    assert "config.json is damaged and left out" in told
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ElitesError, match="holds no run with a logged generation"):
+        study_report(tmp_path / "empty")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """Everything that a report can show, small."""
+    folder = tmp_path_factory.mktemp("study")
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 600), ("deep-grid", 500)):
+        for seed in range(3):
+            for task in ("qd-walker", "qd-hopper"):
+                make_run(
+                    folder,
+                    algorithm,
+                    task,
+                    seed,
+                    qd_score=score + 30 * seed,
+                    evaluations=400 if (algorithm, task, seed) != ("deep-grid", "qd-hopper", 2) else 300,
+                    budget=400,
+                    loss=0.05 + 0.1 * (algorithm == "deep-grid") + 0.01 * seed,
+                    corrected_along=4 if task == "qd-walker" else 0,
+                    archive=seed == 1 and task == "qd-walker",
+                )
+    assert cli.main(["study", "report", str(folder)]) == 0
+    return folder
+
+
+def test_everything_is_there(reported):
+    made = reported / "report"
+    figures = {path.stem for path in (made / "figures").glob("*.png")}
+    assert figures == {path.stem for path in (made / "figures").glob("*.pdf")}
+    assert figures == {
+        *("progress-evaluations", "progress-environment-steps", "progress-wall-time"),
+        *("archives-qd-walker", "archives-qd-hopper", "corrected-qd-walker", "contribution-pga-map-elites"),
+        *("losses", "losses-without-deep-grid"),
+    }
+    with (made / "tables" / "p-values.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["metric"] for row in rows} >= {"qd_score", "corrected_qd_score", "coverage_loss"}
+    assert all(0 < float(row["p"]) <= float(row["p_bonferroni"]) <= 1 for row in rows)
+    page = (made / "index.html").read_text()
+    for heading in ("What was run", "Progress", "Final values", "Final archives", "Reproducibility"):
+        assert f">{heading}</h2>" in page
+    assert page.count("data:image/png;base64,") == len(figures)
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page) == []
+    assert "On qd-hopper runs ended after 300 to 400 evaluations. All are compared at 300" in page
+    assert "With 3 replications and 4 comparisons none of them can be significant at 0.05" in page
+    assert "<td>impossible</td>" in page
+
+
+def test_the_same_runs_give_the_same_files(tmp_path):
+    for seed in range(2):
+        make_run(tmp_path, "map-elites", "qd-hopper", seed, evaluations=200, loss=0.1)
+    made = []
+    for _ in range(2):
+        study_report(tmp_path)
+        made.append({path: path.read_bytes() for path in (tmp_path / "report").rglob("*") if path.is_file()})
+    first, second = made
+    assert first.keys() == second.keys()
+    assert [str(path) for path in first if first[path] != second[path]] == []
+    assert [path.suffix for path in first].count(".pdf") == 5
+
+
+def test_latex_is_escaped():
+    table = Table("one", "50 % & more", ("p_evo", "value"), [("a_b", "1"), ("x" * 50, "2")], frozenset({1}))
+    text = latex(table)
+    assert r"50 \% \& more" in text
+    assert r"a\_b & 1 \\" in text
+    assert r"\begin{tabular}{p{0.3\linewidth}r}" in text

@@ -1,0 +1,169 @@
+"""Real Ray nodes on this machine: the same results as without, and nothing lost when one is killed."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from elites import ElitesError, RunConfig, ThreadEvaluator, make_task, run
+from elites.evaluation.cluster import ClusterEvaluator
+from elites.studies.cluster import ClusterPool, keep
+from elites.studies.execution import execute
+from elites.studies.study import make_study
+from tests.conftest import controllers
+from tests.studies.test_execution import KEPT, TOML, results
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called")  # when a node is started
+NOTICED = {  # how soon a node counts as dead: 30 s unless told
+    "health_check_initial_delay_ms": 1000,
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 2000,
+    "health_check_failure_threshold": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head and a second node, each with one core, as `ray start` makes them."""
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster()
+    node = {"num_cpus": 1, "object_store_memory": 100_000_000, "memory": 4_000_000_000}
+    made.add_node(include_dashboard=False, _system_config=NOTICED, **node)
+    made.second = made.add_node(**node)
+    made.node = node
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def quiet(_):
+    pass
+
+
+def test_episodes_are_those_of_the_local_evaluator(cluster):
+    task = make_task("qd-hopper", episode_length=60)
+    parameters, seeds = controllers(task, 12), np.arange(36).reshape(12, 3)
+    lengths = []
+    with (
+        ClusterEvaluator(task, cluster.address) as remote,
+        ThreadEvaluator(task, threads=2) as local,
+    ):
+        assert len(remote._actors) == 2
+        for options in ({"transitions": True}, {"limit": 31}):
+            found = remote.evaluate(parameters, seeds, on_episode=lengths.append, **options)
+            expected = local.evaluate(parameters, seeds, **options)
+            for one, other in zip(found[:5], expected[:5], strict=True):
+                np.testing.assert_array_equal(one, other)
+                assert one.dtype == other.dtype
+            for one, other in zip(found.transitions or (), expected.transitions or (), strict=True):
+                np.testing.assert_array_equal(one, other)
+        assert len(lengths) == 36 + 31
+        actor = next(iter(remote._actors.values()))
+        wrong = actor.handle.evaluate.remote(parameters[:, :5], np.arange(1), np.arange(1), False)
+        with pytest.raises(ElitesError, match=r"^parameters have shape \(1, 5\); qd-hopper with layers"):
+            remote._got(wrong, actor)  # what an episode raises far away is told as if it were here
+        with pytest.raises(ElitesError, match="parameters have shape"):
+            remote.evaluate(parameters[:, :5], seeds)
+    with pytest.raises(ElitesError, match="the evaluator is closed"):
+        remote.evaluate(parameters, seeds)
+
+
+def test_a_run_spreads_its_episodes(cluster, tmp_path):
+    config = RunConfig(
+        algorithm="map-elites",
+        task="qd-hopper",
+        evaluations=100,
+        correct_every=60,
+        correct_replications=2,
+        hyper_parameters={"initial": 40, "batch": 20, "hidden": [8]},
+        task_parameters={"episode_length": 25},
+    )
+    run(config, tmp_path / "far", cluster=cluster.address, tell=quiet)
+    run(config, tmp_path / "near", tell=quiet)
+    for name in KEPT:
+        assert (tmp_path / "far" / name).read_bytes() == (tmp_path / "near" / name).read_bytes()
+
+
+def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
+    """One is killed under an evaluation, then another under a study."""
+    task = make_task("qd-hopper", ends_on_fall=False)  # every episode takes its time
+    parameters, seeds = controllers(task, 12), np.arange(48).reshape(12, 4)
+    with ClusterEvaluator(task, cluster.address) as remote:
+        remote.evaluate(parameters[:1], seeds[:1])
+        limit = time.monotonic() + 60
+        while not all(actor.started for actor in remote._actors.values()) and time.monotonic() < limit:
+            remote.evaluate(parameters[:1], seeds[:1])
+        assert len(remote._actors) == 2
+        ended = []
+
+        def kill(length):
+            ended.append(length)
+            if len(ended) == 10:
+                cluster.remove_node(cluster.second, allow_graceful=False)
+
+        found = remote.evaluate(parameters, seeds, on_episode=kill)
+        assert len(remote._actors) == 1, "the node was killed before its episodes were done"
+    assert len(ended) == 48
+    with ThreadEvaluator(task, threads=2) as local:
+        np.testing.assert_array_equal(found.fitness, local.evaluate(parameters, seeds).fitness)
+
+    second = cluster.add_node(**cluster.node)
+    path = tmp_path / "mine.toml"
+    path.write_text(TOML.format(evaluations=1200))
+    jobs = make_study(str(path)).jobs()
+    needs = {job.folder: 10**8 for job in jobs}
+    pool = ClusterPool(tmp_path / "far", cluster.address, None, None, 0.0, needs)
+    assert "2 machines with 2 cores" in pool.describe()
+    killed, lost, take = [], [], pool._next
+
+    def seen(stream):
+        message = take(stream)
+        if message["kind"] == "lost":
+            lost.append(message["error"])
+        return message
+
+    def kill_once(states):
+        back = [state for state in states if (tmp_path / "far" / state.job.folder / "checkpoints").exists()]
+        if not killed and len(back) == 2:  # both have sent what they can be resumed from
+            killed.append(second)
+            cluster.remove_node(second, allow_graceful=False)
+
+    pool._next = seen
+    states = execute(jobs, pool, kill_once, quiet)
+    assert killed, "the study ended before a node was killed"
+    assert lost, "no run was on the node that was killed"
+    assert [state.stage for state in states] == ["finished", "finished"]
+    assert all(state.where for state in states)
+    for job in jobs:
+        run(job.configs[0], tmp_path / "near" / job.folder, tell=quiet)
+    near, far = results(tmp_path / "near"), results(tmp_path / "far")
+    assert far.items() >= near.items()
+    assert len(far) == 2 * len(KEPT)
+    assert not list((tmp_path / "far").rglob("checkpoints"))
+
+
+def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
+    with pytest.raises(ElitesError, match=r"no machine of the cluster offers 64 cores and .* GB to a run"):
+        ClusterPool(tmp_path, cluster.address, None, 64, 0.0, {"one": 10**8})
+    with pytest.raises(ElitesError, match=r"--cluster spreads episodes .* brax-hopper runs in one program"):
+        run(
+            RunConfig(algorithm="map-elites", task="brax-hopper"),
+            tmp_path / "run",
+            cluster=cluster.address,
+        )
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ElitesError, match="sent a file that is not the run's"):
+        keep(tmp_path / "run", {"changed": {"../other": b""}, "removed": []})
+
+
+def test_nobody_there():
+    from elites.cluster import _refuse_silent
+
+    with pytest.raises(ElitesError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
+        _refuse_silent("127.0.0.1:1")
+    with pytest.raises(ElitesError, match="it must be HOST:PORT"):
+        _refuse_silent("nowhere")

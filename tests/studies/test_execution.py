@@ -1,0 +1,222 @@
+"""Studies executed by real workers: resumed, isolated from failures, told about."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from elites.studies.display import StudyDisplay
+from elites.studies.execution import Processes, State, execute
+from elites.studies.plan import cell_of, cost
+from elites.studies.run import _measured, run_study
+from elites.studies.study import make_study
+
+TOML = """
+evaluations = {evaluations}
+seeds = 2
+correct = true
+correct_replications = 2
+
+[[tasks]]
+task = "qd-hopper"
+task_parameters = {{episode_length = 25}}
+
+[[algorithms]]
+algorithm = "map-elites"
+hyper_parameters = {{initial = 40, batch = 20, hidden = [8]}}
+label = "small"
+"""
+TOO_LARGE = """
+[[algorithms]]
+algorithm = "cma-map-elites"
+hyper_parameters = {es = "full", hidden = [1024, 1024]}
+label = "large"
+"""
+KEPT = ("metrics.csv", "archive.npz", "corrected.npz")
+
+
+def results(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.name in KEPT
+    }
+
+
+def study_run(path, out, *options):
+    program = "import sys; from elites.cli import main; sys.exit(main())"
+    arguments = ["study", "run", path, "--out", out, "--no-calibrate", "--checkpoint-seconds", 0, *options]
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_rows(folder, count):
+    """Until a run has logged so many generations."""
+    limit = time.monotonic() + 120
+    while time.monotonic() < limit:
+        for path in folder.rglob("metrics.csv"):
+            if path.read_bytes().count(b"\n") > count:
+                return
+        time.sleep(0.02)
+    raise AssertionError("no run has begun")
+
+
+def workers_of(folder):
+    """Processes that work in this folder."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and b"elites.studies.worker" in Path(f"/proc/{entry}/cmdline").read_bytes():
+                places = [os.readlink(f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")]
+                if any(place.startswith(str(folder)) for place in places):
+                    found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A study with two runs, and one whose two runs cannot be made."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    path = folder / "mine.toml"
+    path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
+    process = study_run(path, folder / "out", "--workers", 2)
+    out, err = process.communicate()
+    return path, folder / "out", process.returncode, out, err
+
+
+def test_a_failed_run_is_reported_and_stops_no_other(undisturbed):
+    _, folder, code, out, err = undisturbed
+    assert code == 1, err
+    assert "mine" in out.splitlines()[1]
+    assert "4: 2 of each, 1,200 evaluations a run" in out
+    assert out.count("finished in") == 2
+    told = [line for line in out.splitlines() if " failed: " in line]
+    assert len(told) == 2
+    assert all("/large/seed-" in line and " GB" in line for line in told)
+    assert "2 of 4 jobs failed; the same command tries them again" in out
+    assert len(results(folder)) == 2 * len(KEPT)
+    assert "Traceback" not in out + err
+
+
+def test_stopped_killed_and_started_again_it_ends_the_same(undisturbed, tmp_path, capsys):
+    _, whole, *_ = undisturbed
+    own, folder = tmp_path / "mine.toml", tmp_path / "out"
+    own.write_text(TOML.format(evaluations=1200))
+    process = study_run(own, folder, "--workers", 2)
+    wait_for_rows(folder, 2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert "stopped; the same command goes on" in out
+    assert workers_of(folder) == []
+
+    (before,) = {json.loads(record.read_text())["evaluations"] for record in folder.rglob("config.json")}
+    assert before == 1200
+    rows = max(log.read_bytes().count(b"\n") for log in folder.rglob("metrics.csv"))
+    process = study_run(own, folder, "--workers", 1)
+    wait_for_rows(folder, rows + 2)
+    process.kill()
+    process.communicate()
+    limit = time.monotonic() + 20
+    while workers_of(folder) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert workers_of(folder) == [], "workers end with whoever started them"
+
+    out, err = study_run(own, folder, "--workers", 2).communicate()
+    assert "`elites study report" in out, out + err
+    assert results(folder) == {name: data for name, data in results(whole).items() if "/small/" in name}
+    assert run_study(make_study(str(own)), folder) == []
+    assert "is finished: 2 runs" in capsys.readouterr().out
+
+
+def test_a_worker_that_is_killed_is_replaced(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(TOML.format(evaluations=600).replace("seeds = 2", "seeds = 1"))
+    jobs = make_study(str(path)).jobs()
+    pool, killed, ended = Processes(tmp_path / "out", 1, 1, 0.0), [], []
+
+    def kill_once(states):
+        if not killed and states[0].done > 100:
+            killed.append(pool._running[jobs[0].folder].pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    (state,) = execute(jobs, pool, kill_once, ended.append)
+    assert killed
+    assert (state.stage, state.tries) == ("finished", 0)
+    assert ended == [state]
+
+
+def test_times_are_measured_once(tmp_path):
+    path, told = tmp_path / "mine.toml", []
+    path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
+    jobs = make_study(str(path)).jobs()
+    measured = _measured(tmp_path, jobs, True, told.append)
+    small, large = (measured.cells[cell_of(job.configs[0])] for job in jobs[:2])
+    assert small["pace"]["steps_per_s"] > 100
+    assert 1 <= small["pace"]["random_length"] <= 25
+    assert small["pace"]["start_s"] > small["pace"]["learning_s"] > 0
+    assert (small["elites"], small["generations"], small["episode_length"]) == (1000, 60, 25)
+    assert "pace" not in large
+    assert cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
+    assert told[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
+    again = _measured(tmp_path, jobs[:1], True, told.append)
+    assert again.cells[cell_of(jobs[0].configs[0])]["pace"] == small["pace"]
+
+
+def test_the_plan_alone_writes_nothing(tmp_path, capsys):
+    study = make_study("ablation", tasks=["qd-hopper"], algorithms=["pga-map-elites-p_evo-1.0"], seeds=3)
+    run_study(study, tmp_path / "out", only_plan=True, calibrate=False)
+    out = capsys.readouterr().out
+    assert "3: 3 of each, 1,000,000 evaluations a run" in out
+    assert "not measured" in out
+    assert not (tmp_path / "out").exists()
+
+
+class TestTable:
+    """What a terminal shows."""
+
+    def states(self, count):
+        jobs = make_study("ablation", tasks=["qd-hopper"], seeds=count, evaluations=1000).jobs()
+        states = [State(job, total=1000) for job in jobs]
+        states[0].stage, states[0].done = "running", 430
+        states[0].metrics = {"qd_score": 1234.0, "max_fitness": 56.7, "coverage": 0.25}
+        states[1].stage, states[2].stage = "finished", "failed"
+        states[3].stage, states[3].done = "correcting", 100
+        return states
+
+    def shown(self, states, height):
+        console = Console(width=110, height=height, force_terminal=True, color_system=None)
+        display = StudyDisplay(None, 7, console)
+        with console.capture() as captured:
+            console.print(display.table(states), display.totals(states))
+        return captured.get()
+
+    def test_every_run_has_a_row(self):
+        text = self.shown(self.states(2), 40)
+        lines = text.splitlines()
+        assert sum("qd-hopper/pga-map-elites-p_evo" in line for line in lines) == 10
+        row = next(line for line in lines if "p_evo-0.0 " in line)
+        assert "43%" in row
+        assert "1,234" in row
+        assert "25.0%" in row
+        assert "8 finished, 1 running, 1 correcting, 6 waiting, 1 failed" in text
+
+    def test_many_runs_share_rows(self):
+        text = self.shown(self.states(20), 30)
+        assert len(text.splitlines()) < 15
+        assert "43%" in text
+        assert "FAILED" in text
+        assert "c10%" in text
+        assert text.count("·") == 100 - 4

@@ -1,0 +1,206 @@
+"""What a study consists of, planned and refused, without running anything."""
+
+import json
+
+import pytest
+
+from elites import ElitesError, cli
+from elites.studies import plan
+from elites.studies.study import STUDIES, make_study
+
+
+def test_the_paper_s_grid():
+    """Runs of each study: tasks, algorithms and replications of SPEC section 6."""
+    sizes = {name: len(make_study(name).jobs()) for name in STUDIES}
+    assert sizes == {
+        "performance": 8 * 6 * 20,
+        "reproducibility": 4 * 5 * 20,
+        "ablation": 4 * 5 * 10,
+        "contribution": 4 * 20,
+    }
+    ablation = make_study("ablation")
+    assert [choice.parameters["p_evo"] for choice in ablation.algorithms] == [0, 0.25, 0.5, 0.75, 1]
+    assert all(study.evaluations == 1_000_000 for study in map(make_study, STUDIES))
+    deep = [job for job in make_study("reproducibility").jobs() if "deep-grid" in job.folder]
+    assert all(job.redraw and job.correct for job in deep)
+    assert not any(job.correct for job in make_study("performance").jobs())
+
+
+def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
+    study = make_study("ablation", tasks=["qd-hopper"], seeds=2, first_seed=5, evaluations=500)
+    jobs = study.jobs()
+    assert len({job.folder for job in jobs}) == len(jobs) == 10
+    assert [job.configs[0].seed for job in jobs] == [5] * 5 + [6] * 5
+    assert jobs[1].folder == "runs/qd-hopper/pga-map-elites-p_evo-0.25/seed-5"
+    assert jobs[1].configs[0].hyper_parameters == {"p_evo": 0.25}
+
+
+def test_some_of_its_tasks_and_algorithms_or_others():
+    study = make_study("ablation", tasks=["qd-ant", "qd-deterministic-ant"], algorithms=["pga-map-elites"])
+    assert [choice.name for choice in study.tasks] == ["qd-ant", "qd-deterministic-ant"]
+    assert len(study.algorithms) == 5
+    study = make_study("ablation", algorithms=["pga-map-elites-p_evo-0.5", "td3"])
+    assert [choice.slug() for choice in study.algorithms] == ["pga-map-elites-p_evo-0.5", "td3"]
+
+
+def test_replications_that_share_a_program_are_one_job():
+    study = make_study(
+        "performance", tasks=["brax-hopper"], algorithms=["map-elites", "cma-map-elites"], seeds=3
+    )
+    jobs = {job.folder: job for job in study.jobs()}
+    whole = jobs["runs/brax-hopper/map-elites"]
+    assert whole.group
+    assert whole.folders == [f"runs/brax-hopper/map-elites/seed-{seed}" for seed in range(3)]
+    assert "runs/brax-hopper/cma-map-elites/seed-2" in jobs
+    assert len(jobs) == 4
+
+
+OWN = """
+evaluations = 300
+seeds = 2
+tasks = ["qd-hopper", {task = "qd-walker", task_parameters = {noise = 0.05}, label = "calm walker"}]
+
+[[algorithms]]
+algorithm = "map-elites"
+hyper_parameters = {batch = 50, hidden = [16, 16]}
+"""
+
+
+def test_a_study_of_one_s_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    study = make_study(str(path), seeds=3)
+    assert (study.name, study.seeds, study.evaluations) == ("mine", 3, 300)
+    folders = {job.folder for job in study.jobs()}
+    assert "runs/calm-walker/map-elites-batch-50-hidden-16-16/seed-2" in folders
+    walker = next(job for job in study.jobs() if "walker" in job.folder).configs[0]
+    assert walker.make_task().noise == 0.05
+    assert walker.make_algorithm().config.hidden == (16, 16)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("tasks = [", "is no TOML file"),
+        ("tasks = ['qd-ant']", "has no algorithms"),
+        ("wings = 2", "has a field 'wings'; a study has name, tasks, algorithms, evaluations, seeds"),
+        ("tasks = 'qd-ant'\nalgorithms = ['td3']", "it must be a list"),
+        ("tasks = [3]\nalgorithms = ['td3']", "it must be names or tables"),
+        ("tasks = []\nalgorithms = ['td3']", "tasks is empty"),
+        ("tasks = ['qd-worm']\nalgorithms = ['td3']", "unknown task 'qd-worm'"),
+        ("tasks = ['qd-ant']\nalgorithms = ['td4']", "unknown algorithm 'td4'"),
+        ("tasks = ['qd-ant', 'qd-ant']\nalgorithms = ['td3']", "tasks name qd-ant twice"),
+        ("tasks = ['qd-ant']\nalgorithms = [{algorithm = 'td3', wings = 2}]", "have a field 'wings'"),
+        ("tasks = ['qd-ant']\nalgorithms = [{hyper_parameters = {}}]", "algorithm in"),
+        (
+            "tasks = ['qd-ant']\nalgorithms = [{algorithm = 'td3', hyper_parameters = {wings = 2}}]",
+            "td3 has no parameter 'wings'",
+        ),
+        (
+            "tasks = ['qd-ant']\nalgorithms = [{algorithm = 'td3', hyper_parameters = {batch = 'x'}}]",
+            "batch is 'x'; it must be a whole number",
+        ),
+        ("seeds = 0\ntasks = ['qd-ant']\nalgorithms = ['td3']", "seeds is 0; it must be a whole number"),
+        ("correct = 1\ntasks = ['qd-ant']\nalgorithms = ['td3']", "correct is 1; it must be true or false"),
+        ("evaluations = -5\ntasks = ['qd-ant']\nalgorithms = ['td3']", "evaluations is -5"),
+    ],
+)
+def test_what_is_wrong_with_a_study_is_told_in_one_line(text, told, tmp_path, capsys):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    assert cli.main(["study", "run", str(path), "--out", str(tmp_path / "out")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert told in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["study"], "usage: elites study run STUDY --out DIR"),
+        (["study", "walk"], "usage: elites study run STUDY --out DIR"),
+        (["study", "run"], "STUDY"),
+        (["study", "run", "luck", "--out", "x"], "unknown study 'luck'; the studies are performance"),
+        (["study", "run", "no.toml", "--out", "x"], "no.toml does not exist"),
+        (["study", "run", "ablation", "--out", "x", "--workers", "0"], "workers is 0"),
+        (["study", "run", "ablation", "--out", "x", "--threads", "0"], "threads is 0"),
+        (["study", "report", "nowhere"], "nowhere is no folder"),
+    ],
+)
+def test_wrong_input_gets_one_line(arguments, told, capsys):
+    assert cli.main(arguments) == 2
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert told in err
+
+
+def test_without_ray_it_says_which_extra_to_install(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("elites.cluster.find_spec", lambda name: None)
+    arguments = ["study", "run", "ablation", "--out", str(tmp_path / "out"), "--cluster", "auto"]
+    assert cli.main(arguments) == 2
+    assert "pip install 'elites[cluster]'" in capsys.readouterr().err
+    run = ["run", "map-elites", "qd-hopper", "--out", str(tmp_path / "run"), "--cluster", "auto"]
+    assert cli.main(run) == 2
+    assert "pip install 'elites[cluster]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def measured(study, **cell):
+    sizes = {
+        "elites": 1000,
+        "generations": 10,
+        "archive_bytes": 10**6,
+        "log_bytes": 1000,
+        "corrected_bytes": 10**5,
+        "checkpoint_bytes": 10**7,
+        "episode_length": 1000,
+        "needs": 10**9,
+        "pace": {"steps_per_s": 1000.0, "random_length": 10.0, "learning_s": 2.0, "start_s": 5.0},
+        **cell,
+    }
+    cells = {plan.cell_of(job.configs[0]): dict(sizes) for job in study.jobs()}
+    return plan.Measured(cells, "cpu", 8 * 10**9)
+
+
+def test_what_it_will_cost(tmp_path):
+    study = make_study("ablation", tasks=["qd-hopper"], seeds=2, evaluations=1000, correct_replications=10)
+    jobs = study.jobs()
+    cost = plan.cost(tmp_path, jobs, measured(study), workers=3)
+    assert (cost.runs, cost.evaluations, cost.corrections) == (10, 10_000, 10 * 1000 * 10)
+    assert cost.disk == 10 * (10**6 + 1000 + 10**5) + 3 * 10**7
+    # Of each run 10 generations of 2 s, 1000 + 10 000 episodes of 10 or 1000 steps, and 5 s until it starts:
+    # at best only for the first of each algorithm, as what it compiles is kept.
+    assert cost.seconds == pytest.approx((5 * 5 + 10 * (20 + 11_000 * 0.01), 10 * (5 + 20 + 11_000.0)))
+    text = plan.describe(study, jobs, cost, 0, "this machine")
+    assert "10: 2 of each, 1,000 evaluations a run" in text
+    assert "up to 100,000 episodes, 10 of each elite" in text
+    assert "up to 41.0 MB" in text
+    assert "22 min 5 s" in text
+    assert "1 d 6 h" in text
+
+
+def test_workers_fit_the_memory():
+    study = make_study("ablation", tasks=["qd-hopper"], seeds=2)
+    cores = plan.cores()
+    assert plan.default_workers(study.jobs(), measured(study)) == min(cores, 5)
+    assert plan.default_workers(study.jobs(), measured(study, needs=3 * 10**9)) == min(cores, 2)
+    assert plan.default_workers(study.jobs(), measured(study, needs=10**11)) == 1
+
+
+def test_a_folder_with_other_runs_is_refused(tmp_path):
+    study = make_study("ablation", tasks=["qd-hopper"], seeds=1, evaluations=1000)
+    job = study.jobs()[0]
+    folder = tmp_path / job.folder
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(job.configs[0].record()))
+    assert plan.unfinished(tmp_path, study.jobs()) == study.jobs()
+    longer = make_study("ablation", tasks=["qd-hopper"], seeds=1, evaluations=2000)
+    with pytest.raises(ElitesError, match="has evaluations 1000, not 2000; --out takes another folder"):
+        plan.unfinished(tmp_path, longer.jobs())
+    record = {**job.configs[0].record()}
+    record["hyper_parameters"] = {**record["hyper_parameters"], "batch": 7}
+    (folder / "config.json").write_text(json.dumps(record))
+    with pytest.raises(ElitesError, match=r'has hyper_parameters {"batch": 7}, not {"batch": 100}'):
+        plan.unfinished(tmp_path, study.jobs())
