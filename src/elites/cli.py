@@ -116,6 +116,7 @@ class Tasks:
         for name, *numbers in rows:
             cells = (number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))
             print("  ".join((name.ljust(widths[0]), *cells)))
+        print("gym:ID  any Gymnasium environment with continuous actions, described by --descriptor")
         return 0
 
 
