@@ -9,7 +9,7 @@ from elites.archives.cells import make_cells
 from elites.archives.corrected import corrected_archive, save_corrected
 from elites.archives.saved import SavedArchive, save_archive
 from elites.experiments.logs import Table
-from elites.experiments.run import CORRECTIONS
+from elites.experiments.loop import CORRECTIONS
 
 OPERATORS = {
     "pga-map-elites": ("random", "ga", "pg", "greedy"),
