@@ -15,7 +15,7 @@ from elites.reports.study.claims import judge
 from elites.reports.study.comparisons import compare, finals, reference_of, seeds_needed, verdict_on_power
 from elites.reports.study.data import read_study
 from elites.reports.study.page import settings
-from elites.reports.study.report import study_report
+from elites.reports.study.report import _swap, study_report
 from elites.reports.study.tables import Table, latex
 from elites.reports.study.verdicts import Verdict
 from tests.reports.study.made_up import make_run
@@ -267,6 +267,41 @@ def test_the_same_runs_give_the_same_files(tmp_path):
     assert first.keys() == second.keys()
     assert [str(path) for path in first if first[path] != second[path]] == []
     assert [path.suffix for path in first].count(".pdf") == 5
+
+
+def test_what_is_called_report_but_is_none_is_left_alone(tmp_path, capsys):
+    make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
+    run = make_run(tmp_path, "map-elites", "qd-hopper", 1, evaluations=200).rename(tmp_path / "report")
+    before = {path: path.read_bytes() for path in run.rglob("*")}
+    assert cli.main(["study", "report", str(tmp_path)]) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"{run} is not a report that was made here" in told
+    assert {path: path.read_bytes() for path in run.rglob("*")} == before
+    run.rename(tmp_path / "other")
+    (tmp_path / "report").write_text("a file")
+    with pytest.raises(ElitesError, match="is not a report"):
+        study_report(tmp_path)
+    assert (tmp_path / "report").read_text() == "a file"
+
+
+def test_a_report_that_fails_leaves_the_last_one(tmp_path):
+    run = make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
+    old = tmp_path / "report"
+    old.mkdir()
+    for name in ("index.html", "metrics.parquet"):
+        (old / name).write_text("old")
+    (run / "metrics.csv").unlink()
+    with pytest.raises(ElitesError, match="holds no run"):
+        study_report(tmp_path)
+    assert (old / "index.html").read_text() == "old"
+    made, gone = tmp_path / "made", tmp_path / "gone"  # nothing was made: the last rename fails
+    with pytest.raises(FileNotFoundError):
+        _swap(made, old, gone)
+    assert (old / "index.html").read_text() == "old"
+    made.mkdir()
+    _swap(made, old, gone)
+    assert list(old.iterdir()) == []
+    assert not gone.exists()
 
 
 def test_latex_is_escaped():

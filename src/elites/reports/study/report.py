@@ -25,30 +25,58 @@ from elites.reports.study.figures import (
 from elites.reports.study.page import make_page
 from elites.reports.study.tables import aligned_claims, write_tables
 
-HOME, UNFINISHED = "report", ".report.partial"
+HOME, UNFINISHED, REPLACED = "report", ".report.partial", ".report.replaced"
+OURS = ("index.html", "metrics.parquet")  # by which an earlier report is known
 
 
 def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
     """Makes `report/` in a folder of runs: a page, figures, tables and all metrics. Returns a summary.
 
     It is a function of the runs alone: the same ones give the same files. What an earlier report left is
-    replaced once the new one is complete.
+    replaced once the new one is complete; anything else that is called so is left alone, and refused.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise ElitesError(f"{folder} is no folder")
     with told_in_one_line(f"cannot write to {folder}"):
+        if (folder / REPLACED).is_dir() and not (folder / HOME).exists():  # ended between two renames
+            (folder / REPLACED).rename(folder / HOME)
+        _refuse_others(folder / HOME)
         making = folder / UNFINISHED
         shutil.rmtree(making, ignore_errors=True)
         try:
             for name in ("figures", "tables"):
                 (making / name).mkdir(parents=True)
             summary = _make(folder, making, against)
-            shutil.rmtree(folder / HOME, ignore_errors=True)
-            making.rename(folder / HOME)
+            _swap(making, folder / HOME, folder / REPLACED)
         finally:
             shutil.rmtree(making, ignore_errors=True)
     return summary
+
+
+def _refuse_others(home: Path) -> None:
+    """Only what is a report may be replaced."""
+    if not home.exists() and not home.is_symlink():
+        return
+    if home.is_dir() and not home.is_symlink():
+        there = {path.name for path in home.iterdir()}
+        if not there or (there.issuperset(OURS) and "config.json" not in there):
+            return
+    raise ElitesError(f"{home} is not a report that was made here; it is left alone: move it, or rename it")
+
+
+def _swap(made: Path, home: Path, replaced: Path) -> None:
+    """Puts what was made in the place of what is there, which stays if that fails."""
+    shutil.rmtree(replaced, ignore_errors=True)
+    if home.exists():
+        home.rename(replaced)
+    try:
+        made.rename(home)
+    except OSError:
+        if replaced.exists():
+            replaced.rename(home)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _make(folder: Path, making: Path, against: str) -> str:
