@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from elites.studies.display import StudyDisplay
-from elites.studies.execution import Processes, State, execute
+from elites.studies.execution import Processes, State, execute, take
 from elites.studies.plan import cell_of, cost
 from elites.studies.run import _measured, run_study
 from elites.studies.study import make_study
@@ -156,6 +156,37 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     assert killed
     assert (state.stage, state.tries) == ("finished", 0)
     assert ended == [state]
+
+
+def told_of(state):
+    console = Console(width=200, color_system=None)
+    with console.capture() as captured:
+        StudyDisplay(Path("nowhere"), 0, console).ended(state)
+    return captured.get()
+
+
+def test_a_worker_that_dies_of_being_stopped_has_not_finished():
+    """SIGTERM before the worker has its handler: it is gone without a word."""
+    (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
+    gone = {"kind": "lost", "error": "its worker was ended by SIGTERM"}
+    state = State(job, "running", tries=2)
+    take(state, gone, stopping=True)
+    assert state.stage == "stopped"
+    assert told_of(state).endswith("seed-0 stopped; the same command goes on\n")
+    state = State(job, "running")
+    take(state, gone, stopping=False)
+    assert (state.stage, told_of(state)) == ("waiting", "")
+    take(state, {"kind": "progress", "done": 200, "total": 1000}, stopping=False)
+    take(state, gone, stopping=True)
+    assert "stopped after 200 evaluations" in told_of(state)
+
+
+def test_a_correction_alone_is_told_as_such():
+    (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
+    state = State(job, "running")
+    take(state, {"kind": "correcting", "done": 5, "total": 10}, stopping=False)
+    take(state, {"kind": "done", "finished": True}, stopping=False)
+    assert told_of(state).endswith("its archive was corrected\n")
 
 
 def test_times_are_measured_once(tmp_path):

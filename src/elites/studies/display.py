@@ -60,8 +60,9 @@ class StudyDisplay:
             more = f" (see {log})" if log.exists() and log.stat().st_size else ""
             self.tell(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":
-            self.tell(f"{name} stopped after {state.farthest:,} evaluations; the same command goes on")
-        else:
+            after = f" after {state.farthest:,} evaluations" if state.farthest else ""
+            self.tell(f"{name} stopped{after}; the same command goes on")
+        elif state.stage == "finished":
             on = f" on {state.where}" if state.where else ""
             self.tell(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
 
@@ -138,7 +139,7 @@ def _stage(state: State, *, short: bool = False) -> Text:
 def _summary(state: State) -> str:
     found = state.metrics
     if not found:
-        return "nothing was left to run"
+        return "its archive was corrected" if state.corrected else "nothing was left to run"
     return (
         f"QD-score {found['qd_score']:,.0f}, max-fitness {found['max_fitness']:.1f}, "
         f"coverage {found['coverage']:.1%}"

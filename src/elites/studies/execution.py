@@ -39,6 +39,7 @@ class State:
     error: str = ""
     tries: int = 0  # in a row that came no farther
     farthest: int = 0
+    corrected: bool = False  # whether it has come to a correction
     where: str = ""
     started: float = 0.0
     seconds: float = 0.0
@@ -200,8 +201,8 @@ def execute(
                     pool.stop()
                 for job, message in pool.events():
                     state = states[job.folder]
-                    _take(state, message)
-                    if message["kind"] == "lost" and state.stage == "waiting" and not interrupts.asked:
+                    take(state, message, stopping=interrupts.asked)
+                    if message["kind"] == "lost" and state.stage == "waiting":
                         waiting.appendleft(state)
                     elif not _going_on(state):
                         state.seconds = time.monotonic() - state.started
@@ -216,12 +217,14 @@ def _going_on(state: State) -> bool:
     return state.stage in ("running", "correcting")
 
 
-def _take(state: State, message: dict[str, Any]) -> None:
+def take(state: State, message: dict[str, Any], *, stopping: bool) -> None:
+    """What a worker tells. One that is lost while `stopping` died of that, before it could say so."""
     kind = message["kind"]
     if kind in ("progress", "correcting"):
         state.stage = "running" if kind == "progress" else "correcting"
         state.done, state.total = message["done"], message["total"]
         state.metrics = message.get("metrics", state.metrics)
+        state.corrected = state.corrected or kind == "correcting"
         if kind == "progress" and state.done > state.farthest:
             state.tries, state.farthest = 0, state.done
     elif kind == "where":
@@ -230,6 +233,8 @@ def _take(state: State, message: dict[str, Any]) -> None:
         state.stage = "finished" if message["finished"] else "stopped"
     elif kind == "failed":
         state.stage, state.error = "failed", message["error"]
+    elif kind == "lost" and stopping:
+        state.stage = "stopped"
     elif kind == "lost":
         state.tries += 1
         state.error = message["error"]
