@@ -1,6 +1,7 @@
 """What a report says of runs whose outcome is known."""
 
 import csv
+import json
 import math
 import re
 import shutil
@@ -16,6 +17,7 @@ from elites.reports.study.comparisons import compare, finals, reference_of, seed
 from elites.reports.study.data import read_study
 from elites.reports.study.page import settings
 from elites.reports.study.report import _swap, study_report
+from elites.reports.study.runs import _label
 from elites.reports.study.tables import Table, latex
 from elites.reports.study.verdicts import Verdict
 from tests.reports.study.made_up import make_run
@@ -164,6 +166,35 @@ def test_a_changed_task_is_not_the_paper_s(tmp_path):
             )
     assert all(claim.verdict is Verdict.UNTESTED for claim in verdicts(tmp_path).values())
     assert settings(study_of(tmp_path)) == ["qd-walker: noise 0.01 (else 0.1)"]
+
+
+def test_a_label_is_of_its_own_parameters_alone(tmp_path):
+    for batch in (100, 50, 20):
+        own = make_run(tmp_path, "map-elites", "qd-walker", 0, hyper_parameters={"batch": batch})
+        own.rename(tmp_path / f"batch-{batch}")
+    choices = [
+        {"name": "map-elites", "parameters": {}, "label": "base"},
+        {"name": "map-elites", "parameters": {"batch": 50, "keep_members": True}, "label": "small"},
+    ]
+    tasks = [{"name": "qd-walker", "parameters": {}, "label": "walker"}]
+    (tmp_path / "study.json").write_text(json.dumps({"tasks": tasks, "algorithms": choices}))
+    study = study_of(tmp_path)
+    assert set(study.variants) == {"base", "small", "batch 20"}
+    assert study.tasks == ["walker"]
+    assert study.notes == []
+
+
+def test_of_labels_that_fit_the_nearest_is_taken():
+    """Where defaults are not known."""
+    given = ({}, {"wind": 2}, {"wind": 2, "rain": 1})
+    choices = [
+        {"name": "gym:X", "parameters": one, "given": len(one), "label": str(len(one))} for one in given
+    ]
+    choices[2]["label"] = ""  # not called anything: named by its parameters
+    assert _label("gym:X", {"wind": 2, "rain": 0}, choices) == "1"
+    assert _label("gym:X", {"wind": 2, "rain": 1}, choices) == ""
+    assert _label("gym:X", {"wind": 1, "rain": 1}, choices) == "0"
+    assert _label("gym:Y", {"wind": 1}, choices) == ""
 
 
 def test_all_metrics_are_in_one_table(tmp_path):

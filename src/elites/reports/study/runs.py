@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from elites.reports import colours
 
 STUDY = "study.json"
 STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not what is found
-FIELDS = ("algorithm", "task", "evaluations", "seed", "hyper_parameters", "task_parameters")
+FIELDS: dict[str, type] = {
+    **{"algorithm": str, "task": str, "evaluations": int, "seed": int},
+    **{"hyper_parameters": dict, "task_parameters": dict},
+}
 
 
 @dataclass(frozen=True)
@@ -47,14 +51,17 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     for path in sorted(folder.rglob("config.json")):
         try:
             record = json.loads(path.read_text())
-            if missing := [name for name in FIELDS if name not in record]:
-                raise ValueError(f"it has no {missing[0]}")
+            for name, kind in FIELDS.items():
+                if name not in record:
+                    raise ValueError(f"it has no {name}")
+                if not isinstance(record[name], kind):
+                    raise ValueError(f"{name} is {json.dumps(record[name])}")
             found.append((path.parent, record))
         except (OSError, ValueError, TypeError) as error:
             wrong.append(f"{path.relative_to(folder)} is damaged and left out: {error}")
-    labels = _labels(folder)
-    tasks = _named([record for _, record in found], "task", "task_parameters", labels)
-    variants = _named([record for _, record in found], "algorithm", "hyper_parameters", labels)
+    records = [record for _, record in found]
+    tasks = _named(records, "task", "task_parameters", _choices(folder, "tasks"))
+    variants = _named(records, "algorithm", "hyper_parameters", _choices(folder, "algorithms"))
     if len({record["algorithm"] for _, record in found}) == 1 and len(set(variants)) > 1:
         only = found[0][1]["algorithm"]
         variants = [variant.removeprefix(f"{only}, ") for variant in variants]
@@ -99,41 +106,69 @@ def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
     return tuple(parts)
 
 
-def _labels(folder: Path) -> list[Mapping[str, Any]]:
-    """What a study's own record calls its tasks and algorithms, if it has one."""
+def _choices(folder: Path, what: str) -> list[dict[str, Any]]:
+    """The tasks or algorithms of a study's own record, if it has one, with all of their parameters."""
     try:
-        record = json.loads((folder / STUDY).read_text())
-        return [choice for what in ("tasks", "algorithms") for choice in record[what] if choice.get("label")]
+        found = [dict(choice) for choice in json.loads((folder / STUDY).read_text())[what]]
+        return [
+            {
+                "name": str(choice["name"]),
+                "label": str(choice.get("label") or ""),
+                "given": len(choice.get("parameters") or {}),
+                "parameters": _whole(what, str(choice["name"]), dict(choice.get("parameters") or {})),
+            }
+            for choice in found
+        ]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return []
+
+
+def _whole(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with the defaults of what is not given, as a record has them; else those given alone."""
+    from elites.algorithms import ALGORITHMS
+    from elites.tasks import TASKS, parameters_of
+
+    own: dict[str, Any] = {}
+    if what == "algorithms" and name in ALGORITHMS:
+        own = dataclasses.asdict(ALGORITHMS[name].config())
+    elif what == "tasks" and name in TASKS:
+        own = parameters_of(TASKS[name])
+    whole: dict[str, Any] = json.loads(json.dumps({**own, **given}))
+    return {key: value for key, value in whole.items() if key not in STORAGE}
+
+
+def _label(name: str, own: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> str:
+    """What the study calls a run with these parameters; empty if that is nothing of its own.
+
+    A choice that gives more of the parameters is nearer to the run than one that gives fewer.
+    """
+    fitting = [
+        choice
+        for choice in choices
+        if choice["name"] == name
+        and all(key not in own or own[key] == value for key, value in choice["parameters"].items())
+    ]
+    best = max(fitting, key=lambda choice: choice["given"], default=None)
+    return "" if best is None else str(best["label"])
 
 
 def _named(
     records: Sequence[Mapping[str, Any]],
     what: str,
     parameters: str,
-    labels: Sequence[Mapping[str, Any]],
+    choices: Sequence[Mapping[str, Any]],
 ) -> list[str]:
     """A name for each record: of those with the same name, with the parameters in which they differ."""
     differing: dict[str, list[str]] = {}
     for name in sorted({str(record[what]) for record in records}):
         given = [record[parameters] for record in records if record[what] == name]
-        keys = [key for key in given[0] if key not in STORAGE]
+        keys = [key for key in dict.fromkeys(key for g in given for key in g) if key not in STORAGE]
         differing[name] = [key for key in keys if len({json.dumps(g.get(key)) for g in given}) > 1]
     names = []
     for record in records:
         name, own = str(record[what]), record[parameters]
-        called = next(
-            (
-                str(label["label"])
-                for label in labels
-                if label.get("name") == name
-                and all(own.get(key) == value for key, value in label.get("parameters", {}).items())
-            ),
-            None,
-        )
         told = ", ".join(f"{key} {_text(own.get(key))}" for key in differing[name])
-        names.append(called or (f"{name}, {told}" if told else name))
+        names.append(_label(name, own, choices) or (f"{name}, {told}" if told else name))
     return names
 
 
