@@ -42,6 +42,12 @@ class Push(gymnasium.Env):
         reward = float("nan") if self.trouble == "nan" and self.unlucky else self.place[0]
         beyond = bool(np.abs(self.place).max() > 3)
         cut = self.trouble == "cut" and self.steps == 7
+        if self.trouble == "unseen" and self.unlucky:
+            self.place = np.full(2, np.nan)
+        if self.trouble == "shape" and self.unlucky:
+            return np.ones(1), reward, beyond, cut, {}
+        if self.trouble == "drawn" and self.render_mode:
+            raise RuntimeError("no canvas")
         return self._observation(), reward, beyond, cut, {"up": float(self.place[1] > 0)}
 
     def _misbehave(self):
@@ -122,8 +128,13 @@ def vague(episode):
 
 
 def late(episode):
-    """Fine in the short episode that a task is looked at with, not in whole ones."""
-    return [2.0 if len(episode.rewards) > 100 else 0.5]
+    """Fine in the episode that a task is looked at with, in which nothing is done, not in others."""
+    return [2.0 if np.ptp(episode.actions) > 1.3 else 0.5]
+
+
+def end(episode):
+    """What the 30th step was like, which every whole episode has."""
+    return [float(episode.observations[30, 0] > 0)]
 
 
 def words(episode):

@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -166,6 +167,43 @@ def test_nan_is_an_invalid_episode():
     assert np.isnan(some.fitness[3])
     assert np.isfinite(some.fitness[[0, 1, 2, 4]]).all()
     assert some.invalid == 1
+
+
+def test_nan_that_is_seen_is_an_invalid_episode_too():
+    """A step's descriptor is not blamed for it."""
+    with ProcessEvaluator(task(trouble="unseen"), hidden=HIDDEN, processes=1) as evaluator:
+        found = evaluator.evaluate(controllers(8), np.arange(8), transitions=True)
+    assert [index for index in range(8) if found.ending[index] == Ending.INVALID] == [3]
+
+
+def test_nan_in_any_output_is_an_invalid_episode(evaluator):
+    parameters = controllers(4).copy()
+    parameters[2, -1] = np.nan  # the last bias
+    found = evaluator.evaluate(parameters, np.arange(4))
+    assert (found.ending == Ending.INVALID).tolist() == [False, False, True, False]
+
+
+def test_an_observation_of_another_shape_is_told_of():
+    told = r"seed 3: an observation has the shape \[1\]; its space says \[3\]"
+    with (
+        ProcessEvaluator(task(trouble="shape", descriptor=outside.up), hidden=HIDDEN, processes=1) as made,
+        pytest.raises(ElitesError, match=told),
+    ):
+        made.evaluate(controllers(8), np.arange(8))
+
+
+def test_workers_live_on_when_the_thread_that_started_them_ends(undisturbed):
+    made = []
+    thread = threading.Thread(
+        target=lambda: made.append(ProcessEvaluator(task(), hidden=HIDDEN, processes=2))
+    )
+    thread.start()
+    thread.join()
+    (evaluator,) = made
+    before = {worker.process.pid for worker in evaluator._workers.values()}
+    with evaluator:
+        assert_same(evaluator.evaluate(controllers(24), np.arange(24), transitions=True), undisturbed)
+        assert {worker.process.pid for worker in evaluator._workers.values()} == before
 
 
 def test_an_environment_may_cut_its_episodes_short():

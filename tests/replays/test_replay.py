@@ -199,6 +199,17 @@ def test_an_environment_that_cannot_draw_is_told_of(pushed, tmp_path):
     assert not (blind / "best.mp4").exists()
 
 
+def test_an_environment_that_raises_while_it_draws_is_told_of(pushed, tmp_path):
+    troubled = tmp_path / "troubled"
+    troubled.mkdir()
+    record = json.loads((pushed / "config.json").read_text())
+    record["task_parameters"]["environment_options"] = {"trouble": "drawn"}
+    (troubled / "config.json").write_text(json.dumps(record))
+    save_archive(troubled / "archive.npz", load_archive(pushed))
+    with pytest.raises(ElitesError, match="could not be drawn: RuntimeError: no canvas"):
+        elites.replay(troubled)
+
+
 def test_a_clip_that_fails_halfway_leaves_the_old_one(tmp_path):
     path = tmp_path / "clip.gif"
     path.write_bytes(b"old")

@@ -169,6 +169,21 @@ def test_a_descriptor_that_leaves_its_bounds_later_ends_the_first_evaluation(tmp
     assert "the descriptor is [2.0]; its bounds are 0 to 1 (descriptor_bounds)" in told[0]
 
 
+def test_a_task_is_looked_at_with_a_whole_episode():
+    """What a descriptor finds in every whole episode, it finds in that one."""
+    task = gymnasium_task(outside.push, descriptor=outside.end, episode_length=30, qd_offset=0.0)
+    assert task.descriptor_size == 1
+
+
+def test_a_method_of_an_object_is_no_function_of_a_module():
+    class Describer:
+        def describe(self, episode):
+            return 0.5
+
+    with pytest.raises(ElitesError, match="is a method of an object"):
+        gymnasium_task(outside.push, descriptor=Describer().describe)
+
+
 def test_ids_may_name_the_module_that_registers_them():
     gymnasium.register("outside/Push-v0", entry_point="tests.outside:Push", max_episode_steps=12)
     task = make_task("gym:tests.outside:outside/Push-v0", descriptor="tests.outside:up")

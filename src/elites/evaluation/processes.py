@@ -12,9 +12,11 @@ import json
 import math
 import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -317,13 +319,19 @@ class ProcessEvaluator:
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = (theirs.fileno(), self._board_file, self._lifeline[0])
-            arguments = (*descriptors, slot, os.getpid())
-            process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, json.dumps(_search_path()), *map(str, arguments)],
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), WORKING: "1"},
-            )
+            by_main = threading.current_thread() is threading.main_thread()
+            arguments = (*descriptors, slot, os.getpid(), int(by_main))
+            # Ctrl-C reaches all processes of a terminal; this one takes none until it can ignore it.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", BOOT, json.dumps(_search_path()), *map(str, arguments)],
+                    pass_fds=descriptors,
+                    stdin=subprocess.DEVNULL,
+                    env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), WORKING: "1"},
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         worker = _Worker(slot, process, ours)
         self._workers[slot] = worker
         self._selector.register(ours, selectors.EVENT_READ, worker)

@@ -29,11 +29,15 @@ WORKING = "ELITES_WORKER"  # is set in the environment of workers
 STOP, BEATS = "stop", "beats"  # what all workers of an evaluator share
 
 
-def main(channel: int, board: int, lifeline: int, slot: int, parent: int) -> None:
-    """Serves until the parent is gone. The numbers are file descriptors, a place on the board, a process."""
-    die_with(parent, lifeline)
+def main(channel: int, board: int, lifeline: int, slot: int, parent: int, by_main: int) -> None:
+    """Serves until the parent is gone.
+
+    The numbers are file descriptors, a place on the board, a process, and whether its main thread asks.
+    """
+    die_with(parent, lifeline, by_main=bool(by_main))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it was blocked until it could be ignored
     with socket.socket(fileno=channel) as talk, contextlib.suppress(ConnectionError):
         orders = Orders(talk)
         setup = orders.next()
@@ -96,7 +100,7 @@ class Worker:
             second = None
             if order["twice"]:
                 second = self.simulator.run(parameters, self.sizes, seed, self.stop, None, self.beat)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return {"error": told(error)}
         batch["fitness"][index] = outcome.fitness
         batch["descriptor"][index] = outcome.descriptor
@@ -125,13 +129,14 @@ def told(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def die_with(parent: int, lifeline: int) -> None:
+def die_with(parent: int, lifeline: int, *, by_main: bool) -> None:
     """Has this process killed when its parent ends, however that ends.
 
-    Linux does it itself, even if the interpreter hangs. Elsewhere a thread waits for the end of a pipe that
-    the parent alone holds open.
+    Linux does it itself, even if the interpreter hangs, when the thread ends that has started it: only the
+    main one lives as long as its process. Otherwise a thread waits for the end of a pipe that the parent
+    alone holds open.
     """
-    if sys.platform == "linux":
+    if sys.platform == "linux" and by_main:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

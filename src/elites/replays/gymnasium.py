@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -38,20 +39,30 @@ class GymnasiumScene:
         """See `Scene.frames`."""
         try:
             due = set(wanted)
-            self._simulator.begin(self.seed)
+            with self._told():
+                self._simulator.begin(self.seed)
             for step in range(max(due, default=-1) + 1):
                 if step:
-                    self._simulator.advance(self.actions[step - 1])
+                    with self._told():
+                        self._simulator.advance(self.actions[step - 1])
                 if step in due:
                     yield self._picture()
         finally:
             self._simulator.close()
 
-    def _picture(self) -> np.ndarray:
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Whatever the environment raises, in one line."""
         try:
-            picture: Any = self._simulator.environment.render()
+            yield
+        except ElitesError:
+            raise
         except Exception as error:
             raise ElitesError(f"{self.task.name} could not be drawn: {one_line(error)}{_hint()}") from error
+
+    def _picture(self) -> np.ndarray:
+        with self._told():
+            picture: Any = self._simulator.environment.render()
         drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.shape[2] == 3
         if not drawn:
             raise ElitesError(f"{self.task.name}: render() gave no picture (height, width, 3)")

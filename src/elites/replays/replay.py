@@ -112,7 +112,7 @@ def _caption(archive: SavedArchive, one: Replayed) -> str:
         described = "descriptor " + " ".join(f"{value:.2f}" for value in one.descriptor)
     else:
         described = ", ".join(
-            f"{str(name).replace('_', ' ')} {value:.2f}"
+            f"{str(name).replace('_', ' ')}: {value:.2f}"
             for name, value in zip(names, one.descriptor, strict=True)
         )
     return f"fitness {one.fitness:.1f}\n{described}"

@@ -128,6 +128,12 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     """The task called `gym:…`. What is not given is found out by looking at the environment."""
     given = checked(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
     environment = name.removeprefix(PREFIX)
+    require(
+        bool(environment),
+        "the environment",
+        repr(name),
+        "gym:ID, as Gymnasium knows it, or gym:module:function",
+    )
     if "descriptor_bounds" in given:
         _require_pairs(given["descriptor_bounds"])
     if "observation_size" not in given:  # else a run's record, which says all

@@ -19,6 +19,8 @@ def path_of(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None)
     if name is None or module is None:
         raise ElitesError(f"{function!r} has no import path; give a function or class of a module")
+    if inspect.ismethod(function) and not inspect.isclass(function.__self__):
+        raise ElitesError(f"{module}:{name} is a method of an object: no other process has that object")
     if "<" in name:
         what = "a lambda" if "<lambda>" in name else "inside another function"
         raise ElitesError(f"{module}:{name} is {what}: no other process can import it; define it in a module")

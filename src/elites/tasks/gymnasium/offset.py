@@ -30,5 +30,8 @@ def measured_offset(task: GymnasiumTask) -> tuple[float, str]:
         fitness = evaluator.evaluate(parameters, np.arange(CONTROLLERS)).fitness
     if not np.isfinite(fitness).any():
         raise ElitesError(f"{task.name}: all of {CONTROLLERS} random controllers gave NaN")
-    how = f"measured: the worst fitness of {CONTROLLERS} random controllers, rounded down"
+    how = (
+        f"measured: the worst fitness of {CONTROLLERS} random controllers with 128-128 hidden units, of half "
+        f"of them with weights times {LARGE:g}, rounded down"
+    )
     return float(math.floor(np.nanmin(fitness))), how

@@ -19,7 +19,6 @@ from elites.tasks.gymnasium.imports import function_at, one_line
 if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask
 
-LOOKED_AT = 100  # steps of the episode that a new task is looked at with
 ROUNDING = 1e-6  # of a bound's range: a descriptor no farther out counts as on the bound
 
 
@@ -107,6 +106,7 @@ class GymnasiumSimulator:
         observations, rewards = self._observations, self._rewards
         size = task.descriptor_size
         observation, info = self._reset(seed)
+        shape = observations.shape[1:]
         observations[0] = observation
         step = self._environment.step
         infos, described = [dict(info)], []
@@ -115,7 +115,7 @@ class GymnasiumSimulator:
             if stop[0]:
                 return Outcome(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
             output = policy(observations[length - 1])
-            if output[0] != output[0]:  # NaN: of the observation, or of the controller
+            if math.isnan(output.dot(output)):  # of the observation, or of the controller
                 ending, length = Ending.INVALID, length - 1
                 break
             outputs[length - 1] = output
@@ -126,10 +126,16 @@ class GymnasiumSimulator:
                 actions[length - 1] = action
             observation, reward, terminated, truncated, info = step(action)
             beat()
+            if np.shape(observation) != shape:
+                given = list(np.shape(observation))
+                raise EpisodeError(f"an observation has the shape {given}; its space says {list(shape)}")
             observations[length] = observation
             rewards[length - 1] = reward
             infos.append(dict(info))
             if self._describe_step:
+                if not (math.isfinite(reward) and np.isfinite(observations[length]).all()):
+                    ending = Ending.INVALID
+                    break
                 value = self._describe_step(observation, action, info)
                 described.append(self._checked(value, "step descriptor"))
             if terminated:
@@ -146,7 +152,7 @@ class GymnasiumSimulator:
             transitions.actions[:length] = outputs[:length]
             transitions.rewards[:length] = rewards[:length]
             if described:
-                transitions.contacts[:length] = described
+                transitions.contacts[: len(described)] = described
         if ending == Ending.INVALID:
             return Outcome(math.nan, np.full(size, np.nan), length, ending)
         if self._describe:
@@ -218,7 +224,7 @@ def _short(value: Any) -> str:
 
 
 def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What an environment says of itself, and the descriptor of a short episode, of which all do nothing."""
+    """What an environment says of itself, and the descriptor of an episode whose controller does nothing."""
     from elites.tasks.gymnasium import LENGTH, GymnasiumTask
 
     options, length = given.get("environment_options", {}), given.get("episode_length")
@@ -245,7 +251,7 @@ def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str
         cells=1,
         grid=(1,) if bounds is None else (1,) * len(bounds),
         qd_offset=0.0,
-        **{**found, "episode_length": min(found["episode_length"], LOOKED_AT)},
+        **found,
     )
     with told_once():
         simulator = (_Sizing if bounds is None else GymnasiumSimulator)(probe)
