@@ -218,6 +218,72 @@ def test_all_metrics_are_in_one_table(tmp_path):
     assert set(table["seed"]) == {0, 3}
 
 
+def damage(own, name, old, new):
+    text = (own / name).read_text()
+    assert old in text
+    (own / name).write_text(text.replace(old, new))
+
+
+def test_damage_costs_no_more_than_what_is_damaged(tmp_path):
+    runs = [
+        make_run(tmp_path, "map-elites", "qd-walker", seed, loss=0.1, corrected_along=2, evaluations=400)
+        for seed in range(8)
+    ]
+    damage(runs[1], "metrics.csv", "evaluations", "wings")
+    damage(runs[2], "metrics.csv", "qd_score", "wings")
+    damage(runs[3], "metrics.csv", "\n20,400,", "\n20,nan,")
+    damage(runs[4], "metrics.csv", "improved_ga", "wings")
+    damage(runs[5], "timings.csv", "\n3,", "\nthree,")
+    damage(runs[6], "corrections.csv", "coverage_loss", "wings")
+    record = {**json.loads((runs[7] / "config.json").read_text()), "hyper_parameters": None}
+    (runs[7] / "config.json").write_text(json.dumps(record))
+    other = make_run(tmp_path, "map-elites", "qd-hopper", 0, loss=0.1, evaluations=400)
+    arrays = dict(np.load(other / "corrected.npz"))
+    np.savez(other / "corrected.npz", **{**arrays, "about": np.array("{}")})
+    study = study_of(tmp_path)
+    assert [(c.run.task, c.run.seed) for c in study.runs] == [
+        *(("qd-walker", seed) for seed in (0, 5, 6)),
+        ("qd-hopper", 0),
+    ]
+    told = "\n".join(study.notes)
+    assert "seed 1 is left out" in told
+    assert "no column evaluations" in told
+    assert "no column qd_score" in told
+    assert "its last row has nan evaluations" in told
+    assert "no column improved_ga" in told
+    assert "Wall times of map-elites on qd-walker, seed 5 are left out" in told
+    assert "Corrections of map-elites on qd-walker, seed 6 are left out" in told
+    assert "hyper_parameters is null" in told
+    assert "Corrections of map-elites on qd-hopper, seed 0 are left out" in told
+    assert len(study.notes) == 8
+    assert np.isnan(study.runs[1].values["elapsed_s"]).all()
+    assert not len(study.runs[3].corrections["evaluations"])
+    assert study_report(tmp_path).startswith("4 runs")
+
+
+def test_a_run_that_is_left_out_sets_no_budget(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400)
+    short = make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=200)
+    damage(short, "metrics.csv", "\n2,40,", "\n2,forty,")  # its last row is whole
+    study = study_of(tmp_path)
+    assert study.budgets == {"qd-walker": 400}
+    assert len(study.notes) == 1
+    table = parquet.read_table(tmp_path / "metrics.parquet")
+    assert set(table["seed"].to_pylist()) == {0}
+
+
+def test_before_its_first_generation_a_run_has_no_value(tmp_path):
+    """The fourth claim compares the ants at what both have reached."""
+    for task, evaluations in (("qd-ant", 100), ("qd-deterministic-ant", 400)):
+        make_run(tmp_path, "map-elites", task, 0, evaluations=evaluations)
+    late = make_run(tmp_path, "td3", "qd-deterministic-ant", 0, evaluations=400)
+    lines = (late / "metrics.csv").read_text().splitlines()
+    (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
+    also = {(c.run.algorithm, c.run.task): c.also[100] for c in study_of(tmp_path).runs}
+    assert also["map-elites", "qd-ant"] > 0
+    assert math.isnan(also["td3", "qd-deterministic-ant"])
+
+
 def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
     make_run(tmp_path, "map-elites", "qd-walker", 0)
     damaged = make_run(tmp_path, "map-elites", "qd-walker", 1)

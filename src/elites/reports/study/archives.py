@@ -61,7 +61,7 @@ def _maps(curves: Curves, variant: str) -> _Shown:
     path = curves.run.folder / "corrected.npz"
     if path.exists():
         maps.append(_corrected(load_corrected(path)))
-    evaluations = archive.about["evaluations"]
+    evaluations = archive.about.get("evaluations", curves.evaluations)
     return _Shown(f"{variant}\nseed {curves.run.seed}, {evaluations:,} evaluations", maps)
 
 

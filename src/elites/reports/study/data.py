@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from elites.reports.study.logs import (
     ends_of,
     read_columns,
     read_corrections,
+    read_log,
 )
 from elites.reports.study.runs import Run, find_runs
 
@@ -86,7 +87,7 @@ def read_study(folder: Path, table: Path) -> Study:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`."""
     found, notes = find_runs(folder)
     last: dict[Path, int] = {}
-    columns: list[str] = []
+    columns: dict[Path, list[str]] = {}
     for run in found:
         try:
             names, row = ends_of(run.folder / "metrics.csv")
@@ -94,42 +95,72 @@ def read_study(folder: Path, table: Path) -> Study:
             notes.append(f"{run.name} is left out: {error}")
             continue
         if row:
-            last[run.folder] = int(row["evaluations"])
-            columns += names
+            last[run.folder], columns[run.folder] = int(row["evaluations"]), names
         else:
             notes.append(f"{run.name} is left out: no generation has been logged")
     runs = [run for run in found if run.folder in last]
     if not runs:
         raise ElitesError(f"{folder} holds no run with a logged generation")
-    budgets = {
-        task: min(last[run.folder] for run in runs if run.task == task) for task in {r.task for r in runs}
-    }
-    pair = min(budgets.get(task, 0) for task in ANT)
-    curves: list[Curves] = []
-    with MetricsTable(table, columns) as metrics:
-        for run in runs:
-            try:
-                log = read_columns(run.folder / "metrics.csv")
-                corrections = read_corrections(run.folder)
-            except ElitesError as error:
-                notes.append(f"{run.name} is left out: {error}")
-                continue
-            log["elapsed_s"] = _elapsed(run.folder, len(log["generation"]))
-            metrics.add(run, log, corrections)
-            also = (pair,) if run.task in ANT and pair else ()
-            curves.append(_curves(run, log, corrections, budgets[run.task], also))
+    while runs:
+        budgets = _budgets(runs, last)
+        names = [name for run in runs for name in columns[run.folder]]
+        with MetricsTable(table, names) as metrics:
+            curves, wrong, told = _read(runs, budgets, metrics)
+        notes += [f"{run.name} is left out: {error}" for run, error in wrong]
+        runs = [curve.run for curve in curves]
+        if _budgets(runs, last) == budgets:  # else one that is left out had set it
+            break
     if not curves:
         raise ElitesError(f"{folder} holds no run that can be read")
     tasks = list(dict.fromkeys(c.run.task for c in curves))
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
-    return Study(folder, curves, budgets, [*notes, *_budget_notes(curves, budgets)], tasks, variants)
+    notes += [*told, *_budget_notes(curves, budgets)]
+    return Study(folder, curves, budgets, notes, tasks, variants)
+
+
+def _budgets(runs: Sequence[Run], last: Mapping[Path, int]) -> dict[str, int]:
+    """The largest that all runs of a task have reached."""
+    return {
+        task: min(last[run.folder] for run in runs if run.task == task) for task in {r.task for r in runs}
+    }
+
+
+def _read(
+    runs: Sequence[Run], budgets: Mapping[str, int], metrics: MetricsTable
+) -> tuple[list[Curves], list[tuple[Run, str]], list[str]]:
+    """What can be read; runs that cannot, and why; and which parts of the others cannot."""
+    curves: list[Curves] = []
+    wrong: list[tuple[Run, str]] = []
+    told: list[str] = []
+    pair = min(budgets.get(task, 0) for task in ANT)
+    for run in runs:
+        try:
+            log = read_log(run.folder)
+        except ElitesError as error:
+            wrong.append((run, str(error)))
+            continue
+        corrections, damaged = read_corrections(run.folder)
+        told += [f"Corrections of {run.name} are left out: {error}" for error in damaged]
+        try:
+            log["elapsed_s"] = _elapsed(run.folder, len(log["generation"]))
+        except ElitesError as error:
+            log["elapsed_s"] = np.full(len(log["generation"]), np.nan)
+            told.append(f"Wall times of {run.name} are left out: {error}")
+        metrics.add(run, log, corrections)
+        also = (pair,) if run.task in ANT and pair else ()
+        curves.append(_curves(run, log, corrections, budgets[run.task], also))
+    return curves, wrong, told
 
 
 def _elapsed(folder: Path, count: int) -> np.ndarray:
     """Seconds at the end of each generation, NaN where they were not kept."""
     seconds = np.full(count, np.nan)
-    if (folder / "timings.csv").exists():
-        there = read_columns(folder / "timings.csv").get("elapsed_s", np.empty(0))[:count]
+    path = folder / "timings.csv"
+    if path.exists():
+        found = read_columns(path)
+        if "elapsed_s" not in found:
+            raise ElitesError(f"{path} is damaged: it has no column elapsed_s")
+        there = found["elapsed_s"][:count]
         seconds[: len(there)] = there
     return seconds
 
@@ -150,9 +181,10 @@ def _curves(
 
     names = (*METRICS, "environment_steps", "elapsed_s")
     by_operator, over = added(log), window(len(evaluations))
-    extra = {
-        point: float(log["qd_score"][np.searchsorted(evaluations, point, side="right") - 1]) for point in also
-    }
+    extra = {}
+    for point in also:
+        row = int(np.searchsorted(evaluations, point, side="right")) - 1
+        extra[point] = float(log["qd_score"][row]) if row >= 0 else np.nan  # its first generation is later
     return Curves(
         run=run,
         evaluations=int(evaluations[-1]),

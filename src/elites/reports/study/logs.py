@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ METRICS = ("qd_score", "max_fitness", "coverage")
 LOSSES = tuple(f"{name}_loss" for name in METRICS)
 CORRECTED = tuple(f"corrected_{name}" for name in METRICS)
 WHOLE = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
+NEEDED = ("generation", "evaluations", "environment_steps", *METRICS)  # columns of a log
 TAIL = 4096
 
 
@@ -42,8 +44,30 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
         return {name: table.column(name).to_numpy() for name in names}
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
-    except (OSError, ValueError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise ElitesError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
+
+
+def read_log(folder: Path) -> dict[str, np.ndarray]:
+    """The columns of a run's metrics, all that a report needs among them."""
+    path = folder / "metrics.csv"
+    log = read_columns(path)
+    _require_columns(path, log)
+    for name in [name for name in log if _whole(name)]:
+        if not np.isfinite(log[name]).all():
+            raise ElitesError(f"{path} is damaged: {name} is not a number in every row")
+    if not len(log["evaluations"]) or (np.diff(log["evaluations"]) < 0).any():
+        raise ElitesError(f"{path} is damaged: evaluations do not rise")
+    return log
+
+
+def _require_columns(path: Path, there: Iterable[str]) -> None:
+    there = list(there)
+    made = [name.removeprefix("made_") for name in there if name.startswith("made_")]
+    needed = [*NEEDED, *(f"{what}_{name}" for name in made for what in ("new", "improved"))]
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise ElitesError(f"{path} is damaged: it has no column {missing[0]}")
 
 
 def ends_of(path: Path) -> tuple[list[str], dict[str, float]]:
@@ -59,28 +83,52 @@ def ends_of(path: Path) -> tuple[list[str], dict[str, float]]:
         if not rows[-1]:
             return columns, {}
         numbers = [float(text) for text in rows[-1].split(b",")]
-        return columns, dict(zip(columns, numbers, strict=True))
+        last = dict(zip(columns, numbers, strict=True))
+        _require_columns(path, columns)
+        if not math.isfinite(last["evaluations"]):
+            raise ValueError(f"its last row has {last['evaluations']} evaluations")
+        return columns, last
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
         raise ElitesError(f"{path} is damaged: {error}") from None
 
 
-def read_corrections(folder: Path) -> dict[str, np.ndarray]:
-    """Evaluations, corrected metrics and losses of every correction of a run, the final one too."""
+def read_corrections(folder: Path) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Evaluations, corrected metrics and losses of every correction of a run, the final one too.
+
+    And what is wrong with a file that is there: what is in it is left out.
+    """
     rows: dict[int, list[float]] = {}
-    names = (*CORRECTED, *LOSSES)
-    if (folder / "corrections.csv").exists():
-        table = read_columns(folder / "corrections.csv")
-        for index, evaluations in enumerate(table["evaluations"]):
-            rows[int(evaluations)] = [table[name][index] for name in (*METRICS, *LOSSES)]
-    if (folder / "corrected.npz").exists():
-        found = read_arrays(folder / "corrected.npz", (*METRICS, *LOSSES, "about"), "a corrected archive")
-        evaluations = int(json.loads(str(found["about"]))["evaluations"])
-        rows[evaluations] = [float(found[name]) for name in (*METRICS, *LOSSES)]
-    at = sorted(rows)
+    wrong = []
+    for name, read in (("corrections.csv", _along), ("corrected.npz", _last)):
+        path = folder / name
+        if path.exists():
+            try:
+                rows |= read(path)
+            except ElitesError as error:
+                wrong.append(str(error))
+            except (ValueError, TypeError, KeyError) as error:
+                why = f"it has no {error}" if isinstance(error, KeyError) else error
+                wrong.append(f"{path} is damaged: {why}")
+    at, names = sorted(rows), (*CORRECTED, *LOSSES)
     values = np.array([rows[evaluations] for evaluations in at]).reshape(-1, len(names))
-    return {"evaluations": np.array(at, float), **dict(zip(names, values.T, strict=True))}
+    return {"evaluations": np.array(at, float), **dict(zip(names, values.T, strict=True))}, wrong
+
+
+def _along(path: Path) -> dict[int, list[float]]:
+    table = read_columns(path)
+    columns = [table[name] for name in (*METRICS, *LOSSES)]
+    return {
+        int(evaluations): [float(column[index]) for column in columns]
+        for index, evaluations in enumerate(table["evaluations"])
+    }
+
+
+def _last(path: Path) -> dict[int, list[float]]:
+    found = read_arrays(path, (*METRICS, *LOSSES, "about"), "a corrected archive")
+    evaluations = int(json.loads(str(found["about"]))["evaluations"])
+    return {evaluations: [float(found[name]) for name in (*METRICS, *LOSSES)]}
 
 
 class MetricsTable:

@@ -140,7 +140,8 @@ def _versions(study: Study) -> str:
     """What the runs were made with, all values where they differ."""
     found: dict[str, set[str]] = {}
     for curves in study.runs:
-        for name, version in curves.run.record.get("versions", {}).items():
+        recorded = curves.run.record.get("versions")
+        for name, version in (recorded if isinstance(recorded, dict) else {}).items():
             if version is not None:
                 found.setdefault(name, set()).add(str(version))
     named = (f"{name} {' and '.join(sorted(versions))}" for name, versions in found.items())
