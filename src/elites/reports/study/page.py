@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import struct
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -14,7 +13,7 @@ from elites.reports.study.comparisons import Comparison, Final, reference_of, ve
 from elites.reports.study.data import Study
 from elites.reports.study.figures import AXES
 from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
-from elites.reports.study.runs import STORAGE
+from elites.reports.study.runs import STORAGE, defaults_of
 from elites.reports.study.tables import details, final_table, p_table, what_was_run
 from elites.reports.study.verdicts import Claim
 
@@ -102,34 +101,26 @@ def _scale(study: Study) -> str:
 
 def settings(study: Study) -> list[str]:
     """What was changed, of each algorithm and task."""
-    from elites.tasks import TASKS, parameters_of
-
     lines = {}
     for curves in study.runs:
         run = curves.run
-        changed = _changed(_defaults(run.algorithm), run.record["hyper_parameters"])
+        changed = _changed(defaults_of("algorithms", run.algorithm), run.record["hyper_parameters"])
         changed = {name: value for name, value in changed.items() if name not in STORAGE}
         if changed:
             lines[run.variant] = f"{run.variant}: {_listed(changed)}"
-        own = parameters_of(TASKS[run.record["task"]]) if run.record["task"] in TASKS else None
-        if own is not None and (changed := _changed(own, run.record["task_parameters"])):
+        given = run.record["task_parameters"]
+        own = defaults_of("tasks", run.record["task"])
+        if own is None:  # somebody's own: nothing of it is known elsewhere
+            lines[run.task] = f"{run.task}: {', '.join(f'{name} {given[name]}' for name in sorted(given))}"
+        elif changed := _changed(own, given):
             lines[run.task] = f"{run.task}: {_listed(changed)}"
     return [lines[name] for name in sorted(lines)]
-
-
-def _defaults(algorithm: str) -> Mapping[str, Any] | None:
-    from elites.algorithms import ALGORITHMS
-
-    return dataclasses.asdict(ALGORITHMS[algorithm].config()) if algorithm in ALGORITHMS else None
 
 
 def _changed(own: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     if own is None:
         return {}
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
-    return {
-        name: (value, plain[name]) for name, value in given.items() if name in plain and plain[name] != value
-    }
+    return {name: (value, own[name]) for name, value in given.items() if name in own and own[name] != value}
 
 
 def _listed(changed: Mapping[str, tuple[Any, Any]]) -> str:

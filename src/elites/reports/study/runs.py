@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -125,16 +126,23 @@ def _choices(folder: Path, what: str) -> list[dict[str, Any]]:
 
 def _whole(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """Parameters with the defaults of what is not given, as a record has them; else those given alone."""
+    own = defaults_of(what, name) or {}
+    whole: dict[str, Any] = json.loads(json.dumps({**own, **given}))
+    return {key: value for key, value in whole.items() if key not in STORAGE}
+
+
+@functools.cache
+def defaults_of(what: str, name: str) -> dict[str, Any] | None:
+    """What one of our `algorithms` or `tasks` has if nothing is given, as a record has it."""
     from elites.algorithms import ALGORITHMS
     from elites.tasks import TASKS, parameters_of
 
-    own: dict[str, Any] = {}
-    if what == "algorithms" and name in ALGORITHMS:
-        own = dataclasses.asdict(ALGORITHMS[name].config())
-    elif what == "tasks" and name in TASKS:
-        own = parameters_of(TASKS[name])
-    whole: dict[str, Any] = json.loads(json.dumps({**own, **given}))
-    return {key: value for key, value in whole.items() if key not in STORAGE}
+    if what == "algorithms":
+        own = dataclasses.asdict(ALGORITHMS[name].config()) if name in ALGORITHMS else None
+    else:
+        own = parameters_of(TASKS[name]) if name in TASKS else None
+    found: dict[str, Any] | None = json.loads(json.dumps(own))
+    return found
 
 
 def _label(name: str, own: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> str:

@@ -127,7 +127,10 @@ def write_tables(
     )
     _csv(
         folder / "claims.csv",
-        ("claim", "text", "verdict", "comparison", "p", "p_bonferroni", "verdict_of_comparison"),
+        (
+            *("claim", "text", "verdict", "comparisons_tested", "comparisons"),
+            *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
+        ),
         [row for claim in claims for row in _claim_rows(claim)],
     )
     text: list[tuple[str, Table]] = [("runs", what_was_run(study)), ("claims", claim_table(claims))]
@@ -143,8 +146,8 @@ def write_tables(
 
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
     """A row for each comparison, one alone if there is none."""
-    about = (claim.number, claim.text, claim.verdict.value)
     count = len(claim.tested)
+    about = (claim.number, claim.text, claim.verdict.value, count, len(claim.checks))
     rows: list[tuple[object, ...]] = [
         (*about, check.text, check.p, bonferroni(check.p, count), verdict.value)
         for check, verdict in claim.verdicts
@@ -202,4 +205,7 @@ def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
 
 def aligned_claims(claims: Sequence[Claim]) -> list[str]:
     """The verdicts as lines of text."""
-    return [f"  claim {claim.number:<3} {claim.verdict.value}" for claim in claims]
+    return [
+        f"  claim {claim.number:<3} {claim.verdict.value}" + (f" ({claim.scope})" if claim.scope else "")
+        for claim in claims
+    ]

@@ -10,7 +10,9 @@ Bonferroni-corrected over the comparisons of that claim which the runs allow:
 - "A below a limit", or a statement about single runs: the sign test over replications.
 
 Whatever is none of these is not decidable with so few runs. A claim is contradicted if one of its comparisons
-is, holds if all that were tested do, and is not tested if there is nothing to test it on.
+is, holds if all of them do, holds as far as tested if some could not be tested and all others do, and is not
+tested if there is nothing to test it on. Only the paper's algorithms count: those with the default
+hyper-parameters, but for the share of the GA that a claim is about.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import numpy as np
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, rank_sum_p, sign_p
 from elites.reports.study.comparisons import NAMES, as_text, p_text
 from elites.reports.study.data import Curves, Study
+from elites.reports.study.runs import STORAGE, Run, defaults_of
 
 MARGIN = 0.1  # of a median: nearer than that is alike
 PGA = "pga-map-elites"
@@ -34,6 +37,7 @@ class Verdict(StrEnum):
     """What data say of a claim."""
 
     HOLDS = "holds"
+    PARTLY = "holds as far as tested"
     CONTRADICTED = "contradicted"
     UNDECIDED = "not decidable with so few runs"
     UNTESTED = "not tested by these runs"
@@ -102,7 +106,9 @@ class Claim:
             return Verdict.UNTESTED
         if Verdict.CONTRADICTED in found:
             return Verdict.CONTRADICTED
-        return Verdict.HOLDS if set(found) == {Verdict.HOLDS} else Verdict.UNDECIDED
+        if set(found) != {Verdict.HOLDS}:
+            return Verdict.UNDECIDED
+        return Verdict.HOLDS if len(found) == len(self.checks) else Verdict.PARTLY
 
     @property
     def scope(self) -> str:
@@ -133,6 +139,7 @@ class Data:
         self.study = study
         changed = {task for task in study.tasks if not _as_in_paper(study, task)}
         self.tasks = [task for task in study.tasks if task not in changed]
+        self._published = [curves for curves in study.runs if _as_published(curves.run)]
 
     def runs(self, task: str, who: Who) -> list[Curves]:
         """The replications, if it is clear which they are: only one variant may go by this name."""
@@ -141,7 +148,7 @@ class Data:
             return []
         found = [
             curves
-            for curves in self.study.runs
+            for curves in self._published
             if curves.run.task == task
             and curves.run.algorithm == who.algorithm
             and (share is None or curves.run.record["hyper_parameters"].get("p_evo") == share)
@@ -186,18 +193,22 @@ class Data:
         return _signs(f"{task}: {text}", np.array([one for one in found if one is not None], bool))
 
 
+def _as_published(run: Run) -> bool:
+    """Whether an algorithm is the one of that name: its hyper-parameters are the defaults."""
+    own, given = defaults_of("algorithms", run.algorithm), run.record["hyper_parameters"]
+    free = (*STORAGE, "p_evo") if run.algorithm == PGA else STORAGE
+    return own is not None and all(
+        given.get(name) == value for name, value in own.items() if name not in free
+    )
+
+
 def _as_in_paper(study: Study, task: str) -> bool:
     """Whether a task is the one of that name, with its own parameters."""
-    from elites.tasks import TASKS, parameters_of
-
-    if task not in TASKS:
+    own = defaults_of("tasks", task)
+    if own is None:
         return False
     record = next(c.run.record["task_parameters"] for c in study.runs if c.run.task == task)
-    own = parameters_of(TASKS[task])
-    return all(
-        record.get(name) == (list(value) if isinstance(value, tuple) else value)
-        for name, value in own.items()
-    )
+    return all(record.get(name) == value for name, value in own.items())
 
 
 def _untested(text: str, *, alike: bool = False) -> Check:
