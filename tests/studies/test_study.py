@@ -204,3 +204,21 @@ def test_a_folder_with_other_runs_is_refused(tmp_path):
     (folder / "config.json").write_text(json.dumps(record))
     with pytest.raises(ElitesError, match=r'has hyper_parameters {"batch": 7}, not {"batch": 100}'):
         plan.unfinished(tmp_path, study.jobs())
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (2, 1)])
+def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, tmp_path):
+    def jobs(seeds):
+        choice = {"tasks": ["brax-hopper"], "algorithms": ["map-elites"], "evaluations": 1000}
+        return make_study("performance", seeds=seeds, **choice).jobs()
+
+    (job,) = jobs(before)
+    for config, own in zip(job.configs, job.folders, strict=True):
+        (tmp_path / own).mkdir(parents=True)
+        (tmp_path / own / "config.json").write_text(json.dumps(config.record()))
+        (tmp_path / own / "metrics.csv").write_text("")
+    if job.group:
+        (tmp_path / job.folder / "group.json").write_text(json.dumps({"seeds": list(range(before))}))
+    assert plan.unfinished(tmp_path, [job]) == [job]
+    with pytest.raises(ElitesError, match=r"in one program, which cannot become seeds? .*; --out takes"):
+        plan.unfinished(tmp_path, jobs(after))

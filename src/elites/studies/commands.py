@@ -13,7 +13,8 @@ import tyro
 class StudyRun:
     """Run a study of the paper, or one of your own, after telling what it will cost.
 
-    Killed, interrupted or with more seeds, the same command goes on with what is not finished.
+    Killed, interrupted or with more seeds, the same command goes on with what is not finished. Seeds of Brax
+    tasks share a program and cannot be added later.
     """
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]

@@ -98,15 +98,39 @@ def _refuse_others(study: Path, job: Job) -> None:
                     f"{study / own} has {name} {_short(there.get(name), wanted[name])}, not "
                     f"{_short(wanted[name], there.get(name))}; --out takes another folder"
                 )
-    group = study / job.folder / GROUP
-    if job.group and group.exists():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            seeds = json.loads(group.read_text())["seeds"]
-            if seeds != [config.seed for config in job.configs]:
-                raise ElitesError(
-                    f"{study / job.folder} runs {len(seeds)} seeds in one program, not {len(job.configs)}; "
-                    "--out takes another folder"
-                )
+    _refuse_other_seeds(study, job)
+
+
+def _refuse_other_seeds(study: Path, job: Job) -> None:
+    """Replications in one program have the seeds that it was begun with."""
+    home = study / job.folder if job.group else (study / job.folder).parent
+    there = _seeds_in(home, job)
+    wanted = [config.seed for config in job.configs]
+    if there is not None and there != wanted:
+        raise ElitesError(
+            f"{home} has {_named(there)} in one program, which cannot become {_named(wanted)}; "
+            "--out takes another folder"
+        )
+
+
+def _seeds_in(home: Path, job: Job) -> list[int] | None:
+    """The seeds of the program whose folder this is; None if there is none."""
+    path = home / GROUP
+    try:
+        if path.exists():
+            return [int(seed) for seed in json.loads(path.read_text())["seeds"]]
+        seeds = []
+        for path in home.glob(f"*/{FILE}") if job.group else ():
+            if len(list(path.parent.iterdir())) > 1:  # a run alone, and begun: there is more than its record
+                seeds.append(int(json.loads(path.read_text())["seed"]))
+        return sorted(seeds) or None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ElitesError(f"{path} is damaged: {error}") from None
+
+
+def _named(seeds: Sequence[int]) -> str:
+    listed = ", ".join(map(str, seeds[:-1])) + f" and {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+    return f"seeds {listed}" if len(seeds) > 1 else f"seed {listed}"
 
 
 def _short(value: Any, other: Any) -> str:
