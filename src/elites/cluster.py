@@ -12,6 +12,7 @@ from typing import Any
 from elites.errors import ElitesError
 
 ANSWER_SECONDS = 10.0
+OF_SOME_TASKS = ("gymnasium", "mujoco")
 
 
 def require_ray() -> None:
@@ -74,7 +75,19 @@ def _refuse_silent(address: str) -> None:
 
 def versions() -> dict[str, str | None]:
     """What an episode's result may depend on; all machines must agree in it."""
-    return {name: _version(name) for name in ("elites", "numpy", "numba", "pybullet")}
+    return {name: _version(name) for name in ("elites", "numpy", "numba", "pybullet", *OF_SOME_TASKS)}
+
+
+def differing(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str | None:
+    """The first package in which machines do not agree, None if they do.
+
+    What only some tasks need may be missing on either: a task that needs it says so itself.
+    """
+    for name, own in ours.items():
+        other = theirs.get(name)
+        if own != other and not (name in OF_SOME_TASKS and None in (own, other)):
+            return name
+    return None
 
 
 def _version(package: str) -> str | None:

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from elites import ElitesError, cli
+from elites.cluster import differing
 from elites.studies import plan
+from elites.studies.cluster import keep_log, remote_run
 from elites.studies.study import STUDIES, make_study
 
 
@@ -187,6 +189,34 @@ def test_workers_fit_the_memory():
     assert plan.default_workers(study.jobs(), measured(study)) == min(cores, 5)
     assert plan.default_workers(study.jobs(), measured(study, needs=3 * 10**9)) == min(cores, 2)
     assert plan.default_workers(study.jobs(), measured(study, needs=10**11)) == 1
+
+
+def test_a_group_needs_the_memory_of_all_its_runs():
+    study = make_study("performance", tasks=["brax-hopper"], algorithms=["map-elites"], seeds=3)
+    (job,) = study.jobs()
+    assert plan.needs(job, measured(study, needs=10**9)) == 3 * 10**9
+
+
+def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
+    """The worker of a cluster's machine, without the cluster."""
+    (told,) = [message for message in remote_run({"what": "run", "config": {}}, {}, 1.0) if "log" in message]
+    assert told["kind"] == "failed"
+    assert b"Traceback" in told["log"]
+    log = tmp_path / "logs" / "one.log"
+    keep_log(log, told)
+    assert log.read_bytes() == told["log"]
+    keep_log(log, {"kind": "done", "finished": False})
+    assert log.exists()
+    keep_log(log, {"kind": "done", "finished": True})
+    assert not log.exists()
+
+
+def test_machines_agree_in_what_they_both_have():
+    ours = {"numpy": "2.0", "gymnasium": "1.0", "mujoco": None}
+    assert differing(ours, dict(ours)) is None
+    assert differing(ours, {**ours, "gymnasium": None, "mujoco": "3.0"}) is None
+    assert differing(ours, {**ours, "gymnasium": "1.1"}) == "gymnasium"
+    assert differing(ours, {**ours, "numpy": None}) == "numpy"
 
 
 def test_a_folder_with_other_runs_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.cluster import connect, nodes, versions
+from elites.cluster import connect, differing, nodes, versions
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluation, Transitions, blank_evaluation
@@ -201,9 +201,8 @@ class ClusterEvaluator:
         if about is None:
             return
         ours = versions()
-        for name in ours:
-            if about[name] != ours[name]:
-                raise ElitesError(f"a machine of the cluster has {name} {about[name]}, this one {ours[name]}")
+        if (name := differing(ours, about)) is not None:
+            raise ElitesError(f"a machine of the cluster has {name} {about[name]}, this one {ours[name]}")
         actor.started = True
 
     def _got(self, call: Any, actor: _Actor) -> Any:

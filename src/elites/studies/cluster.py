@@ -22,11 +22,12 @@ from typing import IO, Any
 from elites.cluster import connect, nodes
 from elites.errors import ElitesError
 from elites.files import told_in_one_line, write_atomically
-from elites.studies.execution import POLL_SECONDS, asked_of, lost, worker_process
+from elites.studies.execution import POLL_SECONDS, asked_of, log_of, lost, worker_process
 from elites.studies.plan import WORKER_BYTES
 from elites.studies.study import Job
 
 LEAST_SECONDS = 1.0  # between files that are sent
+TAIL = 20_000  # bytes of a worker's log that come back when it fails
 LOGS = (".csv", ".elites")  # only ever appended to; a checkpoint needs as much of them as it saw
 
 
@@ -45,7 +46,10 @@ def remote_run(asked: dict[str, Any], files: dict[str, bytes], every: float) -> 
             process = worker_process(asked, log)
             try:
                 yield {"kind": "where", "where": platform.node()}
-                yield from _relayed(process, folder, sent, every)
+                for message in _relayed(process, folder, sent, every):
+                    if message["kind"] in ("failed", "lost"):  # the log goes with the folder
+                        message["log"] = (home / "log").read_bytes()[-TAIL:]
+                    yield message
             finally:
                 process.kill()
                 process.communicate()
@@ -136,6 +140,16 @@ def keep(folder: Path, message: dict[str, Any]) -> None:
             (folder / name).parent.rmdir()
 
 
+def keep_log(path: Path, message: dict[str, Any]) -> None:
+    """What a worker that failed had printed; nothing of a job that is finished, as on one machine."""
+    if message.get("log"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
+            file.write(message["log"])
+    elif message["kind"] == "done" and message["finished"]:
+        path.unlink(missing_ok=True)
+
+
 class ClusterPool:
     """Workers on the machines of a Ray cluster."""
 
@@ -204,6 +218,8 @@ class ClusterPool:
                 continue
             if message["kind"] in ("done", "failed", "lost"):
                 del self._running[job.folder]
+                with told_in_one_line(f"cannot write to {self.study}"):
+                    keep_log(log_of(self.study, job), message)
             found.append((job, message))
         return found
 

@@ -185,12 +185,17 @@ def _corrections(job: Job) -> int:
     return along + (1 if job.correct and not along else 0)
 
 
+def needs(job: Job, measured: Measured) -> int:
+    """Bytes of memory that a job's runs hold together."""
+    return int(measured.cells[cell_of(job.configs[0])]["needs"]) * len(job.folders)
+
+
 def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
     """One per core, fewer where memory is short; one alone on a device that is no CPU."""
     if measured.platform != "cpu" or not jobs:
         return 1
-    needs = max(measured.cells[cell_of(job.configs[0])]["needs"] * len(job.folders) for job in jobs)
-    fits = measured.available // (needs + WORKER_BYTES)
+    needed = max(needs(job, measured) for job in jobs)
+    fits = measured.available // (needed + WORKER_BYTES)
     return max(1, min(cores(), len(jobs), int(fits)))
 
 

@@ -70,7 +70,7 @@ def run_study(
     else:
         from elites.studies.cluster import ClusterPool
 
-        needs = {job.folder: measured.cells[plan.cell_of(job.configs[0])]["needs"] for job in left}
+        needs = {job.folder: plan.needs(job, measured) for job in left}
         pool = ClusterPool(folder, cluster, workers, threads, checkpoint_seconds, needs)
         where = pool.describe()
     try:
