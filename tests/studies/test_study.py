@@ -166,6 +166,26 @@ def measured(study, **cell):
     return plan.Measured(cells, "cpu", 8 * 10**9)
 
 
+def test_a_task_is_settled_once_for_all_of_its_runs(tmp_path, monkeypatch):
+    settled = []
+
+    def count(task):
+        settled.append(task.name)
+        return -5.0, "measured"
+
+    monkeypatch.setattr("elites.tasks.gymnasium.offset.measured_offset", count)
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        """seeds = 3
+        tasks = [{task = "gym:Pendulum-v1", task_parameters = {descriptor = "tests.outside:without_jax"}}]
+        algorithms = ["map-elites", "td3"]"""
+    )
+    study = make_study(str(path))
+    assert len(study.jobs()) == len(study.jobs()) == 6
+    assert all(job.configs[0].task_parameters["qd_offset"] == -5.0 for job in study.jobs())
+    assert settled == ["gym:Pendulum-v1"]
+
+
 def test_what_it_will_cost(tmp_path):
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2, evaluations=1000, correct_replications=10)
     jobs = study.jobs()

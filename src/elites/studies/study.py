@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
 import tomllib
@@ -14,7 +15,8 @@ from typing import Any
 from elites.algorithms import find
 from elites.errors import ElitesError, require
 from elites.experiments.config import RunConfig
-from elites.tasks.task import DeviceTask
+from elites.tasks import make_task, parameters_of
+from elites.tasks.task import CompiledTask, DeviceTask, HostTask
 
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
 UNCERTAIN = tuple(f"qd-{robot}" for robot in ROBOTS)
@@ -71,11 +73,17 @@ class Study:
 
     def jobs(self) -> list[Job]:
         """Its runs, the first seed of everything first; replications that share a program are one job."""
+        return list(self._jobs)
+
+    @functools.cached_property
+    def _jobs(self) -> tuple[Job, ...]:
         alone: list[tuple[int, Job]] = []
         for task in self.tasks:
+            parameters = _settled(task)  # once for all of its runs: it may take seconds
             for algorithm in self.algorithms:
                 configs = [
-                    self._config(task, algorithm, self.first_seed + index) for index in range(self.seeds)
+                    self._config(task.name, parameters, algorithm, self.first_seed + index)
+                    for index in range(self.seeds)
                 ]
                 home = f"runs/{task.slug()}/{algorithm.slug()}"
                 groups = [configs] if _share_a_program(configs[0]) else [[config] for config in configs]
@@ -83,12 +91,12 @@ class Study:
                     one = len(groups) > 1 or self.seeds == 1
                     folder = f"{home}/seed-{group[0].seed}" if one else home
                     alone.append((place, Job(folder, tuple(group), not one, self.correct)))
-        return [job for _, job in sorted(alone, key=lambda found: found[0])]
+        return tuple(job for _, job in sorted(alone, key=lambda found: found[0]))
 
-    def _config(self, task: Choice, algorithm: Choice, seed: int) -> RunConfig:
+    def _config(self, task: str, parameters: Mapping[str, Any], algorithm: Choice, seed: int) -> RunConfig:
         return RunConfig(
             algorithm=algorithm.name,
-            task=task.name,
+            task=task,
             evaluations=self.evaluations,
             seed=seed,
             snapshots=self.snapshots,
@@ -96,7 +104,7 @@ class Study:
             correct_replications=self.correct_replications,
             correct_redraw=bool(self.correct_every) and bool(algorithm.parameters.get("keep_members")),
             hyper_parameters=dict(algorithm.parameters),
-            task_parameters=dict(task.parameters),
+            task_parameters=dict(parameters),
         )
 
     def record(self) -> dict[str, Any]:
@@ -133,6 +141,14 @@ class Job:
 def _share_a_program(config: RunConfig) -> bool:
     on_host = getattr(find(config.algorithm).algorithm, "on_host", False)
     return isinstance(config.make_task(), DeviceTask) and not on_host
+
+
+def _settled(choice: Choice) -> dict[str, Any]:
+    """A task's parameters: those given, or, where others have to be found out first, all of them."""
+    task = make_task(choice.name, **choice.parameters)
+    if isinstance(task, HostTask) and not isinstance(task, CompiledTask):
+        return parameters_of(task.settled())
+    return dict(choice.parameters)
 
 
 def _named(names: Iterable[str]) -> tuple[Choice, ...]:
