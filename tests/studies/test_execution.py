@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from elites import ElitesError
+from elites.experiments.guards import alone
+from elites.studies.calibration import _sizes
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, take
 from elites.studies.plan import cell_of, cost
-from elites.studies.run import _measured, run_study
+from elites.studies.run import _measured, _record, run_study
 from elites.studies.study import make_study
 
 TOML = """
@@ -193,7 +196,7 @@ def test_times_are_measured_once(tmp_path):
     path, told = tmp_path / "mine.toml", []
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
     jobs = make_study(str(path)).jobs()
-    measured = _measured(tmp_path, jobs, True, told.append)
+    measured = _measured(tmp_path, jobs, True, told.append, keep=True)
     small, large = (measured.cells[cell_of(job.configs[0])] for job in jobs[:2])
     assert small["pace"]["steps_per_s"] > 100
     assert 1 <= small["pace"]["random_length"] <= 25
@@ -202,7 +205,7 @@ def test_times_are_measured_once(tmp_path):
     assert "pace" not in large
     assert cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
     assert told[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
-    again = _measured(tmp_path, jobs[:1], True, told.append)
+    again = _measured(tmp_path, jobs[:1], True, told.append, keep=True)
     assert again.cells[cell_of(jobs[0].configs[0])]["pace"] == small["pace"]
 
 
@@ -213,6 +216,49 @@ def test_the_plan_alone_writes_nothing(tmp_path, capsys):
     assert "3: 3 of each, 1,000,000 evaluations a run" in out
     assert "not measured" in out
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    run_study(study, tmp_path / "out", only_plan=True, calibrate=False)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypatch):
+    def never(*_):
+        raise AssertionError("measured for nothing")
+
+    monkeypatch.setattr("elites.studies.run.measure", never)
+    study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000)
+    with alone(tmp_path), pytest.raises(ElitesError, match="is being run by another process"):
+        run_study(study, tmp_path)
+
+
+def test_a_part_run_later_leaves_the_labels_of_the_rest(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
+    _record(tmp_path, make_study(str(path)))
+    _record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1))
+    record = json.loads((tmp_path / "study.json").read_text())
+    assert [choice["label"] for choice in record["algorithms"]] == ["small", "large"]
+    assert (len(record["tasks"]), record["seeds"]) == (1, 1)
+    _record(tmp_path, make_study(str(path), algorithms=["td3"]))
+    record = json.loads((tmp_path / "study.json").read_text())
+    assert [choice["name"] for choice in record["algorithms"]] == ["map-elites", "cma-map-elites", "td3"]
+    (tmp_path / "study.json").write_text("{")
+    _record(tmp_path, make_study(str(path)))
+    assert len(json.loads((tmp_path / "study.json").read_text())["algorithms"]) == 2
+
+
+def test_no_more_elites_than_were_evaluated():
+    """What a correction and an archive take at most."""
+    sizes = {}
+    for evaluations in (200, 1200, 5000):
+        study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=evaluations)
+        config = study.jobs()[0].configs[0]
+        sizes[evaluations] = _sizes(config, config.make_algorithm())
+    assert [found["elites"] for found in sizes.values()] == [200, 1000, 1000]
+    archives = [found["archive_bytes"] for found in sizes.values()]
+    assert archives[0] == pytest.approx(archives[1] / 5, rel=0.01)
+    assert archives[1] == archives[2]
+    assert sizes[200]["corrected_bytes"] == sizes[1200]["corrected_bytes"] / 5
 
 
 class TestTable:

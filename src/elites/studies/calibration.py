@@ -71,7 +71,7 @@ def _key(name: str, parameters: dict[str, Any]) -> str:
 
 
 def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
-    """Bytes that its files take at most: the archive full, every checkpoint as large as the state."""
+    """Bytes that its files take at most: the archive as full as can be, checkpoints as large as the state."""
     import jax
 
     task = algorithm.task
@@ -79,15 +79,16 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     held = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
     parameters, count = algorithm.policy.parameter_count, len(algorithm.cells.centroids)
-    archive = count * 4 * (parameters + 2 * task.descriptor_size + 16)
+    most = min(count, config.evaluations)  # elites: no more than were ever evaluated
+    archive = 4 * (most * (parameters + task.descriptor_size + 16) + count * task.descriptor_size)
     depth = getattr(algorithm.config, "depth", 0) if getattr(algorithm.config, "keep_members", False) else 0
     generations = -(-config.evaluations // sum(rounds))
     return {
-        "elites": count,
+        "elites": most,
         "generations": generations,
-        "archive_bytes": archive + depth * count * 4 * parameters,
+        "archive_bytes": archive + min(depth * count, config.evaluations * (depth > 0)) * 4 * parameters,
         "log_bytes": generations * 450,
-        "corrected_bytes": count * 4 * config.correct_replications * (1 + task.descriptor_size),
+        "corrected_bytes": most * 4 * config.correct_replications * (1 + task.descriptor_size),
         "checkpoint_bytes": 2 * held,
         "episode_length": task.episode_length,
     }

@@ -26,7 +26,7 @@ class Cost(NamedTuple):
 
     runs: int
     evaluations: int
-    corrections: int  # episodes, if every cell is filled
+    corrections: int  # episodes, if every cell that can be is filled
     disk: int  # bytes, at most
     seconds: tuple[float, float] | None  # if episodes end as early as random ones do, and if none does
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from elites.errors import require
 from elites.experiments.guards import alone
@@ -50,17 +51,32 @@ def run_study(
         from elites.cluster import connect
 
         connect(cluster)  # before anything is measured for nothing
+    if only_plan:
+        return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, True)
+    with told_in_one_line(f"cannot make the study's folder {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):  # before anything is measured
+        return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, False)
+
+
+def _execute(
+    study: Study,
+    folder: Path,
+    workers: int | None,
+    threads: int | None,
+    cluster: str | None,
+    checkpoint_seconds: float,
+    calibrate: bool,
+    only_plan: bool,
+) -> list[State]:
     jobs = study.jobs()
     left = plan.unfinished(folder, jobs)
-    if not only_plan:
-        with told_in_one_line(f"cannot make the study's folder {folder}"):
-            folder.mkdir(parents=True, exist_ok=True)
     finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
     display = StudyDisplay(folder, finished)
     if not left:
         display.tell(f"{folder} is finished: {finished} runs")
         return []
-    measured = _measured(folder, left, calibrate, display.tell)
+    measured = _measured(folder, left, calibrate, display.tell, keep=not only_plan)
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
@@ -78,18 +94,20 @@ def run_study(
         display.tell(plan.describe(study, jobs, cost, finished, where))
         if only_plan:
             return []
-        with alone(folder):
-            _record(folder, study)
-            with display:
-                return execute(left, pool, display, display.ended)
+        _record(folder, study)
+        with display:
+            return execute(left, pool, display, display.ended)
     finally:
         pool.close()
 
 
 def _measured(
-    folder: Path, jobs: Sequence[Job], calibrate: bool, tell: Callable[[str], None]
+    folder: Path, jobs: Sequence[Job], calibrate: bool, tell: Callable[[str], None], *, keep: bool
 ) -> plan.Measured:
-    """What a worker finds out about each cell; times that were measured before are not measured again."""
+    """What a worker finds out about each cell; times that were measured before are not measured again.
+
+    `keep` writes them into the folder for the next time; a plan alone leaves nothing behind.
+    """
     cells = {plan.cell_of(job.configs[0]): job for job in jobs}
     path = folder / plan.MEASURED
     known: dict[str, dict[str, float]] = {}
@@ -107,7 +125,7 @@ def _measured(
     )
     sizes = dict(zip(cells, found["cells"], strict=True))
     paces = {**known, **{cell: size["pace"] for cell, size in sizes.items() if "pace" in size}}
-    if new and folder.is_dir():
+    if new and keep:
         text = json.dumps(paces, indent=1) + "\n"
         with told_in_one_line(f"cannot write to {folder}"):
             _write(path, text)
@@ -125,9 +143,24 @@ def _write(path: Path, text: str) -> None:
 
 
 def _record(folder: Path, study: Study) -> None:
-    text = json.dumps(study.record(), indent=2) + "\n"
+    """The study, with the choices of it that were run before: reports call them by their labels."""
+    record: dict[str, Any] = json.loads(json.dumps(study.record()))
+    path = folder / plan.RECORD
+    there: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        there = json.loads(path.read_text())
+    for what in ("tasks", "algorithms"):
+        try:
+            before = {_key(choice): choice for choice in there[what]}
+        except (KeyError, TypeError):  # none, or damaged
+            before = {}
+        record[what] = list({**before, **{_key(choice): choice for choice in record[what]}}.values())
     with told_in_one_line(f"cannot write to {folder}"):
-        _write(folder / plan.RECORD, text)
+        _write(path, json.dumps(record, indent=2) + "\n")
+
+
+def _key(choice: dict[str, Any]) -> str:
+    return json.dumps([choice["name"], choice["parameters"]], sort_keys=True)
 
 
 def conclude(folder: Path, states: Sequence[State]) -> int:
