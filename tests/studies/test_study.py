@@ -8,7 +8,7 @@ from elites import ElitesError, cli
 from elites.cluster import differing
 from elites.studies import plan
 from elites.studies.cluster import keep_log, remote_run
-from elites.studies.study import STUDIES, make_study
+from elites.studies.study import STUDIES, Choice, make_study
 
 
 def test_the_paper_s_grid():
@@ -55,6 +55,21 @@ def test_replications_that_share_a_program_are_one_job():
     assert whole.folders == [f"runs/brax-hopper/map-elites/seed-{seed}" for seed in range(3)]
     assert "runs/brax-hopper/cma-map-elites/seed-2" in jobs
     assert len(jobs) == 4
+
+
+def test_folders_are_told_apart():
+    for label in ("\N{GREEK SMALL LETTER ALPHA}", "calm walker", "\N{GREEK SMALL LETTER BETA}_2", "v1.5"):
+        assert Choice("map-elites", label=label).slug() == label.replace(" ", "-")
+    offsets = {Choice("qd-ant", {"qd_offset": value}).slug() for value in (-500, 500)}
+    assert offsets == {"qd-ant-qd_offset--500", "qd-ant-qd_offset-500"}
+    assert Choice("map-elites", {"hidden": [16, 16]}).slug() == "map-elites-hidden-16-16"
+    assert Choice("gym:Pendulum-v1").slug() == "gym-Pendulum-v1"
+    odd = [Choice("x", label=label).slug() for label in ("a/b", "a?b", "a*b", "???", "..", "---", "../../x")]
+    assert len(set(odd)) == len(odd)
+    for slug in (*odd, Choice("x", label="é" * 300).slug(), Choice("x", label="y" * 300).slug()):
+        assert 0 < len(slug.encode()) <= 100
+        assert "/" not in slug
+        assert slug.strip(".")
 
 
 OWN = """

@@ -211,7 +211,7 @@ def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where
         "algorithms": ", ".join(choice.slug() for choice in study.algorithms),
         "runs": f"{total:,}: {study.seeds} of each, {study.evaluations:,} evaluations a run"
         + (f"; {finished:,} are finished" if finished else ""),
-        "left to do": f"{left.runs:,} runs, {left.evaluations:,} evaluations",
+        "left to do": f"{left.runs:,} run{'s' * (left.runs != 1)}, {left.evaluations:,} evaluations",
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
         if left.corrections
         else "none",

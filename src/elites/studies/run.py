@@ -74,7 +74,7 @@ def _execute(
     finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
     display = StudyDisplay(folder, finished)
     if not left:
-        display.tell(f"{folder} is finished: {finished} runs")
+        display.tell(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
         return []
     measured = _measured(folder, left, calibrate, display.tell, keep=not only_plan)
     pool: Pool

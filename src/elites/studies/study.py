@@ -21,7 +21,7 @@ from elites.tasks.task import CompiledTask, DeviceTask, HostTask
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
 UNCERTAIN = tuple(f"qd-{robot}" for robot in ROBOTS)
 DETERMINISTIC = tuple(f"qd-deterministic-{robot}" for robot in ROBOTS)
-LONGEST = 100  # name of a folder
+LONGEST = 100  # name of a folder, in bytes
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the GA in the paper's ablation (p_evo)
 
 
@@ -35,11 +35,23 @@ class Choice:
 
     def slug(self) -> str:
         """As a folder is called. It depends on nothing else that is in the study."""
-        given = [f"{name}-{value}" for name, value in self.parameters.items() if name != "keep_members"]
-        text = re.sub(r"[^A-Za-z0-9._]+", "-", self.label or "-".join([self.name, *given])).strip("-.")
-        if len(text) <= LONGEST:
+        given = [
+            f"{name}-{_plain(value)}" for name, value in self.parameters.items() if name != "keep_members"
+        ]
+        raw = self.label or "-".join([self.name, *given])
+        text = re.sub(r"[\s:,]+", "-", raw)  # these only part words; of others a trace is kept
+        text, replaced = re.subn(r"[^\w.-]+", "-", text)
+        text = text.lstrip(".").rstrip("-.")
+        digest = hashlib.sha256((raw if replaced or not text else text).encode()).hexdigest()[:8]
+        if text and not replaced and len(text.encode()) <= LONGEST:
             return text
-        return f"{text[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        cut = text.encode()[: LONGEST - 9].decode(errors="ignore")
+        return f"{cut}-{digest}" if cut else digest
+
+
+def _plain(value: Any) -> str:
+    """A parameter's value in a folder's name; numbers keep their sign."""
+    return "-".join(map(_plain, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -424,6 +424,38 @@ def test_a_report_that_fails_leaves_the_last_one(tmp_path):
     assert not gone.exists()
 
 
+def test_nothing_false_is_said_of_few_runs(tmp_path):
+    """One run of one algorithm; then two algorithms that share no task, one of them one's own."""
+    make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
+    assert study_report(tmp_path).startswith("1 run, 1 task, 1 algorithm\n")
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "these runs are of one algorithm" in page
+    assert "These runs are 1 replication of 200 evaluations" in page
+    other = make_run(tmp_path, "td3", "qd-walker", 0, evaluations=200)
+    record = json.loads((other / "config.json").read_text())
+    record |= {"task": "gym:mine", "task_parameters": {"descriptor": "mine:feet", "patience": 7}}
+    (other / "config.json").write_text(json.dumps(record))
+    study_report(tmp_path)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "one algorithm" not in page
+    assert "no task has values of\nmap-elites and of another algorithm" in page
+    assert "gym:mine: descriptor mine:feet, patience 7" in page
+
+
+def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
+    for seed in range(2):
+        late = make_run(tmp_path, "td3", "qd-hopper", seed, evaluations=400)
+        lines = (late / "metrics.csv").read_text().splitlines()
+        (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
+    told = study_report(tmp_path)
+    note = "2 runs of td3 had not ended their first generation after 100 evaluations"
+    assert note in told
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert note in page
+    assert not re.search(r"\bnan\b", page)
+
+
 def test_latex_is_escaped():
     table = Table("one", "50 % & more", ("p_evo", "value"), [("a_b", "1"), ("x" * 50, "2")], frozenset({1}))
     text = latex(table)

@@ -69,7 +69,7 @@ def finals(study: Study) -> list[Final]:
     for task in study.tasks:
         for variant in study.variants:
             for metric in (*METRICS, *CORRECTED, *LOSSES):
-                values = study.finals(task, variant, metric)
+                values = _numbers(study.finals(task, variant, metric))
                 if len(values):
                     at = study.budgets[task]
                     rows.append(Final(task, variant, metric, len(values), at, *quartiles(values)))
@@ -131,10 +131,15 @@ def verdict_on_power(rows: Sequence[Comparison]) -> str:
     seeds = min(min(row.seeds) for row in impossible)
     told = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
     return (
-        f"With {seeds} replications and {count} comparison{'s' * (count > 1)} {told} be significant at "
+        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {told} be significant at "
         f"{LEVEL:g}, whatever the runs had found: the smallest corrected p-value that they can reach is "
         f"{least:.2g}. It takes {seeds_needed(count)} replications of each."
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:

@@ -226,6 +226,14 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
             notes.append(
                 f"On {task} {len(unfinished)} of {len(ended)} runs have not reached the end of their budget."
             )
+        late = [c for c in curves if c.run.task == task and np.isnan(c.values["environment_steps"][-1])]
+        for variant in dict.fromkeys(c.run.variant for c in late):
+            count = sum(c.run.variant == variant for c in late)
+            notes.append(
+                f"On {task} {count} run{'s' * (count > 1)} of {variant} had not ended "
+                f"{'their' if count > 1 else 'its'} first generation after {budgets[task]:,} evaluations: "
+                "there is no value to compare."
+            )
         at = {
             int(evaluations)
             for c in curves

@@ -61,6 +61,7 @@ def make_page(
         final=final_table(finals, METRICS, "final", ""),
         reference=reference_of(study),
         p_values=_tested(comparisons, METRICS),
+        alone=len(study.variants) == 1,
         archives=shown["archives"],
         losses=shown["losses"],
         corrected=shown["corrected"],
@@ -96,7 +97,8 @@ def _scale(study: Study) -> str:
     less = "The paper has 20 (10 in its ablation) of 1,000,000 evaluations each"
     if max(study.budgets.values()) < PAPER:
         less += ", and its claims are about where such runs end: a verdict here is on these data alone"
-    return f"These runs are {told} replications of {_budgets(study)} evaluations. {less}."
+    told += f" replication{'s' * (told != '1')}"
+    return f"These runs are {told} of {_budgets(study)} evaluations. {less}."
 
 
 def settings(study: Study) -> list[str]:

@@ -10,7 +10,7 @@ from elites.errors import ElitesError
 from elites.files import told_in_one_line
 from elites.reports.study.archives import archives
 from elites.reports.study.claims import judge
-from elites.reports.study.comparisons import compare, finals
+from elites.reports.study.comparisons import compare, counted, finals
 from elites.reports.study.data import Study, read_study
 from elites.reports.study.figures import (
     AXES,
@@ -98,12 +98,15 @@ def _make(folder: Path, making: Path, against: str) -> str:
     write_tables(study, final, comparisons, claims, making / "tables")
     page = make_page(study, final, comparisons, claims, pictures, making / "figures", against)
     (making / "index.html").write_text(page)
-    count = sum(map(len, pictures.values()))
+    figures = counted(sum(map(len, pictures.values())), "figure")
     lines = [
-        f"{len(study.runs)} runs, {len(study.tasks)} tasks, {len(study.variants)} algorithms",
+        ", ".join(
+            counted(len(of), noun)
+            for of, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
+        ),
         *(f"  {note}" for note in study.notes),
         *aligned_claims(claims),
-        f"{folder / HOME / 'index.html'} shows it all; {count} figures and the tables are beside it",
+        f"{folder / HOME / 'index.html'} shows it all; {figures} and the tables are beside it",
     ]
     return "\n".join(lines)
 
