@@ -13,7 +13,7 @@ from rich.console import Console
 
 from elites import ElitesError
 from elites.experiments.guards import alone
-from elites.studies.calibration import _sizes
+from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, take
 from elites.studies.plan import cell_of, cost
@@ -297,3 +297,28 @@ class TestTable:
         assert "FAILED" in text
         assert "c10%" in text
         assert text.count("·") == 100 - 4
+
+    def test_of_too_many_only_what_goes_on_has_a_row(self):
+        jobs = make_study("performance", seeds=2).jobs()  # 8 tasks, 6 algorithms
+        states = [State(job, total=1000) for job in jobs]
+        states[3].stage, states[70].stage, states[5].stage = "running", "failed", "finished"
+        text = self.shown(states, 24)
+        lines = text.splitlines()
+        assert len(lines) <= 24
+        assert sum("/" in line for line in lines) == 2
+        assert "and 46 more" in text
+        for state in states:
+            state.stage = "running"
+        text = self.shown(states, 24)
+        assert len(text.splitlines()) <= 24
+        assert "and 30 more" in text
+
+
+def test_long_episodes_are_cut_where_only_learning_is_measured():
+    (job,) = make_study("performance", tasks=["qd-ant"], algorithms=["map-elites-es"], seeds=1).jobs()
+    algorithm = job.configs[0].make_algorithm()
+    episodes = [r.policies * r.episodes for r in (*algorithm.opening[0], *2 * algorithm.generation)]
+    length = _cut(algorithm, 5000.0)
+    assert length is not None
+    assert sum(episodes) * length <= 5000.0 * LEARNING_SECONDS or length == SHORTEST
+    assert _cut(algorithm, 1e9) is None

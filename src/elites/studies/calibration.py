@@ -13,6 +13,8 @@ from elites.errors import ElitesError
 
 ROLLOUT_SECONDS = 1.0  # of episodes, to know how fast they are
 CONTROLLERS = 50
+LEARNING_SECONDS = 10.0  # of episodes at most, to know how long a generation takes beside them
+SHORTEST = 5  # steps of an episode that is cut for that
 NOTHING = dict.fromkeys(
     (
         *("elites", "generations", "archive_bytes", "log_bytes"),
@@ -55,7 +57,7 @@ def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any
             name = _key(config.algorithm, config.hyper_parameters)
             if name not in learning:
                 tell(f"measuring a generation of {config.algorithm}")
-                learning[name] = _learning(config)
+                learning[name] = _learning(config, rollouts[task])
             cells[-1]["pace"] = {**rollouts[task], **learning[name]}
         except ElitesError as error:  # its runs will fail, the others will not
             tell(f"{config.algorithm} on {config.task}: {error}")
@@ -114,8 +116,11 @@ def _rollouts(config: Any) -> dict[str, float]:
     return {"steps_per_s": steps / seconds, "random_length": steps / episodes}
 
 
-def _learning(config: Any) -> dict[str, float]:
-    """Seconds that a generation takes beside its episodes, and those before the first one."""
+def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
+    """Seconds that a generation takes beside its episodes, and those before the first one.
+
+    Its episodes are cut where they would take long at that pace: they are measured on their own.
+    """
     from elites.experiments.replications import replications
 
     fields = {field.name for field in dataclasses.fields(config.make_algorithm().config)}
@@ -126,6 +131,10 @@ def _learning(config: Any) -> dict[str, float]:
         smaller["depth"] = 2
     changed = {**config.hyper_parameters, **smaller}
     short = dataclasses.replace(config, evaluations=AMPLE, hyper_parameters=changed)
+    length = _cut(short.make_algorithm(), pace["steps_per_s"])
+    if length is not None:
+        parameters = {**short.task_parameters, "episode_length": length}
+        short = dataclasses.replace(short, task_parameters=parameters)
     started = time.perf_counter()
     current = replications([short], None)
     try:
@@ -137,6 +146,15 @@ def _learning(config: Any) -> dict[str, float]:
         current.evaluator.close()
     spent = generation.timings
     return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
+
+
+def _cut(algorithm: Any, steps_per_s: float) -> int | None:
+    """How long episodes may be, if not as long as they are."""
+    task = algorithm.task
+    rounds = [*(round for rounds in algorithm.opening for round in rounds), *2 * algorithm.generation]
+    episodes = sum(round.policies * round.episodes for round in rounds)
+    length = max(SHORTEST, int(LEARNING_SECONDS * steps_per_s / episodes))
+    return length if length < task.episode_length and "episode_length" not in task.fixed else None
 
 
 def _device_pace(config: Any, seeds: int) -> dict[str, float]:

@@ -20,6 +20,7 @@ from elites.studies.plan import duration
 LINE_SECONDS = 60.0
 WIDTHS = (("seed", 7), ("", 10), ("", 15), ("QD-score", 10), ("max-fitness", 11), ("coverage", 8))
 MARKS = {"waiting": "·", "finished": "ok", "failed": "FAILED", "stopped": "stopped"}
+LIVELY = ("running", "correcting", "failed")
 COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped": "yellow"}
 
 
@@ -68,7 +69,7 @@ class StudyDisplay:
 
     def __call__(self, states: Sequence[State]) -> None:
         if self.console.is_terminal:
-            self._live.update(Group(self.table(states), self.totals(states)))
+            self._live.update(Group(self.totals(states), self.table(states)))  # what must not be cut first
         elif time.monotonic() - self._told > LINE_SECONDS:
             self._told = time.monotonic()
             self.tell(self.totals(states))
@@ -81,10 +82,12 @@ class StudyDisplay:
         return ", ".join(f"{counts[name]} {name}" for name in named if counts[name])
 
     def table(self, states: Sequence[State]) -> Table:
-        """A row for each run; a row for each task and algorithm where that would be too long."""
-        if len(states) + 6 <= self.console.height:
-            return _by_run(states)
-        return _by_cell(states)
+        """A row for each run; where that would be too long, one for each task and algorithm.
+
+        Where even that is too long, only for those that are going on or have failed.
+        """
+        room = max(1, self.console.height - 6)
+        return _by_run(states) if len(states) <= room else _by_cell(states, room)
 
 
 def _by_run(states: Sequence[State]) -> Table:
@@ -107,18 +110,24 @@ def _by_run(states: Sequence[State]) -> Table:
     return table
 
 
-def _by_cell(states: Sequence[State]) -> Table:
+def _by_cell(states: Sequence[State], room: int) -> Table:
     rows: dict[str, list[State]] = {}
     for state in states:
         rows.setdefault(_home(state), []).append(state)
     table = Table(box=None, pad_edge=False)
     table.add_column("runs")
     table.add_column("progress of each seed")
-    for home, of_home in rows.items():
+    shown = list(rows)
+    if len(rows) > room:
+        shown = [home for home, of_home in rows.items() if any(s.stage in LIVELY for s in of_home)][:room]
+    for home in shown:
+        of_home = rows[home]
         marks = Text()
         for state in sorted(of_home, key=lambda state: state.job.configs[0].seed):
             marks.append_text(_stage(state, short=True)).append(" ")
         table.add_row(home, marks)
+    if len(shown) < len(rows):
+        table.add_row(f"and {len(rows) - len(shown)} more", "")
     return table
 
 
