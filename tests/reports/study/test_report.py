@@ -12,12 +12,14 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from elites import ElitesError, cli, read_table
+from elites.reports.colours import ALGORITHMS
 from elites.reports.study.claims import judge
 from elites.reports.study.comparisons import compare, finals, reference_of, seeds_needed, verdict_on_power
 from elites.reports.study.data import read_study
+from elites.reports.study.figures import losses
 from elites.reports.study.page import settings
 from elites.reports.study.report import _swap, study_report
-from elites.reports.study.runs import _label
+from elites.reports.study.runs import _label, colour_of
 from elites.reports.study.tables import Table, aligned_claims, latex
 from elites.reports.study.verdicts import Check, Claim, Verdict
 from tests.reports.study.made_up import make_run
@@ -366,6 +368,16 @@ def test_everything_is_there(reported):
         rows = list(csv.DictReader(file))
     assert {row["metric"] for row in rows} >= {"qd_score", "corrected_qd_score", "coverage_loss"}
     assert all(0 < float(row["p"]) <= float(row["p_bonferroni"]) <= 1 for row in rows)
+    with (made / "tables" / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 18
+    assert {(row["evaluations"], row["compared_at"]) for row in rows if row["task"] == "qd-hopper"} == {
+        ("400", "300"),
+        ("300", "300"),
+    }
+    assert {path.stem for path in (made / "tables").glob("*.csv")} == {
+        *("runs", "final", "p-values", "claims")
+    }
     page = (made / "index.html").read_text()
     for heading in ("What was run", "Progress", "Final values", "Final archives", "Reproducibility"):
         assert f">{heading}</h2>" in page
@@ -454,6 +466,28 @@ def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
     page = (tmp_path / "report" / "index.html").read_text()
     assert note in page
     assert not re.search(r"\bnan\b", page)
+
+
+def test_every_variant_of_a_long_sweep_has_a_colour_of_its_own(tmp_path):
+    shares = [place / 11 for place in range(12)]
+    for share in (*shares, 0.5):
+        make_run(
+            tmp_path,
+            "pga-map-elites",
+            "qd-ant",
+            0,
+            evaluations=200,
+            hyper_parameters={"p_evo": share},
+            loss=0.1,
+            corrected_along=1,
+        )
+    study = study_of(tmp_path)
+    chosen = colour_of([curves.run for curves in study.runs])
+    assert len(set(chosen.values())) == len(chosen) == 13
+    assert chosen["p_evo 0.5"] == ALGORITHMS["pga-map-elites"]
+    (picture,) = losses(study)
+    labels = [label.get_text() for label in picture.figure.axes[0].get_xticklabels()]
+    assert labels == study.variants
 
 
 def test_latex_is_escaped():

@@ -18,7 +18,7 @@ from elites.reports.colours import OPERATORS, OTHERS
 from elites.reports.study.comparisons import NAMES
 from elites.reports.study.data import Curves, Study
 from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
-from elites.reports.study.runs import colour_of
+from elites.reports.study.runs import colour_of, is_sweep
 
 DPI = 110
 ROWS = 4  # tasks in one figure
@@ -221,6 +221,8 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
                     )
                 axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
                 axes.set_xticks([])
+                if is_sweep(len(variants)) and task == tasks[-1]:  # colours alone are too near to each other
+                    axes.set_xticks(range(len(variants)), variants, rotation=90, fontsize=7)
                 axes.set_xlim(-0.6, len(variants) - 0.4)
                 axes.yaxis.set_major_formatter(PercentFormatter(1))
                 axes.grid(axis="y", alpha=0.3)

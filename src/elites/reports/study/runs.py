@@ -185,16 +185,34 @@ def _text(value: Any) -> str:
 
 
 def colour_of(runs: Sequence[Run]) -> dict[str, str]:
-    """A colour for each variant: the algorithm's own, unless there are several variants of it."""
+    """A colour for each variant: the algorithm's own, unless there are several variants of it.
+
+    More variants than can be told apart by their hue are a sweep, and go from dark to light in their order.
+    """
     chosen: dict[str, str] = {}
-    others = iter(colours.VARIANTS * 20)
+    others: list[str] = []
     by_order = sorted({(run.order, run.variant, run.algorithm) for run in runs})
     for _, variant, algorithm in by_order:
         several = sum(other == algorithm for _, _, other in by_order) > 1
         own = next(run for run in runs if run.variant == variant)
         as_in_paper = own.record["hyper_parameters"].get("p_evo") == 0.5
-        if algorithm in colours.ALGORITHMS and (not several or as_in_paper):
-            chosen[variant] = colours.ALGORITHMS[algorithm]
+        usual = colours.ALGORITHMS.get(algorithm)
+        if usual is not None and usual not in chosen.values() and (not several or as_in_paper):
+            chosen[variant] = usual
         else:
-            chosen[variant] = next(others)
-    return chosen
+            others.append(variant)
+    return {**chosen, **dict(zip(others, _told_apart(len(others)), strict=True))}
+
+
+def is_sweep(variants: int) -> bool:
+    """Whether there are more variants than colours of their own."""
+    return variants > len(colours.VARIANTS)
+
+
+def _told_apart(count: int) -> list[str]:
+    if not is_sweep(count):
+        return list(colours.VARIANTS[:count])
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colormaps["viridis"](0.92 * place / (count - 1))) for place in range(count)]

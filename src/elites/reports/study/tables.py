@@ -110,6 +110,17 @@ def write_tables(
 ) -> None:
     """All tables into a folder."""
     _csv(
+        folder / "runs.csv",
+        ("task", "algorithm", "seed", "evaluations", "compared_at", "corrected"),
+        [
+            (
+                *(curves.run.task, curves.run.variant, curves.run.seed, curves.evaluations),
+                *(study.budgets[curves.run.task], len(curves.corrections["evaluations"]) > 0),
+            )
+            for curves in study.runs
+        ],
+    )
+    _csv(
         folder / "final.csv",
         ("task", "algorithm", "metric", "runs", "evaluations", "median", "first_quartile", "third_quartile"),
         finals,
