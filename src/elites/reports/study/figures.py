@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
-from elites.reports.colours import OPERATORS, OTHERS
+from elites.reports.colours import ALGORITHMS, OPERATORS, OTHERS
 from elites.reports.study.comparisons import NAMES
 from elites.reports.study.data import Curves, Study
 from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
@@ -199,6 +199,8 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
     if not study.has(LOSSES[0]) or (without and not left_out):
         return
     variants = [variant for variant in study.variants if variant not in left_out]
+    found = looks(study)
+    sweep = is_sweep(sum(found[variant].colour not in ALGORITHMS.values() for variant in variants))
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(LOSSES))
         drawn = False
@@ -210,7 +212,7 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
                     if not len(values):
                         continue
                     drawn = True
-                    colour = looks(study)[variant].colour
+                    colour = found[variant].colour
                     box = axes.boxplot(
                         values, positions=[place], widths=0.62, patch_artist=True, showfliers=False
                     )
@@ -221,7 +223,7 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
                     )
                 axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
                 axes.set_xticks([])
-                if is_sweep(len(variants)) and task == tasks[-1]:  # colours alone are too near to each other
+                if sweep and task == tasks[-1]:  # colours alone are too near to each other
                     axes.set_xticks(range(len(variants)), variants, rotation=90, fontsize=7)
                 axes.set_xlim(-0.6, len(variants) - 0.4)
                 axes.yaxis.set_major_formatter(PercentFormatter(1))
