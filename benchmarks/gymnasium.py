@@ -3,14 +3,20 @@
     python benchmarks/gymnasium.py [--quick]
 
 This file has the name of the package that it measures, and Python looks for modules in a script's folder
-first: that folder goes to the end before anything is imported.
+first. So that folder goes to the end; other benchmarks, whose imports find this file, get the package.
 """
 
+import importlib
 import sys
+from pathlib import Path
 
-sys.path.append(sys.path.pop(0))
-
-from shared.environments import main
+HERE = Path(__file__).resolve().parent
+sys.path.sort(key=lambda entry: Path(entry).resolve() == HERE)
 
 if __name__ == "__main__":
+    from shared.environments import main
+
     main()
+else:
+    del sys.modules[__name__]
+    sys.modules[__name__] = importlib.import_module(__name__)
