@@ -26,4 +26,6 @@ def test_policy_gradients_find_what_map_elites_does_not(tmp_path):
     """Without a GA all that enters after the random controllers comes from the critics."""
     metrics = final(tmp_path / "run", "pga-map-elites", 3000, p_evo=0.0)
     assert metrics["new_pg"].sum() + metrics["improved_pg"].sum() > 50
-    assert metrics["max_fitness"][-1] > 200
+    random = metrics["evaluations"].tolist().index(500)
+    for name, floor in {"qd_score": 1.5, "max_fitness": 1.1}.items():  # measured: 2.0, and 1.3 to 2
+        assert metrics[name][-1] > floor * metrics[name][random]
