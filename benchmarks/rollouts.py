@@ -17,12 +17,12 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from shared.controllers import layers, random_controllers
 
 ROBOTS = {
     "walker": "Walker2DBulletEnv-v0",
@@ -31,24 +31,6 @@ ROBOTS = {
     "hopper": "HopperBulletEnv-v0",
 }
 LIMIT = 100  # steps an episode
-
-
-def layers(parameters: np.ndarray, sizes: tuple[int, ...]) -> list[tuple[np.ndarray, np.ndarray]]:
-    found, start = [], 0
-    for inputs, outputs in pairwise(sizes):
-        biases = start + inputs * outputs
-        found.append((parameters[start:biases].reshape(inputs, outputs), parameters[biases:][:outputs]))
-        start = biases + outputs
-    return found
-
-
-def random_controllers(sizes: tuple[int, ...], count: int) -> np.ndarray:
-    generator = np.random.default_rng(0)
-    pieces = []
-    for inputs, outputs in pairwise(sizes):
-        for size, bound in ((inputs * outputs, (6 / (inputs + outputs)) ** 0.5), (outputs, inputs**-0.5)):
-            pieces.append(generator.uniform(-bound, bound, (count, size)).astype(np.float32))
-    return np.concatenate(pieces, axis=1)
 
 
 def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:

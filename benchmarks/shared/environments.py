@@ -18,43 +18,23 @@ import argparse
 import json
 import os
 import time
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import gymnasium
 import numpy as np
+from shared.controllers import layers, random_controllers
 
 ENVIRONMENT = "BipedalWalker-v3"
 LIMIT = 400  # steps an episode
 HIDDEN = (128, 128)
-
-Layers = list[tuple[np.ndarray, np.ndarray]]
 
 
 def legs(episode: Any) -> np.ndarray:
     """The descriptor: how often each leg touches the ground."""
     contact: np.ndarray = episode.observations[1:, [8, 13]].mean(0)
     return contact
-
-
-def layers(parameters: np.ndarray, sizes: tuple[int, ...]) -> Layers:
-    found, start = [], 0
-    for inputs, outputs in pairwise(sizes):
-        biases = start + inputs * outputs
-        found.append((parameters[start:biases].reshape(inputs, outputs), parameters[biases:][:outputs]))
-        start = biases + outputs
-    return found
-
-
-def random_controllers(sizes: tuple[int, ...], count: int) -> np.ndarray:
-    generator = np.random.default_rng(0)
-    pieces = []
-    for inputs, outputs in pairwise(sizes):
-        for size, bound in ((inputs * outputs, (6 / (inputs + outputs)) ** 0.5), (outputs, inputs**-0.5)):
-            pieces.append(generator.uniform(-bound, bound, (count, size)).astype(np.float32))
-    return np.concatenate(pieces, axis=1)
 
 
 def plain(controllers: np.ndarray, sizes: tuple[int, ...]) -> tuple[float, float]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from elites.experiments.loop import Report
+if TYPE_CHECKING:
+    from elites.experiments.loop import Report
 
 LINE_SECONDS = 15.0
 APART_SECONDS = 0.5
@@ -20,14 +21,39 @@ APART_SECONDS = 0.5
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """A run goes on when whoever read its output has left."""
+        """What is shown goes on when whoever read it has left."""
 
 
-class Display:
+class Shown:
+    """Something live on a terminal, with lines above it; elsewhere the lines alone."""
+
+    def __init__(self, console: Console | None) -> None:
+        self.console = console or _Console()
+        self.live: Live | Progress
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def tell(self, message: str) -> None:
+        """A line above it."""
+        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+
+class Display(Shown):
     """Call it with each Report."""
 
+    live: Live
+
     def __init__(self, title: str, console: Console | None = None) -> None:
-        self.console = console or _Console()
+        super().__init__(console)
         self._bar = Progress(
             TextColumn(title, markup=False),
             BarColumn(bar_width=None),
@@ -37,20 +63,9 @@ class Display:
         self._task = self._bar.add_task(title)
         self._correction = Bar("correcting", self.console)
         self._panel: RenderableType = ""
-        self._live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
+        self.live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
         self._told = 0.0
-
-    def __enter__(self) -> Display:
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
 
     def takes(self) -> dict[str, Any]:
         """What `elites.run` and `elites.resume` are given to report to."""
@@ -60,11 +75,7 @@ class Display:
         """How far a correction is."""
         self._correction(done, total)
         if self.console.is_terminal:
-            self._live.update(Group(self._bar, self._panel, self._correction.bar))
-
-    def tell(self, message: str) -> None:
-        """A line above the panel."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+            self.live.update(Group(self._bar, self._panel, self._correction.live))
 
     def __call__(self, report: Report) -> None:
         metrics, now = report.metrics, time.perf_counter()
@@ -78,7 +89,7 @@ class Display:
         if self.console.is_terminal:
             self._bar.update(self._task, completed=done, total=report.evaluations)
             self._panel = _panel(report, rate, left)
-            self._live.update(Group(self._bar, self._panel))
+            self.live.update(Group(self._bar, self._panel))
         elif now - self._told > LINE_SECONDS or done >= report.evaluations:
             self._told = now
             self.tell(
@@ -88,12 +99,15 @@ class Display:
             )
 
 
-class Bar:
+class Bar(Shown):
     """How far some episodes are, or other units. Call it with those done and all there are."""
 
+    live: Progress
+
     def __init__(self, title: str, console: Console | None = None, unit: str = "episodes") -> None:
-        self.console, self._unit = console or _Console(), unit
-        self.bar = Progress(
+        super().__init__(console)
+        self._unit = unit
+        self.live = Progress(
             TextColumn(title, markup=False),
             BarColumn(),
             MofNCompleteColumn(),
@@ -101,27 +115,12 @@ class Bar:
             console=self.console,
             transient=True,
         )
-        self._title, self._task = title, self.bar.add_task(title, total=None)
+        self._title, self._task = title, self.live.add_task(title, total=None)
         self._told = time.perf_counter()
-
-    def __enter__(self) -> Bar:
-        if self.console.is_terminal:
-            self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self.bar.stop()
-
-    def tell(self, message: str) -> None:
-        """A line above the bar."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def __call__(self, done: int, total: int) -> None:
         if self.console.is_terminal:
-            self.bar.update(self._task, completed=done, total=total)
+            self.live.update(self._task, completed=done, total=total)
         elif time.perf_counter() - self._told > LINE_SECONDS:
             self._told = time.perf_counter()
             self.tell(f"{self._title}: {done:,} of {total:,} {self._unit}")

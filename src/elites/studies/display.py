@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from elites.experiments.display import Shown
 from elites.studies.execution import State, log_of
 from elites.studies.plan import duration
 
@@ -24,34 +24,16 @@ LIVELY = ("running", "correcting", "failed")
 COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped": "yellow"}
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """A study goes on when whoever read its output has left."""
-
-
-class StudyDisplay:
+class StudyDisplay(Shown):
     """The table of all runs. `finished` runs were there already."""
 
+    live: Live
+
     def __init__(self, study: Path, finished: int = 0, console: Console | None = None) -> None:
+        super().__init__(console)
         self.study, self.finished = study, finished
-        self.console = console or _Console()
-        self._live = Live(console=self.console, refresh_per_second=4, transient=False)
+        self.live = Live(console=self.console, refresh_per_second=4, transient=False)
         self._told = time.monotonic()
-
-    def __enter__(self) -> StudyDisplay:
-        if self.console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.console.is_terminal:
-            self._live.stop()
-
-    def tell(self, text: str) -> None:
-        """A line above the table."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def ended(self, state: State) -> None:
         """A job has ended."""
@@ -69,7 +51,7 @@ class StudyDisplay:
 
     def __call__(self, states: Sequence[State]) -> None:
         if self.console.is_terminal:
-            self._live.update(Group(self.totals(states), self.table(states)))  # what must not be cut first
+            self.live.update(Group(self.totals(states), self.table(states)))  # what must not be cut first
         elif time.monotonic() - self._told > LINE_SECONDS:
             self._told = time.monotonic()
             self.tell(self.totals(states))
