@@ -71,3 +71,10 @@ def test_the_tutorial_for_your_own_environment_runs(tmp_path, monkeypatch, capsy
         assert cli.main([*arguments, *few]) == 0
         assert capsys.readouterr().err == ""
     assert Path("runs/again/best.mp4").exists()
+
+
+def test_benchmarks_run_where_gymnasium_is_not_installed():
+    """One of them has its name, and must not be taken for it."""
+    program = f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); import gymnasium"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True)
+    assert "ModuleNotFoundError: No module named 'gymnasium'" in done.stderr

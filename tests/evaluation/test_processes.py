@@ -262,8 +262,10 @@ def _held():
 def test_no_worker_outlives_its_parent(end, tmp_path):
     """Not even one in the middle of an episode that hangs."""
     program = f"""
+import signal
 import numpy as np
 from elites import ProcessEvaluator, gymnasium_task
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in whatever a script starts with &
 options = {{"trouble": "hang", "marker": {str(tmp_path / "hangs")!r}}}
 task = gymnasium_task("tests.outside:push", descriptor="tests.outside:up", environment_options=options)
 evaluator = ProcessEvaluator(task, hidden=(), processes=2)
@@ -271,19 +273,17 @@ print(*(worker.process.pid for worker in evaluator._workers.values()), flush=Tru
 evaluator.evaluate(np.zeros((2, 8)), [0, 3])
 """
     root = str(Path(__file__).parent.parent.parent)
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        cwd=root,
-    )
-    pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(pids) == 2
-    _until((tmp_path / "hangs").exists)
-    parent.send_signal(end)
-    parent.wait(20)
-    parent.stdout.close()
+    arguments = [sys.executable, "-c", program]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(arguments, **streams, text=True, cwd=root) as parent:
+        try:
+            pids = [int(pid) for pid in parent.stdout.readline().split()]
+            assert len(pids) == 2
+            _until((tmp_path / "hangs").exists)
+            parent.send_signal(end)
+            parent.wait(20)
+        finally:
+            parent.kill()
     _until(lambda: not any(_running(pid) for pid in pids))
 
 
