@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from elites import cli
+from elites import ALGORITHMS, cli
 from elites.tasks import TASKS
 
 
@@ -88,6 +88,22 @@ def test_help_is_help(capsys):
         cli.main(["random", "--help"])
     assert stopped.value.code == 0
     assert "--controllers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "listed"),
+    [
+        ([], set(cli.COMMANDS)),
+        (["run"], set(ALGORITHMS)),
+        (["study"], {"run", "report"}),
+    ],
+)
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_commands_with_choices_list_them(command, flag, listed, capsys):
+    assert cli.main([*command, flag]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"usage: elites {' '.join(command)}".rstrip() + " ")
+    assert set(re.findall(r"^  (\S+) {3,}\S", out, re.MULTILINE)) == listed
 
 
 def test_algorithms_are_listed_with_their_defaults(capsys):

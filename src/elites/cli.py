@@ -128,7 +128,7 @@ class Algorithms:
         from elites.algorithms import ALGORITHMS
 
         for name, entry in ALGORITHMS.items():
-            print(f"{name}: {entry.config.__doc__.splitlines()[0]}")
+            print(f"{name}: {_first_line(entry.config)}")
             for field in dataclasses.fields(entry.config):
                 print(f"  --{field.name.replace('_', '-'):<22} {_as_typed(field.default)}")
         return 0
@@ -388,14 +388,39 @@ COMMANDS: dict[str, type[Command]] = {
 }
 
 
-def overview() -> str:
-    """What `elites --help` prints."""
-    lines = ["usage: elites COMMAND …", "", "Evolve collections of diverse, high-performing controllers.", ""]
-    described = {name: (command.__doc__ or "").splitlines()[0] for name, command in COMMANDS.items()}
+def overview(command: str | None = None) -> str:
+    """What `elites --help` prints, and `elites run --help` and `elites study --help`."""
+    if command == "run":
+        from elites.algorithms import ALGORITHMS
+
+        return _listing(
+            "elites run ALGORITHM TASK [OPTIONS]",
+            "Run an algorithm on a task, one of `elites tasks`.",
+            {name: _first_line(entry.config) for name, entry in ALGORITHMS.items()},
+            "elites run ALGORITHM --help lists its options.",
+        )
+    if command == "study":
+        return _listing(
+            "elites study run STUDY --out DIR, or elites study report DIR",
+            "Run many runs as one and compare them.",
+            {name: _first_line(action) for name, action in STUDY_COMMANDS.items()},
+            "elites study run --help and elites study report --help list their options.",
+        )
+    described = {name: _first_line(command) for name, command in COMMANDS.items()}
     described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
     described["study"] = "Run many runs as one and compare them: elites study run, elites study report."
-    lines += [f"  {name:<12} {text}" for name, text in described.items()]
-    return "\n".join([*lines, "", "elites COMMAND --help tells more."])
+    about = "Evolve collections of diverse, high-performing controllers."
+    return _listing("elites COMMAND …", about, described, "elites COMMAND --help tells more.")
+
+
+def _listing(usage: str, about: str, described: dict[str, str], more: str) -> str:
+    width = max(map(len, described))
+    lines = [f"  {name:<{width}}   {text}" for name, text in described.items()]
+    return "\n".join([f"usage: {usage}", "", about, "", *lines, "", more])
+
+
+def _first_line(documented: object) -> str:
+    return (documented.__doc__ or "").splitlines()[0]
 
 
 def parse(arguments: Sequence[str]) -> Command:
@@ -439,11 +464,15 @@ def one_line(box: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if list(arguments) in (["-h"], ["--help"], ["run", "-h"], ["run", "--help"], ["study", "--help"]):
-        print(overview())
-        return 0
     try:
-        return parse(arguments).run()
+        match list(arguments):
+            case ["-h" | "--help"]:
+                print(overview())
+            case ["run" | "study" as command, "-h" | "--help"]:
+                print(overview(command))
+            case _:
+                return parse(arguments).run()
+        return 0
     except ElitesError as error:
         print(f"elites: {error}", file=sys.stderr)
         return 2
