@@ -176,18 +176,19 @@ def test_what_the_budget_skipped_leaves_no_trace(name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_it_runs_vmapped_over_seeds(name):
     """Two replications in one program do what each does alone, training and all."""
-    algorithm = small(name, **({"initial": 20} if "initial" in chosen(name) else {}))
+    algorithm = small(name)
+    ask, tell = programs(algorithm)
     keys = jax.random.split(jax.random.key(0), 2)
-    states, alone = jax.vmap(algorithm.init)(keys), algorithm.init(keys[1])
+    states, alone = jax.jit(jax.vmap(algorithm.init))(keys), algorithm.init(keys[1])
     opening = algorithm.opening[0] if algorithm.opening else ()
     for turn, round in enumerate((*opening, *algorithm.generation)):
-        states, batches = jax.vmap(lambda s, k, r=round: algorithm.ask(s, k, r))(states, keys)
-        alone, batch = algorithm.ask(alone, keys[1], round)
+        states, batches = jax.jit(jax.vmap(lambda s, k, r=round: algorithm.ask(s, k, r)))(states, keys)
+        alone, batch = ask(alone, keys[1], round)
         np.testing.assert_allclose(batches.parameters[1], batch.parameters, atol=1e-4)
         evaluation = pretend(algorithm, batch, round, turn)
-        told = jax.vmap(lambda s, k, b, r=round, e=evaluation: algorithm.tell(s, k, r, b, e))
-        states, statuses = told(states, keys, batches)
-        alone, status = algorithm.tell(alone, keys[1], round, batch, evaluation)
+        told = jax.jit(jax.vmap(lambda s, k, b, e, r=round: algorithm.tell(s, k, r, b, e), (0, 0, 0, None)))
+        states, statuses = told(states, keys, batches, evaluation)
+        alone, status = tell(alone, keys[1], round, batch, evaluation)
         np.testing.assert_array_equal(statuses[1], status)
     fitness = [
         algorithm.archive(state).elites.fitness for state in (jax.tree.map(lambda x: x[1], states), alone)

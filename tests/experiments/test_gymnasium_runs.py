@@ -32,12 +32,7 @@ def quiet(_):
     pass
 
 
-OFTEN = ("pga-map-elites", "qd-pg")  # the others take longer to compile, or need less of a task
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS]
-)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_runs_and_resumes_to_the_same_end(name, tmp_path):
     elites.run(config(name), tmp_path / "whole", threads=2, tell=quiet)
     reports = []
