@@ -17,8 +17,7 @@ run: setup
 	$(BIN)/elites run pga-map-elites qd-hopper --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
 # Tests compile much and compute little: XLA need not optimise for them.
-test: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
-  --xla_cpu_use_fusion_emitters=false
+test: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 test: setup
 	$(BIN)/python -m pytest
 

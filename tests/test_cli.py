@@ -57,6 +57,12 @@ def test_random_controllers_are_evaluated():
         (["run", "map-elites", "qd-ant", "--archive", "tree"], "Expected one of ('cvt', 'grid')"),
         (["run", "pga-map-elites", "qd-ant", "--p-evo", "2"], "p_evo is 2.0; it must be from 0 to 1"),
         (["run", "map-elites", "qd-ant", "--out", "/dev/null/run"], "cannot make the run's folder"),
+        (["run", "map-elites", "qd-ant", "--grid", "9", "9", "9", "9"], "--grid is for --archive grid"),
+        (
+            ["run", "map-elites", "qd-ant", "--archive", "grid", "--cells", "9"],
+            "--cells is for --archive cvt",
+        ),
+        (["run", "map-elites", "qd-ant", "--cells", "100001"], "cells is 100001; it must be at most 100000"),
         (["resume"], "DIR"),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["show", "nowhere"], "nowhere holds no run"),
@@ -70,7 +76,12 @@ def test_random_controllers_are_evaluated():
         (["random", "qd-worm"], "unknown task 'qd-worm'; the tasks are qd-walker"),
         (["random", "--controllers", "-3"], "controllers is -3"),
         (["random", "qd-ant", "--threads", "0"], "threads is 0; it must be at least 1"),
+        (["random", "brax-ant", "--threads", "0"], "threads is 0; it must be at least 1"),
         (["random", "--noise", "nan"], "noise is nan; it must be from 0 to pi"),
+        (
+            ["random", "--noise-distribution", "flat"],
+            "invalid choice 'flat' for argument '--noise-distribution'",
+        ),
         (["random", "--episode-length", "0"], "episode_length is 0; it must be at least 1"),
     ],
 )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import tyro
 
@@ -43,15 +43,18 @@ class TaskOptions:
     """Of the initial joint angles, in rad, or as Brax has it; the task's own unless given."""
     episode_length: int | None = None
     """Steps after which an episode is truncated; the task's own unless given."""
+    noise_distribution: Literal["uniform", "normal"] | None = None
+    """qd- tasks: how the initial joint angles are drawn, uniform unless given: noise is half the width of
+    uniform ones, the standard deviation of normal ones."""
     ends_on_fall: bool | None = None
     """Whether a robot that is not upright ends its episode; the task's own unless given."""
 
     backend: str | None = None
     """Brax tasks: the physics, spring unless given; positional, generalized and mjx are the others."""
     cells: int | None = None
-    """Of the CVT archive; the task's own unless given."""
+    """Of the CVT archive (--archive cvt); the task's own unless given."""
     grid: tuple[int, ...] | None = None
-    """Cells per dimension of the grid archive; the task's own unless given."""
+    """Cells per dimension of the grid archive (--archive grid); the task's own unless given."""
     qd_offset: float | None = None
     """Fitness that counts nothing in the QD-score; of a gym: task measured unless given."""
 
@@ -247,6 +250,7 @@ class RunOptions(TaskOptions, HowToRun):
             for field in dataclasses.fields(self)
             if field.name not in RunOptions.__dataclass_fields__
         }
+        _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         config = RunConfig(
             algorithm=type(self).__name__,
             task=self.task,
@@ -268,6 +272,13 @@ class RunOptions(TaskOptions, HowToRun):
                 else run_group(config, self.seeds, self.out, **how)
             )
         return _conclude(outcomes)
+
+
+def _refuse_other_cells(archive: str, cells: int | None, grid: tuple[int, ...] | None) -> None:
+    if archive != "grid" and grid is not None:
+        raise ElitesError(f"--grid is for --archive grid; this archive is {archive}, which takes --cells")
+    if archive == "grid" and cells is not None:
+        raise ElitesError("--cells is for --archive cvt; this archive is grid, which takes --grid")
 
 
 @functools.cache

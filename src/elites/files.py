@@ -15,7 +15,7 @@ from elites.errors import ElitesError
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Whatever happens, `path` holds either what it held or all that `write` wrote, and on the disk."""
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}-{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
             write(file)

@@ -250,13 +250,11 @@ def test_interrupted_and_resumed_it_ends_the_same(name, tmp_path):
     assert made.sum() <= 300
     with ThreadEvaluator(make_task("qd-walker", episode_length=30), hidden=(8,), threads=2) as evaluator:
         fitness, descriptor = averaged(evaluator.evaluate(archive.parameters, archive.seed))
-    if (
-        name != "map-elites-es" and name != "map-elites-sampling"
-    ):  # whose last solution may have fewer samples
-        np.testing.assert_array_equal(fitness, archive.fitness)
-        np.testing.assert_array_equal(descriptor, archive.descriptor)
-    else:
-        assert np.mean(np.abs(np.asarray(fitness) - archive.fitness) < 1e-3) > 0.8
+    exact = (
+        {"rtol": 1e-5} if archive.seed.ndim > 1 else {"rtol": 0}
+    )  # sums of other programs: other last bits
+    np.testing.assert_allclose(fitness, archive.fitness, **exact)
+    np.testing.assert_allclose(descriptor, archive.descriptor, **exact)
 
 
 def test_p_evo_1_is_map_elites_and_trains_nothing():

@@ -2,9 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites import make_algorithm, make_task
 from elites.archives.archive import Status
 from elites.evaluation.evaluation import Ending, Transitions
-from tests.algorithms.test_algorithms import evolve, last, small
+from tests.algorithms.test_algorithms import chosen, evolve, last, small
 
 
 def test_exploit_and_explore_take_turns_from_parent_to_parent():
@@ -92,3 +93,9 @@ def test_moments_are_those_of_all_observations():
     assert state.moments.weight == len(seen)
     np.testing.assert_allclose(state.moments.mean, seen.mean(0), atol=1e-4)
     np.testing.assert_allclose(state.moments.deviation(), seen.std(0), rtol=1e-3)
+
+
+def test_few_cells_will_do():
+    """Fewer than explore steps choose from."""
+    algorithm = make_algorithm("map-elites-es", make_task("qd-hopper", cells=3), **chosen("map-elites-es"))
+    assert not np.isnan(np.asarray(last(evolve(algorithm))[0].archive.elites.fitness)).any()

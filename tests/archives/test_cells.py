@@ -73,3 +73,8 @@ def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ElitesError, match="archive is 'tree'; it must be cvt or grid"):
         make_cells(make_task("qd-ant"), "tree")
+
+
+def test_more_cells_than_samples_are_refused():
+    with pytest.raises(ElitesError, match="cells is 100001; it must be at most 100000"):
+        cvt(100_001, [(0, 1)])

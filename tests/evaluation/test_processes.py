@@ -1,4 +1,5 @@
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -14,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elites import ElitesError, Ending, Policy, ProcessEvaluator, gymnasium_task
+from elites.evaluation.evaluation import blank_evaluation
 from elites.evaluation.perceptron import Perceptron
+from elites.tasks.gymnasium.simulator import _sum
 from tests import outside
 
 HIDDEN = (8,)
@@ -84,6 +87,23 @@ def test_transitions_tell_the_whole_episode(undisturbed):
         moved = np.diff(steps.observations[index, : length + 1, :2], axis=0)
         pushed = 0.1 * steps.actions[index, :length] * [2, 0.25]  # as the bounds of the actions say
         np.testing.assert_allclose(moved, pushed, atol=0.06)
+
+
+@pytest.mark.parametrize("options", [{}, {"descriptor": outside.up}], ids=["steps", "episodes"])
+def test_a_blank_evaluation_has_the_same_form(options):
+    """It is what a cluster's machines fill in, each with such workers."""
+    described = task(**options)
+    with ProcessEvaluator(described, hidden=HIDDEN, processes=1) as evaluator:
+        found = evaluator.evaluate(controllers(2), np.arange(2), transitions=True)
+    blank = blank_evaluation(described, np.arange(2), transitions=True)
+    forms = [[(array.dtype, array.shape) for array in jax.tree.leaves(made)] for made in (found, blank)]
+    assert forms[0] == forms[1]
+
+
+def test_rewards_that_have_no_sum_are_invalid():
+    for rewards in ([np.inf, -np.inf], [1e308, 1e308]):
+        assert not math.isfinite(_sum(np.array(rewards)))
+    assert _sum(np.full(10, 0.1)) == 1.0
 
 
 def test_episodes_beyond_the_limit_are_skipped(evaluator, undisturbed):

@@ -15,7 +15,7 @@ import pytest
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, make_task, read_table
 from elites.experiments import loop
-from elites.experiments.checkpoint import Checkpoints
+from elites.experiments.checkpoint import Checkpoints, outline
 
 SMALL = {
     "initial": 40, "batch": 20, "hidden": (16,), "critic_hidden": (16,), "training_batch": 32,
@@ -153,17 +153,23 @@ def _grown(folder, rows):
     return _rows(folder) > rows
 
 
-def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(undisturbed, tmp_path):
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(read, undisturbed, tmp_path):
+    """Also where Ctrl-C has ended whoever read what it prints, as `tee` in a pipe."""
     folder = tmp_path / "run"
     process = start(folder)
     while _rows(folder) < 8:
         assert process.poll() is None
         time.sleep(0.01)
+    if not read:
+        process.stdout.close()
+        process.stderr.close()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "stopping after this generation" in err
-    assert f"elites resume {folder}" in out
+    if read:
+        out, err = process.communicate(timeout=60)
+        assert "stopping after this generation" in err
+        assert f"elites resume {folder}" in out
+    assert process.wait(60) == 0
     assert list((folder / "checkpoints").glob("*.npz"))
     assert load_archive(folder).about["evaluations"] < BUDGET
     assert elites.resume(folder, tell=lambda _: None).finished
@@ -410,3 +416,13 @@ def test_a_damaged_table_is_said_so(content, tmp_path):
     (tmp_path / "metrics.csv").write_bytes(content)
     with pytest.raises(ElitesError, match=r"metrics\.csv is damaged"):
         read_table(tmp_path / "metrics.csv")
+
+
+def test_a_state_is_outlined_without_its_memory():
+    """What a checkpoint is loaded into holds no second replay buffer."""
+    state = jax.jit(config().make_algorithm().init)(jax.random.key(0))
+    outlined = outline(state)
+    jax.tree.map(np.testing.assert_array_equal, outlined, state)
+    rows = outlined.learning.buffer.rows
+    assert rows.shape == state.learning.buffer.rows.shape
+    assert rows.base.nbytes == rows[0].nbytes

@@ -70,6 +70,8 @@ def test_nan_is_left_out():
     assert math.isnan(rank_sum_p([np.nan], [1, 2]))
     assert quartiles([1, 2, np.nan, 3]) == (2.0, 1.5, 2.5)
     assert all(map(math.isnan, quartiles([])))
+    assert quartiles([0.1, np.inf, np.inf, np.inf]) == (np.inf,) * 3  # a loss may be infinite
+    assert quartiles([-np.inf, 1, 2, np.inf, np.inf]) == (2.0, 1.0, np.inf)
 
 
 @given(st.integers(0, 30), st.integers(0, 30))

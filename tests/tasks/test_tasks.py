@@ -1,8 +1,11 @@
+import math
+
 import numpy as np
 import pytest
 
 from elites import TASKS, ElitesError, ThreadEvaluator, make_task
 from elites.evaluation.evaluation import Ending
+from elites.memory import available_bytes, left_by_groups
 from tests.conftest import ROBOTS, controllers
 
 NAMES = [f"qd-{variant}{robot}" for variant in ("", "deterministic-") for robot in ROBOTS]
@@ -81,3 +84,32 @@ def test_halfcheetah_ends_early_only_when_asked_to():
 def test_wrong_parameters_are_named(name, parameters, told):
     with pytest.raises(ElitesError, match=told):
         make_task(name, **parameters)
+
+
+def test_limits_on_groups_of_processes_are_heard(tmp_path):
+    """Of both kinds of cgroups, at the process's own group or above it."""
+    for name, files in {
+        "new/job/memory": {"max": 1000, "current": 300},
+        "new/memory": {"max": "max", "current": 700},
+        "old/memory/job/memory": {"limit_in_bytes": 5000, "usage_in_bytes": 1000},
+    }.items():
+        folder = tmp_path / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            folder.with_name(f"memory.{file}").write_text(f"{content}\n")
+        folder.with_name("memory.stat").write_text("anon 5\ninactive_file 20\nactive_file 7\n")
+    table = tmp_path / "cgroup"
+    table.write_text("0::/job/step\n")
+    assert list(left_by_groups(table, tmp_path / "new")) == [720]
+    table.write_text("5:cpu:/\n4:memory,x:/job\n")
+    assert list(left_by_groups(table, tmp_path / "old")) == [4020]
+    assert list(left_by_groups(tmp_path / "none")) == []
+    assert 0 < available_bytes() < 2**60
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_qd_offset_is_finite(value):
+    with pytest.raises(ElitesError, match=r"qd_offset is -?(nan|inf); it must be finite"):
+        make_task("qd-hopper", qd_offset=value)
+    with pytest.raises(ElitesError, match=r"noise is -?(nan|inf); it must be at least 0, and finite"):
+        make_task("brax-hopper", noise=value)

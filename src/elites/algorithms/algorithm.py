@@ -137,19 +137,18 @@ def join(batches: list[Batch]) -> Batch:
 def averaged(evaluation: Evaluation) -> tuple[jax.Array, jax.Array]:
     """Fitness `[n]` and descriptor `[n, d]` of controllers: the mean, if they have several episodes.
 
-    Skipped episodes do not count; a controller with an invalid one, or none at all, is NaN. The mean of equal
-    numbers is exactly that number.
+    A controller one of whose episodes is invalid, or was not run, is NaN. The mean of equal numbers is
+    exactly that number.
     """
     fitness, descriptor = jnp.asarray(evaluation.fitness), jnp.asarray(evaluation.descriptor)
     if fitness.ndim == 1:
         return fitness, descriptor
-    ran = (evaluation.ending != Ending.SKIPPED)[..., None]
 
     def mean(values: jax.Array) -> jax.Array:
         first = values[:, :1]
-        return first[:, 0] + jnp.where(ran, values - first, 0).sum(1) / jnp.maximum(ran.sum(1), 1)
+        return first[:, 0] + (values - first).mean(1)
 
-    return mean(fitness[..., None])[:, 0], mean(descriptor)
+    return mean(fitness), mean(descriptor)
 
 
 def solutions(batch: Batch, evaluation: Evaluation, progress: Progress) -> Solutions:

@@ -36,7 +36,7 @@ from elites.variation import isoline
 
 @dataclass(frozen=True, kw_only=True)
 class DeepGridConfig(MAPElitesConfig):
-    """MAP-Elites with several members per cell, the oldest luck evicted by chance."""
+    """MAP-Elites with several members per cell; a full cell loses one of them at random."""
 
     depth: int = 50
     """Members per cell (D)."""

@@ -217,7 +217,7 @@ class MAPElitesES:
         """Mean squared distance to the nearest centres so far, of descriptors `[n, d]`."""
         apart = (descriptors[:, None] - centres.descriptor) / spans(self.cells.bounds)
         squared = (apart**2).sum(-1)  # inf where there is none yet
-        nearest = -jax.lax.top_k(-squared, self.config.neighbours)[0]
+        nearest = -jax.lax.top_k(-squared, min(self.config.neighbours, CENTRES))[0]
         there = jnp.isfinite(nearest)
         mean = jnp.where(there, nearest, 0).sum(1) / jnp.maximum(there.sum(1), 1)
         return jnp.where(jnp.isfinite(descriptors).all(1), mean, jnp.nan)
@@ -246,8 +246,9 @@ class MAPElitesES:
         uniform = select(state.archive, drawing, 1)[0]
         fit = jnp.where(jax.random.bernoulli(tossing), elites.fitness.argmax(), uniform)
         novelty = self.novelty(state.centres, jnp.where(filled[:, None], elites.descriptor, 0))
-        novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), MOST_NOVEL)[1]
-        place = jax.random.randint(ranking, (), 0, jnp.minimum(filled.sum(), MOST_NOVEL))
+        most = min(MOST_NOVEL, len(filled))
+        novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), most)[1]
+        place = jax.random.randint(ranking, (), 0, jnp.minimum(filled.sum(), most))
         return jnp.where(exploring, novel[place], fit)
 
     def _move(self, search: Search) -> Search:

@@ -5,6 +5,7 @@ Either way a descriptor belongs to the cell whose centroid is nearest; a grid on
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.cache import cache_folder
-from elites.errors import ElitesError
+from elites.errors import ElitesError, require
+from elites.files import write_atomically
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
@@ -88,6 +90,7 @@ def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
 
 def cvt(count: int, bounds: Sequence[tuple[float, float]]) -> Cells:
     """A centroidal Voronoi tessellation: shipped for the package's own sizes, else computed once and kept."""
+    require(count <= SAMPLES, "cells", count, f"at most {SAMPLES}")
     low, high = np.array(bounds, float).T
     unit = _shipped(count, len(bounds))
     if unit is None:
@@ -134,7 +137,6 @@ def _kept(count: int, dimensions: int) -> np.ndarray:
             pass
     centroids = lloyd(count, dimensions, samples=SAMPLES)
     if path is not None:
-        partial = path.with_suffix(".partial.npy")
-        np.save(partial, centroids)
-        partial.replace(path)
+        with contextlib.suppress(OSError):  # it is made again next time
+            write_atomically(path, lambda file: np.save(file, centroids))
     return centroids

@@ -57,10 +57,24 @@ def insert(
         grid.members,
         offspring,
     )
-    best = jnp.maximum(grid.members.fitness.max(1)[cells], jnp.where(earlier, fitness, -jnp.inf).max(1))
+    best = _best_before(grid.members.fitness[cells], slot, fitness, earlier)
     status = jnp.where(fitness > best, Status.IMPROVED, Status.STORED)
     status = jnp.where(present == 0, Status.NEW, status)
     return DeepGrid(members), jnp.where(valid, status, Status.REJECTED)
+
+
+def _best_before(members: jax.Array, slot: jax.Array, fitness: jax.Array, earlier: jax.Array) -> jax.Array:
+    """The best in each offspring's cell just before it came: some may have been evicted by then.
+
+    `members` [n, depth] are the cell's before the batch, `earlier` [n, n] who came into it before whom.
+    """
+    order, came = jnp.arange(len(slot)), earlier.astype(jnp.float32)
+    taken = came @ (slot[:, None] == jnp.arange(members.shape[1])) > 0
+    into_its_slot = (slot[:, None] == slot) & (order[:, None] > order)  # [k, j]: k comes after j
+    evicted = came @ into_its_slot > 0
+    old = jnp.where(taken, -jnp.inf, members).max(1)
+    new = jnp.where(earlier & ~evicted, fitness, -jnp.inf).max(1)
+    return jnp.maximum(old, new)
 
 
 def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, require
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
 def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, cluster: str | None = None) -> Any:
     """What runs episodes of this task, here or on a Ray cluster: an Evaluator, to be closed after use."""
+    require(threads is None or threads >= 1, "threads", threads, "at least 1")
     if isinstance(task, DeviceTask):
         refuse_cluster(task, cluster)
         from elites.evaluation.device import DeviceEvaluator

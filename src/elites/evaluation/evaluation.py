@@ -31,7 +31,7 @@ class Transitions(NamedTuple):
     observations: np.ndarray  # float32 […, T + 1, observation_size]
     actions: np.ndarray  # float32 […, T, action_size]
     rewards: np.ndarray  # float64 […, T]
-    contacts: np.ndarray  # uint8 […, T, descriptor_size], whose mean over the episode is the descriptor
+    contacts: np.ndarray  # […, T, step_descriptor_size] of the task's step_kind: what describes each step
 
 
 class Outcome(NamedTuple):
@@ -75,7 +75,7 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
             observations=np.zeros((*shape, steps + 1, task.observation_size), np.float32),
             actions=np.zeros((*shape, steps, task.action_size), np.float32),
             rewards=np.zeros((*shape, steps)),
-            contacts=np.zeros((*shape, steps, task.descriptor_size), np.uint8),
+            contacts=np.zeros((*shape, steps, task.step_descriptor_size), task.step_kind),
         )
         if transitions
         else None,

@@ -184,12 +184,11 @@ class ProcessEvaluator:
             "ending": (np.uint8, (count,)),
         }
         if transitions:
-            described = task.descriptor_size if task.describes_steps else 0
             arrays |= {
                 "observations": (np.float32, (count, steps + 1, task.observation_size)),
                 "actions": (np.float32, (count, steps, task.action_size)),
                 "rewards": (np.float64, (count, steps)),
-                "contacts": (np.float32, (count, steps, described)),
+                "contacts": (task.step_kind, (count, steps, task.step_descriptor_size)),
             }
         return arrays
 

@@ -7,6 +7,7 @@ buffers only the filled rows are stored.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -61,7 +62,25 @@ def pack(state: Any) -> dict[str, np.ndarray]:
     return packed
 
 
-def unpack(empty: Any, packed: dict[str, np.ndarray]) -> Any:
+def outline(empty: Any) -> Any:
+    """A state at its beginning without the memory: of what is partly filled, one row that stands for all."""
+
+    def outlined(node: Any) -> Any:
+        if not _partly_filled(node):
+            return np.array(node)
+        filled = _filled(node)
+
+        def one_row(leaf: Any) -> np.ndarray:
+            if leaf.shape[: filled.ndim] != filled.shape:
+                return np.array(leaf)
+            return np.broadcast_to(np.array(leaf[(0,) * filled.ndim]), leaf.shape)
+
+        return jax.tree.map(one_row, node)
+
+    return jax.tree.map(outlined, empty, is_leaf=_partly_filled)
+
+
+def unpack(empty: Any, packed: Mapping[str, np.ndarray]) -> Any:
     """The state again. `empty`, a state at its beginning, gives the shapes and the rows not stored."""
     nodes, structure = jax.tree_util.tree_flatten_with_path(empty, is_leaf=_partly_filled)
     restored = []
@@ -76,17 +95,18 @@ def unpack(empty: Any, packed: dict[str, np.ndarray]) -> Any:
             if whole is None:
                 arrays.append(_fitting(packed, f"{name}#{index}", leaf))
                 continue
-            stored = packed.pop(f"{name}#{index}")  # a buffer is large: no more copies than need be
+            stored = packed[f"{name}#{index}"]
             if stored.dtype != whole.dtype or stored.shape[1:] != whole.shape[1:]:
                 raise ValueError(f"{name} holds {stored.dtype}{stored.shape}, not rows of {whole.shape[1:]}")
             whole[places] = stored
-            del stored
+            del stored  # a buffer is large: no more copies than need be
             arrays.append(jnp.array(whole.reshape(leaf.shape)))
+            del whole
         restored.append(jax.tree.unflatten(jax.tree.structure(node), arrays))
     return jax.tree.unflatten(structure, restored)
 
 
-def _fitting(packed: dict[str, np.ndarray], name: str, like: jax.Array) -> jax.Array:
+def _fitting(packed: Mapping[str, np.ndarray], name: str, like: jax.Array) -> jax.Array:
     stored = packed[name]
     if stored.shape != like.shape or stored.dtype != like.dtype:
         raise ValueError(f"{name} is {stored.dtype}{stored.shape}, not {like.dtype}{like.shape}")
@@ -122,11 +142,10 @@ class Checkpoints:
         for path in self.paths():
             try:
                 with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                    packed = {name: file[name] for name in file.files}
-                header = json.loads(str(packed["header"]))
-                if header["format"] != VERSION:
-                    raise ValueError(f"format {header['format']}, this version reads {VERSION}")
-                state = unpack(empty, packed)
+                    header = json.loads(str(file["header"]))
+                    if header["format"] != VERSION:
+                        raise ValueError(f"format {header['format']}, this version reads {VERSION}")
+                    state = unpack(empty, file)  # array by array
             except Exception as error:  # damage takes many forms
                 wrong.append(f"checkpoint {path} is damaged: {error}")
                 continue

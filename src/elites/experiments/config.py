@@ -83,7 +83,10 @@ def refuse_redraw(algorithm: str, redraw: bool) -> None:
 
 def versions() -> dict[str, str | None]:
     """What a result's last bits depend on."""
-    packages = ("elites", "jax", "jaxlib", "numpy", "numba", "pybullet", "brax", "gymnasium", "mujoco")
+    packages = (
+        *("elites", "jax", "jaxlib", "numpy", "numba", "optax", "scipy", "ribs"),
+        *("pybullet", "brax", "gymnasium", "mujoco"),
+    )
     return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 

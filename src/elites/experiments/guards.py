@@ -18,10 +18,11 @@ def alone(folder: Path) -> Iterator[None]:
     """Keeps a second process off the run. The lock goes with the process, however that ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ElitesError(f"{folder} is being run by another process") from None
         yield
-    except BlockingIOError:
-        raise ElitesError(f"{folder} is being run by another process") from None
     finally:
         os.close(descriptor)
 
@@ -50,4 +51,5 @@ class Interrupts:
             raise KeyboardInterrupt
         self.asked = True
         # Not through Python's streams: the signal may have come in the middle of a write to them.
-        os.write(2, self._told)
+        with contextlib.suppress(OSError):  # in `2>&1 | tee log` Ctrl-C has ended the reader too
+            os.write(2, self._told)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from elites.archives.members import save_members
 from elites.archives.saved import SavedArchive, save_archive
 from elites.errors import require
-from elites.experiments.checkpoint import Checkpoints
+from elites.experiments.checkpoint import Checkpoints, outline
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, StoppedError, correct_archive, corrected_already
 from elites.experiments.guards import Interrupts, alone
@@ -100,7 +99,7 @@ def _continued(
         partial.unlink()
     header: dict[str, Any] = {"sizes": [{} for _ in folders], "elapsed": 0.0, "corrected": 0}
     if checkpoints.paths():
-        empty, current.state = jax.tree.map(np.asarray, current.state), None  # room for what is loaded
+        empty, current.state = outline(current.state), None  # room for what is loaded
         current.state, header, wrong = checkpoints.load(empty)
         for message in wrong:
             how.tell(f"{message}; going on from the one before it")

@@ -294,9 +294,11 @@ class OnDevice:
 
 
 def bytes_needed(algorithm: Algorithm) -> int:
-    """What one replication takes: its state, and the largest batch with its transitions."""
+    """What one replication takes: its state; and the largest batch with its transitions, or a copy of its
+    largest array, which a checkpoint makes."""
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    held = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
+    sizes = [int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state)]
+    held = sum(sizes)
     task, parameters = algorithm.task, algorithm.policy.parameter_count
     step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
     batch = max(
@@ -306,7 +308,7 @@ def bytes_needed(algorithm: Algorithm) -> int:
     )
     # On the device a program holds copies: of some arrays as they are updated, and of transitions as they
     # come, by episode, and as rows of the buffer.
-    return 3 * held // 2 + 6 * batch if isinstance(task, DeviceTask) else held + batch
+    return 3 * held // 2 + 6 * batch if isinstance(task, DeviceTask) else held + max(batch, *sizes)
 
 
 def require_memory(algorithm: Algorithm, count: int = 1) -> None:

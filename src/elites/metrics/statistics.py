@@ -56,7 +56,12 @@ def quartiles(values: ArrayLike) -> tuple[float, float, float]:
     numbers = _numbers(values)
     if not len(numbers):
         return (math.nan,) * 3
-    low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75))
+    which = (0.25, 0.5, 0.75)
+    below, above = (np.quantile(numbers, which, method=method) for method in ("lower", "higher"))
+    with np.errstate(invalid="ignore"):  # NumPy has NaN beside what is infinite, as a loss may be
+        between = np.quantile(numbers, which)
+        between = np.where(np.isnan(between), below + above, between)
+    low, middle, high = np.where(below == above, below, between)
     return float(middle), float(low), float(high)
 
 

@@ -27,6 +27,8 @@ class Task:
         *("descriptor_names", "descriptor_bounds"),
     )
     descriptor_phrase: ClassVar[str] = "contact of {}"  # what a figure calls a dimension
+    step_kind: ClassVar[str] = "uint8"  # of a step's descriptor: a foot touches the floor, or does not
+    measures_offset: ClassVar[bool] = False  # whether a qd_offset of NaN asks for it to be measured
 
     name: str
     observation_size: int
@@ -41,6 +43,8 @@ class Task:
     def __post_init__(self) -> None:
         require(self.episode_length >= 1, "episode_length", self.episode_length, "at least 1")
         require(self.cells >= 1, "cells", self.cells, "at least 1")
+        measured = self.measures_offset and math.isnan(self.qd_offset)
+        require(measured or math.isfinite(self.qd_offset), "qd_offset", self.qd_offset, "finite")
         require(
             len(self.grid) == self.descriptor_size and min(self.grid) >= 1,
             "grid",
@@ -56,6 +60,11 @@ class Task:
     def describes_steps(self) -> bool:
         """Whether each step has a descriptor, as QD-PG needs."""
         return True
+
+    @property
+    def step_descriptor_size(self) -> int:
+        """Numbers that describe a step."""
+        return self.descriptor_size if self.describes_steps else 0
 
     def settled(self) -> Task:
         """The task as a run records it, with what had to be found out first."""

@@ -8,6 +8,7 @@ same with weights three times as large and, for walker2d, of the elites of twent
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -29,7 +30,7 @@ class BraxTask(DeviceTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.noise >= 0, "noise", self.noise, "at least 0")
+        require(0 <= self.noise < math.inf, "noise", self.noise, "at least 0, and finite")
 
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
         from elites.tasks.brax import simulation

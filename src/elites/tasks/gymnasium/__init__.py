@@ -34,6 +34,8 @@ class GymnasiumTask(HostTask):
 
     fixed: ClassVar[tuple[str, ...]] = ("name", "environment")
     descriptor_phrase: ClassVar[str] = "{}"
+    step_kind: ClassVar[str] = "float32"
+    measures_offset: ClassVar[bool] = True
 
     environment: str  # Gymnasium's id, or `module:function` of what makes it
     environment_options: dict[str, Any] = field(default_factory=dict)  # arguments of what makes it

@@ -142,8 +142,7 @@ class GymnasiumSimulator:
                 ending = Ending.TERMINATED
             if terminated or truncated:
                 break
-        # Added one by one, as a loop would; NumPy's sum of a prefix depends on its length.
-        fitness = math.fsum(rewards[:length])
+        fitness = _sum(rewards[:length])
         seen = (observations[: length + 1], outputs[:length])
         if not (math.isfinite(fitness) and all(np.isfinite(array).all() for array in seen)):
             ending = Ending.INVALID
@@ -286,3 +285,11 @@ class _Sizing(GymnasiumSimulator):
             )
         self.size = len(value)
         return value
+
+
+def _sum(rewards: np.ndarray) -> float:
+    """Exact, then rounded: NumPy's sum of a prefix depends on its length. NaN if there is none."""
+    try:
+        return math.fsum(rewards)
+    except (OverflowError, ValueError):  # too large, or inf - inf
+        return math.nan
