@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 from elites import ElitesError, load_archive, make_task
@@ -46,6 +47,15 @@ def test_archives_of_every_dimension_are_drawn(name, kind, tmp_path):
     colours = np.unique((image[..., :3] * 255).astype(int).reshape(-1, 3), axis=0)
     assert min(image.shape[:2]) > 400
     assert len(colours) > 50  # a colour scale, not a blank page
+
+
+def test_bins_are_called_so(tmp_path, monkeypatch):
+    """Where squares are not cells: in three dimensions or more without a grid."""
+    titles = []
+    monkeypatch.setattr(Axes, "set_title", lambda _, text, **__: titles.append(text))
+    for name, kind in (("qd-walker", "cvt"), ("qd-ant", "grid"), ("qd-ant", "cvt")):
+        draw_archive(saved(make_task(name), tmp_path, kind), tmp_path / "archive.png")
+    assert ["squares are bins of descriptor space" in title for title in titles] == [False, False, True]
 
 
 def test_the_picture_shows_the_fitness(tmp_path):

@@ -18,7 +18,7 @@ from elites.errors import ElitesError
 from elites.metrics.archive import ArchiveMetrics, archive_metrics
 from elites.metrics.contribution import added, smoothed, window
 from elites.reports.colours import OPERATORS, OTHERS
-from elites.reports.maps import Map, draw_map, scale
+from elites.reports.maps import BINS, Map, draw_map, scale
 
 CORRECTED_COLOUR = "#d55e00"
 DPI = 150
@@ -34,7 +34,8 @@ def draw_archive(archive: SavedArchive, path: Path, limits: tuple[float, float] 
     axes = figure.add_subplot()
     draw_map(axes, drawn, norm)
     figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, label="fitness", pad=0.02)
-    axes.set_title(f"{_title(archive)}\n{_summary(archive.metrics)}", fontsize=10)
+    bins = f"\n{BINS}" if drawn.binned else ""
+    axes.set_title(f"{_title(archive)}\n{_summary(archive.metrics)}{bins}", fontsize=10)
     figure.savefig(path, dpi=DPI)
 
 

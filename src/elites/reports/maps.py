@@ -18,6 +18,9 @@ EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
 
 
+BINS = "squares are bins of descriptor space, each with its best elite"  # where they are not cells
+
+
 class Map(NamedTuple):
     """Values of elites `[n]`, best first, and where they belong. NaN is drawn as an empty cell."""
 
@@ -31,6 +34,11 @@ class Map(NamedTuple):
     @property
     def dimensions(self) -> int:
         return int(self.archive.centroids.shape[1])
+
+    @property
+    def binned(self) -> bool:
+        """Whether its squares are bins, which may hold several cells' elites."""
+        return self.dimensions > 2 and len(self.archive.grid) != min(self.dimensions, 4)
 
     def by_cell(self) -> np.ndarray:
         """The value of each cell, NaN where there is none."""
@@ -116,7 +124,7 @@ def _nested(axes: Axes, drawn: Map, norm: Normalize) -> None:
     """Dimensions 1 and 2 place a block, 3 and 4 a square in it; each square shows the first elite in it."""
     dimensions = min(drawn.dimensions, 4)
     shape = [NESTED] * dimensions
-    if len(drawn.archive.grid) == dimensions:
+    if not drawn.binned:
         shape = [int(count) for count in drawn.archive.grid]
     low, high = drawn.archive.bounds[:dimensions].T
     there = np.isfinite(drawn.values)

@@ -30,12 +30,17 @@ def make_run(
     budget=None,
     loss=None,
     corrected_along=0,
+    corrected_at=None,
+    cells="cvt",
     archive=False,
     timings=True,
     hyper_parameters=None,
     task_parameters=None,
 ):
-    """A run whose metrics rise towards `qd_score`; `loss` is what a correction takes of all three."""
+    """A run whose metrics rise towards `qd_score`; `loss` is what a correction takes of all three.
+
+    `corrected_at` are the evaluations after which its archive was corrected, unless at its end.
+    """
     config = RunConfig(
         algorithm=algorithm,
         task=task,
@@ -96,14 +101,14 @@ def make_run(
             )
         table.file.close()
     if archive or (loss is not None and not corrected_along):
-        make_archive(own, config, qd_score, loss)
+        make_archive(own, config, qd_score, loss, corrected_at, cells)
     return own
 
 
-def make_archive(own, config, top, loss):
+def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
     """Elites that are better the further right they are; of a loss, all lose that share."""
     task, rng = make_task(config.task), np.random.default_rng(config.seed)
-    cells = make_cells(task)
+    cells = make_cells(task, kind)
     cell = rng.permutation(len(cells.centroids))[: len(cells.centroids) // 2].astype(np.int32)
     descriptor = cells.centroids[cell].astype(np.float32)
     fitness = (top * descriptor[:, 0]).astype(np.float32)
@@ -141,5 +146,6 @@ def make_archive(own, config, top, loss):
     if loss is not None:
         samples = np.repeat((fitness * (1 - loss))[:, None], 2, axis=1)
         places = np.repeat(descriptor[:, None], 2, axis=1)
-        found = corrected_archive(saved, samples, places, {**about, "replications": 2, "redraw": False})
+        about |= {"replications": 2, "redraw": False, "evaluations": corrected_at or config.evaluations}
+        found = corrected_archive(saved, samples, places, about)
         save_corrected(own / "corrected.npz", found)

@@ -3,8 +3,11 @@
 import csv
 import json
 import math
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -13,6 +16,7 @@ from scipy.stats import mannwhitneyu
 
 from elites import ElitesError, cli, read_table
 from elites.reports.colours import ALGORITHMS
+from elites.reports.study.archives import archives
 from elites.reports.study.claims import judge
 from elites.reports.study.comparisons import compare, finals, reference_of, seeds_needed, verdict_on_power
 from elites.reports.study.data import read_study
@@ -488,6 +492,100 @@ def test_every_variant_of_a_long_sweep_has_a_colour_of_its_own(tmp_path):
     (picture,) = losses(study)
     labels = [label.get_text() for label in picture.figure.axes[0].get_xticklabels()]
     assert labels == study.variants
+
+
+def corrected_rows(folder):
+    """Of final.csv: the metrics of corrections, and how many runs each is of."""
+    with (folder / "report" / "tables" / "final.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {row["metric"]: int(row["runs"]) for row in rows if "corrected" in row["metric"]}
+
+
+def test_a_correction_of_an_earlier_archive_is_not_shown_as_the_final_one(tmp_path):
+    """Stopped at 100 evaluations, corrected, resumed to 3,000."""
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=3000, loss=0.1, corrected_at=100)
+    study = study_of(tmp_path)
+    assert not study.has("corrected_qd_score")
+    assert study.runs[0].corrections["evaluations"].tolist() == [100]  # for curves
+    (picture,) = archives(study)
+    titles = [axes.get_title() for axes in picture.figure.axes]
+    assert "map-elites\nseed 0, 3,000 evaluations" in titles
+    assert "corrected" not in titles
+    assert "corrected" not in picture.caption
+    note = "seed 0 was corrected at 100 of 3,000 evaluations; run `elites correct` again"
+    assert note in study_report(tmp_path)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert page.count(note) == 1
+    assert '<td class="number">0 of 1</td>' in page
+    assert "Reproducibility" not in page
+    assert corrected_rows(tmp_path) == {}
+    make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=3000, loss=0.1)
+    study_report(tmp_path)
+    assert corrected_rows(tmp_path)["corrected_qd_score"] == 1  # of the other
+
+
+def test_curves_of_corrections_stay_where_the_last_is_not_of_the_end(tmp_path):
+    own = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1, corrected_along=4)
+    lines = (own / "corrections.csv").read_text().splitlines()
+    (own / "corrections.csv").write_text("\n".join([*lines[:-1], ""]))
+    assert "corrected at 300 of 400 evaluations" in study_report(tmp_path)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "original metrics above, corrected ones below" in page
+    assert "Losses to re-evaluation" not in page
+    assert corrected_rows(tmp_path) == {}
+
+
+def test_corrections_count_where_runs_are_compared_before_their_end(tmp_path):
+    """At 400 evaluations: corrected at its end, along the way, and later than that but not at its end."""
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1)
+    make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=1000, loss=0.1)
+    make_run(tmp_path, "map-elites", "qd-walker", 2, evaluations=1000, loss=0.1, corrected_along=4)
+    make_run(tmp_path, "td3", "qd-walker", 0, evaluations=1000, loss=0.1, corrected_at=600)
+    study = study_of(tmp_path)
+    assert [study.corrected(curves)["evaluations"] for curves in study.runs] == [400, 1000, 250, 600]
+    assert "again" not in "\n".join(study.notes)
+    (picture,) = archives(study)
+    assert [axes.get_title() for axes in picture.figure.axes].count("corrected") == 1
+    assert "seed 0 is not shown: it was corrected at 600 evaluations" in study.notes[-1]
+
+
+def test_a_correction_of_the_archive_counts_though_the_log_is_longer(tmp_path):
+    """A run that crashed: its archive is of its last checkpoint, and there is no later one to correct."""
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000, budget=900, loss=0.1)
+    study = study_of(tmp_path)
+    assert study.corrected(study.runs[0])["evaluations"] == 900
+    assert "again" not in "\n".join(study.notes)
+
+
+@pytest.mark.parametrize(
+    ("task", "cells", "told"),
+    [
+        ("qd-walker", "cvt", "Each cell has the colour of its elite's fitness; grey cells are empty."),
+        ("qd-ant", "grid", "Each cell has the colour of its elite's fitness; grey cells are empty."),
+        ("qd-ant", "cvt", "Squares are bins of descriptor space, each with its best elite; grey ones hold"),
+    ],
+)
+def test_what_a_square_of_a_map_is(task, cells, told, tmp_path):
+    make_run(tmp_path, "map-elites", task, 0, evaluations=100, archive=True, cells=cells)
+    (picture,) = archives(study_of(tmp_path))
+    assert told in picture.caption
+
+
+def test_the_locale_changes_nothing(tmp_path):
+    run = make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200, loss=0.1)
+    record = {**json.loads((run / "config.json").read_text()), "task": "gym:Läufer"}
+    (run / "config.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+    choices = {"tasks": [], "algorithms": [{"name": "map-elites", "label": "Größe \N{EN DASH} 1"}]}
+    (tmp_path / "study.json").write_text(json.dumps(choices, ensure_ascii=False), encoding="utf-8")
+    plain = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    command = [sys.executable, "-m", "elites", "study", "report", str(tmp_path)]
+    done = subprocess.run(command, env={**os.environ, **plain}, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "Größe \N{EN DASH} 1" in page
+    assert "gym:Läufer" in page
+    assert "Größe" in (tmp_path / "report" / "tables" / "final.csv").read_text(encoding="utf-8")
+    assert "Größe" in (tmp_path / "report" / "tables" / "runs.tex").read_text(encoding="utf-8")
 
 
 def test_latex_is_escaped():

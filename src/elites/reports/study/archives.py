@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from elites.archives.corrected import CorrectedArchive, load_corrected
 from elites.archives.saved import load_archive
 from elites.errors import ElitesError
-from elites.reports.maps import Map, draw_map, scale
+from elites.reports.maps import BINS, Map, draw_map, scale
 from elites.reports.study.data import Curves, Study
 from elites.reports.study.figures import Picture, slug
 
@@ -35,7 +35,7 @@ def archives(study: Study) -> Iterator[Picture]:
             if not of:
                 continue
             try:
-                shown.append(_maps(middle(of), variant))
+                shown.append(_maps(middle(of), study))
             except ElitesError as error:
                 study.notes.append(f"An archive of {variant} on {task} is not shown: {error}")
         if not shown:
@@ -44,9 +44,19 @@ def archives(study: Study) -> Iterator[Picture]:
             f"archives-{slug(task)}",
             f"{task}: final archives, of each algorithm that of the replication with the median QD-score"
             + ("; originals above, corrected ones below" if any(len(one.maps) > 1 for one in shown) else "")
-            + ". Each cell has the colour of its elite's fitness; grey cells are empty.",
+            + f". {_key(shown)}",
             _draw(shown),
         )
+
+
+def _key(shown: list[_Shown]) -> str:
+    """What a colour stands for."""
+    binned = [one.maps[0].binned for one in shown]
+    cells = "Each cell has the colour of its elite's fitness"
+    if not any(binned):
+        return f"{cells}; grey cells are empty."
+    bins = BINS.capitalize() if all(binned) else f"{cells}; of archives without a grid, {BINS}"
+    return f"{bins}; grey ones hold none."
 
 
 def middle(of: list[Curves]) -> Curves:
@@ -55,14 +65,23 @@ def middle(of: list[Curves]) -> Curves:
     return ranked[(len(ranked) - 1) // 2]
 
 
-def _maps(curves: Curves, variant: str) -> _Shown:
+def _maps(curves: Curves, study: Study) -> _Shown:
+    """The final archive, and what was corrected if it is that."""
     archive = load_archive(curves.run.folder, parameters=False)
     maps = [Map(archive.fitness, archive.cell, archive.descriptor, archive, "fitness")]
+    evaluations = archive.about.get("evaluations", curves.evaluations)
     path = curves.run.folder / "corrected.npz"
     if path.exists():
-        maps.append(_corrected(load_corrected(path)))
-    evaluations = archive.about.get("evaluations", curves.evaluations)
-    return _Shown(f"{variant}\nseed {curves.run.seed}, {evaluations:,} evaluations", maps)
+        corrected = load_corrected(path)
+        at = corrected.about.get("evaluations", evaluations)
+        if at == evaluations:
+            maps.append(_corrected(corrected))
+        elif study.corrected(curves):  # else a note has told it already
+            study.notes.append(
+                f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
+                f"evaluations, and its archive is of {evaluations:,}; run `elites correct` again."
+            )
+    return _Shown(f"{curves.run.variant}\nseed {curves.run.seed}, {evaluations:,} evaluations", maps)
 
 
 def _corrected(corrected: CorrectedArchive) -> Map:

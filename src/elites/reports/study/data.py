@@ -16,6 +16,7 @@ from elites.reports.study.logs import (
     METRICS,
     MetricsTable,
     ends_of,
+    read_archived,
     read_columns,
     read_corrections,
     read_log,
@@ -33,6 +34,7 @@ class Curves:
 
     run: Run
     evaluations: int  # at which it ended, or where it stands
+    archived: int  # of its archive, which a run in progress writes now and then; 0 if never corrected
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # by operator, per generation, smoothed
     window: int  # generations it was smoothed over
@@ -69,18 +71,20 @@ class Study:
         return np.array([values[metric] for values in found if values])
 
     def corrected(self, curves: Curves) -> dict[str, float]:
-        """The last correction within the common budget, else the first after it; {} if there is none."""
-        at = curves.corrections["evaluations"]
-        if not len(at):
+        """The last correction within the common budget, else the first after it; {} if there is none.
+
+        One that is older than both the archive and the common budget is none: see `is_outdated`.
+        """
+        budget = self.budgets[curves.run.task]
+        if not len(curves.corrections["evaluations"]) or is_outdated(curves, budget):
             return {}
-        within = np.flatnonzero(at <= self.budgets[curves.run.task])
-        place = within[-1] if len(within) else 0
+        place = _used(curves, budget)
         names = ("evaluations", *CORRECTED, *LOSSES)
         return {name: float(curves.corrections[name][place]) for name in names}
 
     def has(self, metric: str) -> bool:
         """Whether any run has it."""
-        return metric in METRICS or any(len(c.corrections["evaluations"]) for c in self.runs)
+        return metric in METRICS or any(self.corrected(curves) for curves in self.runs)
 
 
 def read_study(folder: Path, table: Path) -> Study:
@@ -188,6 +192,7 @@ def _curves(
     return Curves(
         run=run,
         evaluations=int(evaluations[-1]),
+        archived=read_archived(run.folder, int(evaluations[-1])) if len(corrections["evaluations"]) else 0,
         values={name: at(log[name]) for name in names},
         added={name: at(smoothed(values, over)) for name, values in by_operator.items() if name != "random"},
         window=over,
@@ -234,21 +239,43 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
                 f"{'their' if count > 1 else 'its'} first generation after {budgets[task]:,} evaluations: "
                 "there is no value to compare."
             )
-        at = {
-            int(evaluations)
-            for c in curves
-            if c.run.task == task and len(c.corrections["evaluations"])
-            for evaluations in [_used(c, budgets[task])]
-        }
-        if len(at) > 1:
-            notes.append(
-                f"On {task} archives were corrected after {min(at):,} to {max(at):,} evaluations: corrected "
-                "values and losses are compared across these."
-            )
+        corrected = [c for c in curves if c.run.task == task and len(c.corrections["evaluations"])]
+        notes += _correction_notes(corrected, task, budgets[task])
     return notes
 
 
-def _used(curves: Curves, budget: int) -> float:
-    at = curves.corrections["evaluations"]
-    within = at[at <= budget]
-    return float(within[-1] if len(within) else at[0])
+def _correction_notes(corrected: Sequence[Curves], task: str, budget: int) -> list[str]:
+    """Of a task's runs that were corrected: which do not count, and what is compared of the others."""
+    notes = []
+    outdated = [
+        f"{c.run.name} was corrected at {c.corrections['evaluations'][-1]:,.0f} of {c.archived:,} evaluations"
+        for c in corrected
+        if is_outdated(c, budget)
+    ]
+    if outdated:
+        notes.append(
+            f"{'; '.join(outdated)}; run `elites correct` again. Corrections that are not of the final "
+            "archive are left out of final values and maps."
+        )
+    counting = [c for c in corrected if not is_outdated(c, budget)]
+    at = {int(c.corrections["evaluations"][_used(c, budget)]) for c in counting}
+    if len(at) > 1:
+        notes.append(
+            f"On {task} archives were corrected after {min(at):,} to {max(at):,} evaluations: corrected "
+            "values and losses are compared across these."
+        )
+    return notes
+
+
+def is_outdated(curves: Curves, budget: int) -> bool:
+    """Whether a run that was corrected has gone on since, so that nothing tells what its end is worth.
+
+    Where runs are compared before this one's end, a correction there or later serves.
+    """
+    return bool(curves.corrections["evaluations"][-1] < min(curves.archived, budget))
+
+
+def _used(curves: Curves, budget: int) -> int:
+    """Which correction counts: the last within the budget, else the first after it."""
+    within = np.flatnonzero(curves.corrections["evaluations"] <= budget)
+    return int(within[-1]) if len(within) else 0

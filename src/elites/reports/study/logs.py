@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -129,6 +130,14 @@ def _last(path: Path) -> dict[int, list[float]]:
     found = read_arrays(path, (*METRICS, *LOSSES, "about"), "a corrected archive")
     evaluations = int(json.loads(str(found["about"]))["evaluations"])
     return {evaluations: [float(found[name]) for name in (*METRICS, *LOSSES)]}
+
+
+def read_archived(folder: Path, unless: int) -> int:
+    """The evaluations of a run's archive; `unless` there is one that can be read."""
+    with contextlib.suppress(ElitesError, ValueError, TypeError, KeyError):
+        found = read_arrays(folder / "archive.npz", ("about",), "an archive")
+        return int(json.loads(str(found["about"]))["evaluations"])
+    return unless
 
 
 class MetricsTable:

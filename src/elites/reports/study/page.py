@@ -47,7 +47,7 @@ def make_page(
         f"{count} run{'s' * (count > 1)}: {variants} {what} on {tasks} "
         f"task{'s' * (tasks > 1)}, {plural}, compared after {_budgets(study)} evaluations of controllers."
     )
-    template = resources.files("elites.reports.study").joinpath("page.html").read_text()
+    template = resources.files("elites.reports.study").joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(template).render(
         title=f"Study {study.folder.resolve().name}",

@@ -97,7 +97,7 @@ def _make(folder: Path, making: Path, against: str) -> str:
             pictures[section].append((picture.name, picture.caption))
     write_tables(study, final, comparisons, claims, making / "tables")
     page = make_page(study, final, comparisons, claims, pictures, making / "figures", against)
-    (making / "index.html").write_text(page)
+    (making / "index.html").write_text(page, encoding="utf-8")
     figures = counted(sum(map(len, pictures.values())), "figure")
     lines = [
         ", ".join(

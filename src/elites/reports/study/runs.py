@@ -51,7 +51,7 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     found, wrong = [], []
     for path in sorted(folder.rglob("config.json")):
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(path.read_text(encoding="utf-8"))
             for name, kind in FIELDS.items():
                 if name not in record:
                     raise ValueError(f"it has no {name}")
@@ -110,7 +110,7 @@ def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
 def _choices(folder: Path, what: str) -> list[dict[str, Any]]:
     """The tasks or algorithms of a study's own record, if it has one, with all of their parameters."""
     try:
-        found = [dict(choice) for choice in json.loads((folder / STUDY).read_text())[what]]
+        found = [dict(choice) for choice in json.loads((folder / STUDY).read_text(encoding="utf-8"))[what]]
         return [
             {
                 "name": str(choice["name"]),

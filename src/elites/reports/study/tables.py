@@ -34,7 +34,7 @@ def what_was_run(study: Study) -> Table:
             if of:
                 ended = sorted({curves.evaluations for curves in of})
                 spread = f"{ended[0]:,}" if len(ended) == 1 else f"{ended[0]:,} to {ended[-1]:,}"
-                corrected = sum(len(curves.corrections["evaluations"]) > 0 for curves in of)
+                corrected = sum(bool(study.corrected(curves)) for curves in of)
                 seeds = len(of)
                 rows.append(
                     (task, variant, str(seeds), spread, f"{study.budgets[task]:,}", f"{corrected} of {seeds}")
@@ -115,7 +115,7 @@ def write_tables(
         [
             (
                 *(curves.run.task, curves.run.variant, curves.run.seed, curves.evaluations),
-                *(study.budgets[curves.run.task], len(curves.corrections["evaluations"]) > 0),
+                *(study.budgets[curves.run.task], bool(study.corrected(curves))),
             )
             for curves in study.runs
         ],
@@ -152,7 +152,7 @@ def write_tables(
         table = p_table(comparisons, metric)
         text += [(table.name, table)] if table.rows else []
     for name, table in text:
-        (folder / f"{name}.tex").write_text(latex(table))
+        (folder / f"{name}.tex").write_text(latex(table), encoding="utf-8")
 
 
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
@@ -171,7 +171,7 @@ def _csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    path.write_text(text.getvalue())
+    path.write_text(text.getvalue(), encoding="utf-8")
 
 
 SPECIAL = {
