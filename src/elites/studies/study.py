@@ -235,7 +235,7 @@ ENTRIES = {"tasks": ("task", "task_parameters"), "algorithms": ("algorithm", "hy
 def read_study(path: Path) -> dict[str, Any]:
     """The fields of a Study from a TOML file. What is wrong with it is told in one line."""
     try:
-        record = tomllib.loads(path.read_text())
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
