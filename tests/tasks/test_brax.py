@@ -16,23 +16,24 @@ from elites.tasks.brax import simulation
 from tests.algorithms.test_algorithms import chosen
 
 ROBOTS = ("walker2d", "halfcheetah", "ant", "hopper")
+COUNT = 20
 
 
 @functools.cache
 def evaluated(robot):
-    """Forty random controllers with transitions; and again, in another order."""
-    task = make_task(f"brax-{robot}", episode_length=150)
+    """Random controllers with transitions; and again, in another order."""
+    task = make_task(f"brax-{robot}", episode_length=100)
     evaluator = DeviceEvaluator(task, hidden=(8,))
-    parameters = np.asarray(jax.vmap(evaluator.policy.init)(jax.random.split(jax.random.key(0), 40)))
-    again = evaluator.evaluate(parameters[::-1], np.arange(40)[::-1], transitions=True)
-    return task, parameters, evaluator.evaluate(parameters, np.arange(40), transitions=True), again
+    parameters = np.asarray(jax.vmap(evaluator.policy.init)(jax.random.split(jax.random.key(0), COUNT)))
+    again = evaluator.evaluate(parameters[::-1], np.arange(COUNT)[::-1], transitions=True)
+    return task, parameters, evaluator.evaluate(parameters, np.arange(COUNT), transitions=True), again
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_episodes_of_random_controllers(robot):
     task, _, found, again = evaluated(robot)
     assert found.invalid == 0
-    assert found.transitions.observations.shape == (40, 151, task.observation_size)
+    assert found.transitions.observations.shape == (COUNT, 101, task.observation_size)
     np.testing.assert_allclose(found.transitions.rewards.sum(1), found.fitness, rtol=1e-4, atol=1e-2)
     contacts = found.transitions.contacts.sum(1) / found.length[:, None]
     np.testing.assert_allclose(contacts, found.descriptor, atol=1e-6)
