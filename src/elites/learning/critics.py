@@ -144,7 +144,7 @@ def train(
 
     drawn = (batches, noise)
     if steps % config.delay:
-        return jax.lax.scan(single, td3, drawn)[0]
+        return jax.lax.scan(single, td3, drawn, unroll=steps == 1)[0]  # a loop around one step is costly
     # Every training begins on a multiple of the delay, so that no step need ask whether one is due.
     blocks = (steps // config.delay, config.delay)
     drawn = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), drawn)
