@@ -1,15 +1,19 @@
 # `make run` and `make test` are all a newcomer needs; both set everything up first.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# PYTHON=python3.12 chooses another Python than the newest, or than the one that .venv has.
+PYTHON ?=
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+INSTALLED := .venv/.installed$(subst /,-,$(PYTHON))
+TESTS ?=
 
 .PHONY: setup run test test-slow check benchmark lock clean
 
 setup: $(INSTALLED)
+	@$(BIN)/elites install-bullet || true # says what cannot run without it
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"elites needs Python 3.11, this is {sys.version}")'
-	$(PYTHON) -m venv .venv
+	@if [ -n "$(PYTHON)" ] || [ ! -x $(BIN)/python ]; then \
+	  python=$$(scripts/choose-python $(PYTHON)) && echo "setting up with $$($$python --version), $$python" && \
+	  $$python -m venv --clear .venv; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,brax,cluster]'
 	@touch $@
 
@@ -19,10 +23,10 @@ run: setup
 # Tests compile much and compute little: XLA need not optimise for them.
 test: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(TESTS)
 
 test-slow: setup
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow $(TESTS)
 
 check: setup
 	$(BIN)/ruff check
@@ -37,12 +41,13 @@ benchmark: setup
 	$(BIN)/python benchmarks/gymnasium.py
 	$(BIN)/python benchmarks/report.py
 
-# Newest versions of everything, tried in an environment of their own.
+# Newest versions of everything, for every supported Python and platform at once.
 lock:
-	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,brax,cluster]'
+	rm -rf .venv-lock && $$(scripts/choose-python $(PYTHON)) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	echo '# Versions that are known to work together; made by `make lock`.' > constraints.txt
-	.venv-lock/bin/python -m pip freeze --disable-pip-version-check --exclude-editable >> constraints.txt
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header --no-annotate \
+	  --extra dev --extra brax --extra cluster pyproject.toml >> constraints.txt
 	rm -rf .venv-lock
 
 clean:

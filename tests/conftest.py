@@ -1,3 +1,4 @@
+import os
 from functools import cache
 
 import jax
@@ -7,8 +8,11 @@ from hypothesis import settings
 
 from elites import Policy, ThreadEvaluator, make_task
 from elites.cache import keep_compiled_programs
+from elites.tasks.qdgym.library import LIBRARY, VARIABLE, find_bullet
 
 keep_compiled_programs()
+if (bullet := find_bullet()) is not None and VARIABLE not in os.environ and bullet.library.name == LIBRARY:
+    os.environ[VARIABLE] = str(bullet.library.parent)  # for tests with a cache folder of their own
 settings.register_profile("elites", deadline=None, derandomize=True)  # compiling may fall into any example
 settings.load_profile("elites")
 

@@ -6,19 +6,22 @@ import warnings
 from pathlib import Path
 
 
+def cache_root() -> Path:
+    """`$ELITES_CACHE`, else `elites` in the user's cache folder; RuntimeError where the user has no home."""
+    chosen = os.environ.get("ELITES_CACHE")
+    return Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "elites").expanduser()
+
+
 def cache_folder(name: str) -> Path | None:
-    """A writable folder for `name`, made if need be: below `$ELITES_CACHE`, else the user's cache folder.
+    """A writable folder for `name` in the cache, made if need be.
 
     None, with a warning, where nothing can be written: the caller then works without a cache.
     """
-    root = os.environ.get("ELITES_CACHE")
-    if root is None:
-        root = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "elites")
     try:
-        folder = Path(root).expanduser() / name
+        folder = cache_root() / name
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home to expand ~ to
+    except (OSError, RuntimeError) as error:
         warnings.warn(
             f"compiled code is not kept for the next start: {error}; set ELITES_CACHE to a writable folder",
             stacklevel=2,

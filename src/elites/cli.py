@@ -386,6 +386,20 @@ class Show:
         return 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class InstallBullet:
+    """Fetch the physics of the qd- tasks where pybullet has no wheel for this Python."""
+
+    to: Path | None = None
+    """Folder for the files; the cache folder unless given. ELITES_BULLET=FOLDER then names it."""
+
+    def run(self) -> int:
+        from elites.tasks.qdgym.install import install_bullet
+
+        install_bullet(self.to)
+        return 0
+
+
 COMMANDS: dict[str, type[Command]] = {
     "run": RunOptions,
     "resume": Resume,
@@ -396,6 +410,7 @@ COMMANDS: dict[str, type[Command]] = {
     "tasks": Tasks,
     "algorithms": Algorithms,
     "random": Random,
+    "install-bullet": InstallBullet,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import socket
@@ -10,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from elites.errors import ElitesError
+from elites.versions import package_version
 
 ANSWER_SECONDS = 10.0
 OF_SOME_TASKS = ("gymnasium", "mujoco")
@@ -75,7 +75,7 @@ def _refuse_silent(address: str) -> None:
 
 def versions() -> dict[str, str | None]:
     """What an episode's result may depend on; all machines must agree in it."""
-    return {name: _version(name) for name in ("elites", "numpy", "numba", "pybullet", *OF_SOME_TASKS)}
+    return {name: package_version(name) for name in ("elites", "numpy", "numba", "pybullet", *OF_SOME_TASKS)}
 
 
 def differing(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str | None:
@@ -88,13 +88,6 @@ def differing(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str
         if own != other and not (name in OF_SOME_TASKS and None in (own, other)):
             return name
     return None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def nodes(ray: Any) -> list[dict[str, Any]]:

@@ -55,7 +55,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def told_in_one_line(doing: str) -> Iterator[None]:
+def error_in_one_line(doing: str) -> Iterator[None]:
     """Turns an error of the file system into a message that says what could not be done."""
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import numbers
 import platform
@@ -16,6 +15,7 @@ from elites.algorithms.algorithm import Algorithm
 from elites.errors import ElitesError, require
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, HostTask, Task
+from elites.versions import package_version
 
 FILE = "config.json"
 GROUP = "group.json"  # of the folder that replications have in common
@@ -87,14 +87,7 @@ def versions() -> dict[str, str | None]:
         *("elites", "jax", "jaxlib", "numpy", "numba", "optax", "scipy", "ribs"),
         *("pybullet", "brax", "gymnasium", "mujoco"),
     )
-    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return {"python": platform.python_version(), **{name: package_version(name) for name in packages}}
 
 
 def load_config(folder: Path) -> tuple[RunConfig, dict[str, str | None]]:

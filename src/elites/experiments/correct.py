@@ -27,7 +27,7 @@ from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.config import load_config, refuse_redraw
 from elites.experiments.guards import Interrupts, alone
-from elites.files import read_arrays, told_in_one_line, write_arrays
+from elites.files import error_in_one_line, read_arrays, write_arrays
 
 CHUNK_SECONDS = (
     10.0  # between saves; idle threads at the end of one, for at most an episode, are then nothing
@@ -102,7 +102,7 @@ def correct(
         with (
             evaluator_of(config.make_task(), hidden, threads) as evaluator,
             Interrupts("stopping") as interrupts,
-            told_in_one_line(f"cannot write to {folder}"),
+            error_in_one_line(f"cannot write to {folder}"),
         ):
             try:
                 return correct_archive(

@@ -26,7 +26,7 @@ from elites.experiments.replications import (
     metrics_of,
     to_save,
 )
-from elites.files import told_in_one_line
+from elites.files import error_in_one_line
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses
 
@@ -108,7 +108,7 @@ def _continued(
     corrects = current.configs[0].correct_every > 0
     timings = ["generation", *current.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
     with ExitStack() as stack:
-        with told_in_one_line(f"cannot write to {home}"):
+        with error_in_one_line(f"cannot write to {home}"):
             logs = [
                 stack.enter_context(
                     Logs(
@@ -155,7 +155,7 @@ class _Loop:
         while not self.done():
             if self.correction_is_due():
                 try:
-                    with told_in_one_line(self.writing):
+                    with error_in_one_line(self.writing):
                         self.correct()
                 except StoppedError:
                     return self.stopped()
@@ -169,7 +169,7 @@ class _Loop:
                 self.checkpoint()
             if stopping:
                 return self.stopped()
-        with told_in_one_line(self.writing):
+        with error_in_one_line(self.writing):
             for index, (folder, archive) in enumerate(zip(self.folders, self.archives(), strict=True)):
                 self.logs[index].sync()
                 if getattr(self.current.algorithm.config, "keep_members", False):
@@ -227,7 +227,7 @@ class _Loop:
             "corrections_s": self.correcting,
         }
         self.spent = self.correcting = 0.0
-        with told_in_one_line(self.writing):
+        with error_in_one_line(self.writing):
             crossed = [moment for moment in _snapshots(self.config) if before < moment <= evaluations]
             if crossed:
                 for folder, archive in zip(self.folders, self.archives(), strict=True):
@@ -244,7 +244,7 @@ class _Loop:
 
     def checkpoint(self) -> None:
         clock, current = time.perf_counter(), self.current
-        with told_in_one_line(self.writing):
+        with error_in_one_line(self.writing):
             self.checkpoints.save(
                 current.state,
                 {

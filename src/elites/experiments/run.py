@@ -28,7 +28,7 @@ from elites.experiments.replications import (
     require_memory,
     together,
 )
-from elites.files import told_in_one_line, write_atomically
+from elites.files import error_in_one_line, write_atomically
 
 
 def default_folder(config: RunConfig, seeds: int | None = None) -> Path:
@@ -254,7 +254,7 @@ def _refuse_taken(folder: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    with told_in_one_line(f"cannot make the run's folder {folder}"):
+    with error_in_one_line(f"cannot make the run's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -264,7 +264,7 @@ def _write(path: Path, record: dict[str, Any]) -> None:
     def write(file: IO[bytes]) -> None:
         file.write(text.encode())
 
-    with told_in_one_line(f"cannot write to {path.parent}"):
+    with error_in_one_line(f"cannot write to {path.parent}"):
         write_atomically(path, write)
 
 

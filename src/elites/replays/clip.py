@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from elites.errors import ElitesError
-from elites.files import told_in_one_line
+from elites.files import error_in_one_line
 
 FORMATS = (".mp4", ".gif")
 EMPTY = 232
@@ -68,7 +68,7 @@ class Clip:
         self._images: list[Image.Image] = []
 
     def __enter__(self) -> Clip:
-        with told_in_one_line(f"cannot write {self.path}"):
+        with error_in_one_line(f"cannot write {self.path}"):
             self._partial.open("wb").close()
         return self
 
@@ -117,7 +117,7 @@ class Clip:
                 else:
                     self._finish(self._film)
             if kind is None:
-                with told_in_one_line(f"cannot write {self.path}"):
+                with error_in_one_line(f"cannot write {self.path}"):
                     if self._images:
                         self._save()
                     if not self._partial.stat().st_size:

@@ -12,7 +12,7 @@ from elites.errors import ElitesError
 from elites.experiments.config import load_config
 from elites.experiments.correct import is_of
 from elites.experiments.logs import read_table
-from elites.files import told_in_one_line
+from elites.files import error_in_one_line
 from elites.reports.tables import losses, trust
 
 
@@ -31,7 +31,7 @@ def show(folder: Path | str) -> str:
     corrections = folder / "corrections.csv"
     corrected, wrong = _corrected(folder, archive)
     title = f"{config.algorithm} on {config.task}, seed {config.seed}"
-    with told_in_one_line(f"cannot draw into {folder}"):
+    with error_in_one_line(f"cannot draw into {folder}"):
         draw_archive(archive, folder / "archive.png")
         along = read_table(corrections) if corrections.exists() else None
         draw_progress(metrics, folder / "progress.png", title, along)

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from elites.cluster import connect, nodes
 from elites.errors import ElitesError
-from elites.files import told_in_one_line, write_atomically
+from elites.files import error_in_one_line, write_atomically
 from elites.studies.execution import POLL_SECONDS, asked_of, log_of, lost, worker_process
 from elites.studies.plan import WORKER_BYTES
 from elites.studies.study import Job
@@ -213,12 +213,12 @@ class ClusterPool:
                 continue
             message = self._next(stream)
             if message["kind"] == "files":
-                with told_in_one_line(f"cannot write to {self.study}"):
+                with error_in_one_line(f"cannot write to {self.study}"):
                     keep(self.study / job.folder, message)
                 continue
             if message["kind"] in ("done", "failed", "lost"):
                 del self._running[job.folder]
-                with told_in_one_line(f"cannot write to {self.study}"):
+                with error_in_one_line(f"cannot write to {self.study}"):
                     keep_log(log_of(self.study, job), message)
             found.append((job, message))
         return found

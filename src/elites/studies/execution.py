@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
-from elites.files import told_in_one_line
+from elites.files import error_in_one_line
 from elites.studies.study import Job
 
 TRIES = 3  # of a job whose worker died without a word
@@ -118,7 +118,7 @@ class Processes:
     def start(self, job: Job) -> None:
         log = log_of(self.study, job)
         asked = asked_of(job, self.study / job.folder, self.threads, self.checkpoint_seconds)
-        with told_in_one_line(f"cannot write to {self.study}"):
+        with error_in_one_line(f"cannot write to {self.study}"):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:
                 process = worker_process(asked, file)

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from elites.errors import require
 from elites.experiments.guards import alone
-from elites.files import told_in_one_line, write_atomically
+from elites.files import error_in_one_line, write_atomically
 from elites.studies import plan
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
@@ -53,7 +53,7 @@ def run_study(
         connect(cluster)  # before anything is measured for nothing
     if only_plan:
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, True)
-    with told_in_one_line(f"cannot make the study's folder {folder}"):
+    with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     with alone(folder):  # before anything is measured
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, False)
@@ -127,7 +127,7 @@ def _measured(
     paces = {**known, **{cell: size["pace"] for cell, size in sizes.items() if "pace" in size}}
     if new and keep:
         text = json.dumps(paces, indent=1) + "\n"
-        with told_in_one_line(f"cannot write to {folder}"):
+        with error_in_one_line(f"cannot write to {folder}"):
             _write(path, text)
     for cell, size in sizes.items():
         if cell in paces:
@@ -155,7 +155,7 @@ def _record(folder: Path, study: Study) -> None:
         except (KeyError, TypeError):  # none, or damaged
             before = {}
         record[what] = list({**before, **{_key(choice): choice for choice in record[what]}}.values())
-    with told_in_one_line(f"cannot write to {folder}"):
+    with error_in_one_line(f"cannot write to {folder}"):
         _write(path, json.dumps(record, indent=2) + "\n")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from elites.errors import ElitesError
-from elites.files import told_in_one_line
+from elites.files import error_in_one_line
 from elites.reports.study.archives import archives
 from elites.reports.study.claims import judge
 from elites.reports.study.comparisons import compare, counted, finals
@@ -38,7 +38,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
     folder = Path(folder)
     if not folder.is_dir():
         raise ElitesError(f"{folder} is no folder")
-    with told_in_one_line(f"cannot write to {folder}"):
+    with error_in_one_line(f"cannot write to {folder}"):
         if (folder / REPLACED).is_dir() and not (folder / HOME).exists():  # ended between two renames
             (folder / REPLACED).rename(folder / HOME)
         _refuse_others(folder / HOME)

@@ -8,11 +8,7 @@ refers to it by name, so Numba can keep that code on disk although addresses cha
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -22,39 +18,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from elites.errors import ElitesError
+from elites.tasks.qdgym.library import VERSION, require_bullet
 
-SUPPORTED_VERSION = "3.2.7"  # the structs below are read with the layout of this version
-
-
-def load_library() -> ctypes.CDLL:
-    """The pybullet library, refused unless it is the version whose layout is known."""
-    try:
-        found = importlib.util.find_spec("pybullet")
-    except ValueError:  # the import system has been told that it is not there
-        found = None
-    if found is None or found.origin is None:
-        python = ".".join(map(str, sys.version_info[:2]))
-        raise ElitesError(
-            f"QDGym tasks need pybullet {SUPPORTED_VERSION}, which is not installed; "
-            f"its wheels end at Python 3.11 and this is Python {python}"
-        )
-    version = importlib.metadata.version("pybullet")
-    if version != SUPPORTED_VERSION:
-        raise ElitesError(
-            f"QDGym tasks need pybullet {SUPPORTED_VERSION}, but {version} is installed; "
-            f"install pybullet=={SUPPORTED_VERSION}"
-        )
-    return ctypes.CDLL(found.origin)
-
-
-library = load_library()
-
-
-def assets() -> Path:
-    """Where pybullet keeps its models."""
-    import pybullet_data  # comes with pybullet, whose absence has been told by now
-
-    return Path(pybullet_data.getDataPath())
+FILES = require_bullet()
+try:
+    library = ctypes.CDLL(str(FILES.library))
+except OSError as error:
+    raise ElitesError(f"Bullet's library cannot be loaded: {error}") from None
 
 
 def _symbol(name: str) -> Any:
@@ -62,7 +32,7 @@ def _symbol(name: str) -> Any:
         return library[name]
     except AttributeError:
         raise ElitesError(
-            f"the installed pybullet does not export {name}; install the pybullet=={SUPPORTED_VERSION} wheel"
+            f"{FILES.library} does not export {name}; install the pybullet=={VERSION} wheel"
         ) from None
 
 

@@ -67,3 +67,11 @@ HOPPER = Robot(
     min_height=0.8,
     max_pitch=1.0,
 )
+
+ROBOTS = (WALKER, HALF_CHEETAH, ANT, HOPPER)
+FLOOR = (
+    "plane_stadium.sdf",
+    "plane100.obj",
+    "plane.mtl",
+    "checker_blue.png",
+)  # its model, and what that refers to

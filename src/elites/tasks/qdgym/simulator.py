@@ -12,12 +12,12 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Outcome, Transitions
 from elites.tasks.qdgym import bullet, episode
-from elites.tasks.qdgym.robots import Robot
+from elites.tasks.qdgym.robots import FLOOR, Robot
 
 if TYPE_CHECKING:
     from elites.tasks.qdgym import QDGymTask
 
-ASSETS = bullet.assets()
+ASSETS = bullet.FILES.models
 FLAGS = bullet.USE_SELF_COLLISION | bullet.EXCLUDE_ALL_PARENTS
 _LOADING = threading.Lock()  # Bullet's model reader numbers fixed joints in a global
 
@@ -154,7 +154,7 @@ class QDGymSimulator:
     def _open(self) -> None:
         plane, model = (
             np.frombuffer(str(ASSETS / path).encode() + b"\0", np.uint8)
-            for path in ("plane_stadium.sdf", f"mjcf/{self.task.robot.model}")
+            for path in (FLOOR[0], f"mjcf/{self.task.robot.model}")
         )
         with _LOADING:
             self.world = episode.World(*episode.create(self.anatomy, plane, model, FLAGS))

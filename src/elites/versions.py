@@ -1,0 +1,17 @@
+"""Versions of the packages that results depend on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+
+def package_version(name: str) -> str | None:
+    """The installed version; None if the package is not there."""
+    if name == "pybullet":  # may be there as files alone
+        from elites.tasks.qdgym.library import bullet_version
+
+        return bullet_version()
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
