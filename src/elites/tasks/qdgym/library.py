@@ -52,7 +52,8 @@ def find_bullet() -> Bullet | None:
         bullet = bullet_in(Path(chosen).expanduser())
         if bullet is None:
             raise ElitesError(
-                f"{VARIABLE} is {chosen}, which holds no Bullet; `elites install-bullet --to {chosen}` puts it there"
+                f"{VARIABLE} is {chosen}, which holds no Bullet; "
+                f"`elites install-bullet --to {chosen}` puts it there"
             )
         return bullet
     installed = _installed()
