@@ -28,7 +28,7 @@ def make_run(folder: Path, elites: int) -> None:
 
     from elites import Policy, RunConfig, make_task
     from elites.archives.cells import make_cells
-    from elites.archives.saved import SavedArchive, save_archive
+    from elites.results.archive import SavedArchive, save_archive
 
     task, rng = make_task(TASK), np.random.default_rng(0)
     policy, cells = Policy.of(task), make_cells(task)

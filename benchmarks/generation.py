@@ -34,8 +34,8 @@ def parts(repetitions: int) -> dict[str, float]:
     from elites.algorithms.algorithm import ga_offspring, solutions
     from elites.archives.archive import insert
     from elites.evaluation.evaluation import Ending
-    from elites.experiments.checkpoint import Checkpoints
     from elites.learning import critics, replay_buffer
+    from elites.results.checkpoints import Checkpoints
     from elites.variation import policy_gradient
 
     task = make_task("qd-walker")

@@ -60,8 +60,8 @@ def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) ->
 
 
 def _archive(folder: Path, config: object, made: object, rng: np.random.Generator) -> None:
-    from elites.archives.corrected import corrected_archive, save_corrected
-    from elites.archives.saved import SavedArchive, save_archive
+    from elites.results.archive import SavedArchive, save_archive
+    from elites.results.corrected import corrected_archive, save_corrected
 
     task, cells = made.task, made.cells  # type: ignore[attr-defined]
     count, size = len(cells.centroids), task.descriptor_size

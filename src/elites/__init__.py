@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
     from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
     from elites.archives.archive import Status
-    from elites.archives.corrected import CorrectedArchive, load_corrected
-    from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
     from elites.evaluation.processes import ProcessEvaluator
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
-    from elites.experiments.logs import read_table
     from elites.experiments.loop import Outcome, Report
     from elites.experiments.run import resume, resume_group, run, run_group
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
@@ -38,6 +35,9 @@ if TYPE_CHECKING:
     from elites.replays.replay import replay
     from elites.reports.show import show
     from elites.reports.study.report import study_report
+    from elites.results.archive import SavedArchive, load_archive
+    from elites.results.corrected import CorrectedArchive, load_corrected
+    from elites.results.tables import read_table
     from elites.studies.run import run_study
     from elites.studies.study import Study, make_study
     from elites.tasks import TASKS, make_task
@@ -51,7 +51,7 @@ _HOME = {
     "TASKS": "elites.tasks",
     "Algorithm": "elites.algorithms.algorithm",
     "ArchiveMetrics": "elites.metrics.archive",
-    "CorrectedArchive": "elites.archives.corrected",
+    "CorrectedArchive": "elites.results.corrected",
     "ElitesError": "elites.errors",
     "Ending": "elites.evaluation.evaluation",
     "Episode": "elites.tasks.gymnasium.simulator",
@@ -69,7 +69,7 @@ _HOME = {
     "QDGymTask": "elites.tasks.qdgym",
     "Report": "elites.experiments.loop",
     "RunConfig": "elites.experiments.config",
-    "SavedArchive": "elites.archives.saved",
+    "SavedArchive": "elites.results.archive",
     "Status": "elites.archives.archive",
     "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
@@ -79,12 +79,12 @@ _HOME = {
     "correct": "elites.experiments.correct",
     "from_pyribs": "elites.metrics.pyribs",
     "gymnasium_task": "elites.tasks.gymnasium",
-    "load_archive": "elites.archives.saved",
-    "load_corrected": "elites.archives.corrected",
+    "load_archive": "elites.results.archive",
+    "load_corrected": "elites.results.corrected",
     "make_algorithm": "elites.algorithms",
     "make_study": "elites.studies.study",
     "make_task": "elites.tasks",
-    "read_table": "elites.experiments.logs",
+    "read_table": "elites.results.tables",
     "replay": "elites.replays.replay",
     "resume": "elites.experiments.run",
     "resume_group": "elites.experiments.run",

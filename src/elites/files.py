@@ -12,10 +12,23 @@ import numpy as np
 
 from elites.errors import ElitesError
 
+PARTIAL = ".partial"  # ends the name of a file that is being written
+
+
+def is_partial(path: Path) -> bool:
+    """Whether a path is a file that is being written, or that a kill has cut short."""
+    return path.name.startswith(".") and path.name.endswith(PARTIAL)
+
+
+def remove_partials(folder: Path) -> None:
+    """Removes what a kill has left of files that it cut short."""
+    for path in folder.rglob(f".*{PARTIAL}"):
+        path.unlink()
+
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Whatever happens, `path` holds either what it held or all that `write` wrote, and on the disk."""
-    partial = path.with_name(f".{path.name}-{os.getpid()}.partial")
+    partial = path.with_name(f".{path.name}-{os.getpid()}{PARTIAL}")
     try:
         with partial.open("wb") as file:
             write(file)

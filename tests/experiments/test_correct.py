@@ -11,9 +11,9 @@ import pytest
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, load_corrected
 from elites.archives.deep_grid import weights
-from elites.archives.members import Members, load_members
-from elites.archives.saved import save_archive
 from elites.experiments import correct as correcting
+from elites.results.archive import save_archive
+from elites.results.members import Members, load_members
 
 SMALL = {"initial": 40, "batch": 20, "hidden": (8,)}
 SHORT = {"episode_length": 60}

@@ -15,7 +15,7 @@ import pytest
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, make_task, read_table
 from elites.experiments import loop
-from elites.experiments.checkpoint import Checkpoints, outline
+from elites.results.checkpoints import Checkpoints, outline
 
 SMALL = {
     "initial": 40, "batch": 20, "hidden": (16,), "critic_hidden": (16,), "training_batch": 32,
@@ -233,13 +233,13 @@ def interrupted(folder):
         patch.setattr(loop, "CHECKPOINT_SHARE", float("inf"))  # however slow the disk is
         with pytest.raises(KeyboardInterrupt):
             elites.run(config(), folder, checkpoint_seconds=0, on_generation=stop, tell=lambda _: None)
-    assert len(Checkpoints(folder).paths()) == 2
+    assert len(Checkpoints(folder / "checkpoints").paths()) == 2
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, tmp_path):
     folder, told = tmp_path / "run", []
     interrupted(folder)
-    newest = Checkpoints(folder).paths()[0]
+    newest = Checkpoints(folder / "checkpoints").paths()[0]
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 0xFF
     newest.write_bytes(data)
@@ -252,7 +252,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, t
 def test_without_any_readable_checkpoint_nothing_is_touched(tmp_path):
     folder = tmp_path / "run"
     interrupted(folder)
-    for path in Checkpoints(folder).paths():
+    for path in Checkpoints(folder / "checkpoints").paths():
         path.write_bytes(path.read_bytes()[:-100])
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     done = subprocess.run(command("resume", folder), capture_output=True, text=True)

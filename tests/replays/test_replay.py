@@ -10,12 +10,12 @@ from PIL import Image
 
 import elites
 from elites import ElitesError, RunConfig, cli, load_archive
-from elites.archives.saved import save_archive
 from elites.replays.bullet import BulletScene, Camera
 from elites.replays.capsules import Camera as Rays
 from elites.replays.capsules import Shapes
 from elites.replays.choice import by_descriptor, grid_of, in_cell, spread_out
 from elites.replays.clip import Clip
+from elites.results.archive import save_archive
 from tests.experiments.test_gymnasium_runs import task as push
 
 ORANGE = (0.90, 0.45, 0.15)

@@ -8,11 +8,11 @@ from matplotlib.image import imread
 from elites import ElitesError, load_archive, make_task
 from elites.archives.archive import Origin, Solutions, empty_archive, insert
 from elites.archives.cells import grid, make_cells
-from elites.archives.corrected import corrected_archive
-from elites.archives.saved import save_archive, saved_archive
 from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
 from elites.reports.maps import voronoi_polygons
 from elites.reports.tables import losses, trust
+from elites.results.archive import save_archive, saved_archive
+from elites.results.corrected import corrected_archive
 
 
 def saved(task, tmp_path, kind="cvt", count=300):

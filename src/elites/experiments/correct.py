@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from elites.archives.corrected import CorrectedArchive, corrected_archive, load_corrected, save_corrected
-from elites.archives.members import Members, load_members
-from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.config import load_config, refuse_redraw
 from elites.experiments.guards import Interrupts, alone
 from elites.files import error_in_one_line, read_arrays, write_arrays
+from elites.results.archive import SavedArchive, load_archive
+from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected, save_corrected
+from elites.results.members import Members, load_members
 
 CHUNK_SECONDS = (
     10.0  # between saves; idle threads at the end of one, for at most an episode, are then nothing

@@ -11,14 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elites.archives.members import save_members
-from elites.archives.saved import SavedArchive, save_archive
 from elites.errors import require
-from elites.experiments.checkpoint import Checkpoints, outline
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, StoppedError, correct_archive, corrected_already
 from elites.experiments.guards import Interrupts, alone
-from elites.experiments.logs import Logs
 from elites.experiments.replications import (
     Generation,
     Replications,
@@ -29,6 +25,10 @@ from elites.experiments.replications import (
 from elites.files import error_in_one_line
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses
+from elites.results.archive import SavedArchive, save_archive
+from elites.results.checkpoints import Checkpoints, outline
+from elites.results.members import save_members
+from elites.results.tables import Logs
 
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
 CORRECTIONS = (
@@ -94,7 +94,7 @@ def drive(
 def _continued(
     home: Path, folders: list[Path], current: Replications, how: How, interrupts: Interrupts
 ) -> list[Outcome]:
-    checkpoints = Checkpoints(home)
+    checkpoints = Checkpoints(home / "checkpoints")
     for partial in home.rglob(".*.partial"):  # what a kill left of a file it was writing
         partial.unlink()
     header: dict[str, Any] = {"sizes": [{} for _ in folders], "elapsed": 0.0, "corrected": 0}

@@ -13,8 +13,6 @@ import numpy as np
 from elites.algorithms.algorithm import Algorithm, Batch, Round
 from elites.archives.archive import Archive, Status
 from elites.archives.deep_grid import DeepGrid
-from elites.archives.members import Members, members_of
-from elites.archives.saved import SavedArchive, saved_archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of, refuse_cluster
@@ -24,6 +22,8 @@ from elites.experiments.config import RunConfig
 from elites.experiments.device import ROWS, Generations, Row, counts_of, evaluations_of, keys_of
 from elites.memory import available_bytes
 from elites.metrics.archive import archive_metrics
+from elites.results.archive import SavedArchive, saved_archive
+from elites.results.members import Members, members_of
 from elites.tasks import parameters_of
 from elites.tasks.task import DeviceTask
 

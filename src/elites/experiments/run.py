@@ -16,9 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from elites.archives.saved import load_archive
 from elites.errors import ElitesError, require
-from elites.experiments.checkpoint import Checkpoints
 from elites.experiments.config import FILE, GROUP, RunConfig, load_config, versions
 from elites.experiments.guards import Interrupts, alone
 from elites.experiments.loop import How, Outcome, Report, drive
@@ -29,6 +27,8 @@ from elites.experiments.replications import (
     together,
 )
 from elites.files import error_in_one_line, write_atomically
+from elites.results.archive import load_archive
+from elites.results.checkpoints import Checkpoints
 
 
 def default_folder(config: RunConfig, seeds: int | None = None) -> Path:
@@ -217,7 +217,7 @@ def _go_on(
     how: How,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
-    checkpoints = Checkpoints(home)
+    checkpoints = Checkpoints(home / "checkpoints")
     finished = [_finished(folder, config) for folder, config in zip(folders, configs, strict=True)]
     done = [outcome for outcome in finished if outcome is not None]
     if len(done) == len(folders):

@@ -1,11 +1,12 @@
-"""QD-score, max-fitness and coverage."""
+"""QD-score, max-fitness and coverage of an archive."""
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
+
+from elites.metrics.metric import METRICS, Elites
 
 
 class ArchiveMetrics(NamedTuple):
@@ -18,9 +19,11 @@ class ArchiveMetrics(NamedTuple):
 
 def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> ArchiveMetrics:
     """The metrics of an archive with `cells` cells, from its elites' fitness alone."""
-    fitness = np.asarray(fitness, np.float64)
-    return ArchiveMetrics(
-        qd_score=math.fsum(np.maximum(fitness - qd_offset, 0)),  # exact: the order of elites does not matter
-        max_fitness=float(fitness.max()) if fitness.size else float("nan"),
-        coverage=fitness.size / cells,
-    )
+    elites = Elites(np.asarray(fitness, np.float64), np.empty((len(fitness), 0)), cells, qd_offset)
+    return ArchiveMetrics(*(metric.of(elites) for metric in METRICS))
+
+
+def summary(metrics: ArchiveMetrics, separator: str = " ") -> str:
+    """All metrics in a line: label and value."""
+    pairs = zip(METRICS, metrics, strict=True)
+    return ", ".join(f"{metric.label}{separator}{metric.text(value)}" for metric, value in pairs)

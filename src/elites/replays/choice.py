@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from elites.archives.saved import SavedArchive
 from elites.errors import ElitesError
+from elites.results.archive import SavedArchive
 
 MOST = 64  # elites in one clip
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError, require
 from elites.replays.choice import by_descriptor, grid_of, in_cell, spread_out
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
+from elites.results.archive import SavedArchive, load_archive
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene

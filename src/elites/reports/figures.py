@@ -12,13 +12,13 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from elites.archives.corrected import CorrectedArchive
-from elites.archives.saved import SavedArchive
 from elites.errors import ElitesError
 from elites.metrics.archive import ArchiveMetrics, archive_metrics
 from elites.metrics.contribution import added, smoothed, window
 from elites.reports.colours import OPERATORS, OTHERS
 from elites.reports.maps import BINS, Map, draw_map, scale
+from elites.results.archive import SavedArchive
+from elites.results.corrected import CorrectedArchive
 
 CORRECTED_COLOUR = "#d55e00"
 DPI = 150

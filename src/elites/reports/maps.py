@@ -11,8 +11,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize, to_rgba
 from scipy.spatial import Voronoi
 
-from elites.archives.corrected import CorrectedArchive
-from elites.archives.saved import SavedArchive
+from elites.results.archive import SavedArchive
+from elites.results.corrected import CorrectedArchive
 
 EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.archives.corrected import CorrectedArchive, load_corrected
-from elites.archives.saved import SavedArchive, load_archive
 from elites.errors import ElitesError
 from elites.experiments.config import load_config
 from elites.experiments.correct import is_of
-from elites.experiments.logs import read_table
 from elites.files import error_in_one_line
 from elites.reports.tables import losses, trust
+from elites.results.archive import SavedArchive, load_archive
+from elites.results.corrected import CorrectedArchive, load_corrected
+from elites.results.tables import read_table
 
 
 def show(folder: Path | str) -> str:

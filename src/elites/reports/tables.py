@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elites.archives.corrected import CorrectedArchive
 from elites.metrics.archive import archive_metrics
 from elites.metrics.corrected import luckiest, most_reproducible
+from elites.results.corrected import CorrectedArchive
 
 
 def losses(corrected: CorrectedArchive) -> str:

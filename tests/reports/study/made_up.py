@@ -6,10 +6,10 @@ import numpy as np
 
 from elites import RunConfig, make_task
 from elites.archives.cells import make_cells
-from elites.archives.corrected import corrected_archive, save_corrected
-from elites.archives.saved import SavedArchive, save_archive
-from elites.experiments.logs import Table
 from elites.experiments.loop import CORRECTIONS
+from elites.results.archive import SavedArchive, save_archive
+from elites.results.corrected import corrected_archive, save_corrected
+from elites.results.tables import Table
 
 OPERATORS = {
     "pga-map-elites": ("random", "ga", "pg", "greedy"),

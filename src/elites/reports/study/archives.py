@@ -9,12 +9,12 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
-from elites.archives.corrected import CorrectedArchive, load_corrected
-from elites.archives.saved import load_archive
 from elites.errors import ElitesError
 from elites.reports.maps import BINS, Map, draw_map, scale
 from elites.reports.study.data import Curves, Study
 from elites.reports.study.figures import Picture, slug
+from elites.results.archive import load_archive
+from elites.results.corrected import CorrectedArchive, load_corrected
 
 MOST = 5  # maps in a row
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.results import names
 
 
 class Appended:
@@ -61,13 +62,11 @@ class Table:
 class TensorBoard:
     """Scalars as TensorBoard reads them, in one file that resuming can cut back."""
 
-    NAME = "events.out.tfevents.0.elites"
-
     def __init__(self, folder: Path, size: int = 0) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self.file = Appended(folder / self.NAME, size)
+        self.file = Appended(folder / names.EVENTS, size)
         self._event, self._records = Event, RecordWriter(self.file)
         if size == 0:
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
@@ -98,18 +97,18 @@ class Logs:
 
         `sizes` are the bytes to keep of each file, as `sync` returned them.
         """
-        self.metrics = Table(folder / "metrics.csv", metrics, sizes.get("metrics.csv", 0))
-        self.timings = Table(folder / "timings.csv", timings, sizes.get("timings.csv", 0))
-        self.tensorboard = TensorBoard(folder, sizes.get(TensorBoard.NAME, 0))
+        self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
+        self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
+        self.tensorboard = TensorBoard(folder, sizes.get(names.EVENTS, 0))
         self._files = {
-            "metrics.csv": self.metrics.file,
-            "timings.csv": self.timings.file,
-            TensorBoard.NAME: self.tensorboard.file,
+            names.METRICS: self.metrics.file,
+            names.TIMINGS: self.timings.file,
+            names.EVENTS: self.tensorboard.file,
         }
         if columns := tuple(corrections):
-            name = "corrections.csv"
-            self.corrections = Table(folder / name, columns, sizes.get(name, 0))
-            self._files[name] = self.corrections.file
+            path = folder / names.CORRECTIONS
+            self.corrections = Table(path, columns, sizes.get(names.CORRECTIONS, 0))
+            self._files[names.CORRECTIONS] = self.corrections.file
 
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """A row of each table, and the metrics for TensorBoard."""

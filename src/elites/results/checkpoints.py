@@ -117,7 +117,7 @@ class Checkpoints:
     """The checkpoints of one run."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "checkpoints"
+        self.folder = folder
 
     def save(self, state: Any, header: dict[str, Any]) -> None:
         """Writes a checkpoint and forgets all but the last two."""

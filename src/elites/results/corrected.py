@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from elites.archives.saved import SavedArchive
-from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses, Spread, correct, spread
+from elites.results.archive import SavedArchive, parse_about
+from elites.results.names import CORRECTED
 
 VERSION = 1
 
@@ -113,9 +113,6 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
     """Reads a `corrected.npz`, or the one in a run's folder."""
     path = Path(path)
     if path.is_dir():
-        path /= "corrected.npz"
+        path /= CORRECTED
     arrays = read_arrays(path, (*ARRAYS, "about"), "a corrected archive")
-    about = json.loads(str(arrays.pop("about")))
-    if about.get("format") != VERSION:
-        raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")
-    return CorrectedArchive(**arrays, about=about)
+    return CorrectedArchive(**arrays, about=parse_about(path, arrays.pop("about"), VERSION))

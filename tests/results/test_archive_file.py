@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from elites import ElitesError, load_archive
-from elites.archives import saved
+from elites.results import archive as saved
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 half"])

@@ -14,6 +14,7 @@ from elites.archives.cells import Cells
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.results.names import ARCHIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,12 +102,26 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
     """Reads an `archive.npz`, or the one in a run's folder; without `parameters`, all but those."""
     path = Path(path)
     if path.is_dir():
-        path /= "archive.npz"
+        path /= ARCHIVE
     names = ARRAYS if parameters else tuple(name for name in ARRAYS if name != "parameters")
     arrays = read_arrays(path, (*names, "about"), "an archive of elites")
     if not parameters:
         arrays["parameters"] = np.empty((len(arrays["fitness"]), 0), np.float32)
-    about = json.loads(str(arrays.pop("about")))
-    if about.get("format") != VERSION:
-        raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {VERSION}")
-    return SavedArchive(**arrays, about=about)
+    return SavedArchive(**arrays, about=parse_about(path, arrays.pop("about"), VERSION))
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What an npz file of results says about itself; its arrays are not read."""
+    about = read_arrays(path, ("about",), "a file of results")["about"]
+    try:
+        return json.loads(str(about))  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise ElitesError(f"{path} is damaged: {error}") from None
+
+
+def parse_about(path: Path, text: np.ndarray, version: int) -> dict[str, Any]:
+    """`about` of a file, refused if it has another format."""
+    about: dict[str, Any] = json.loads(str(text))
+    if about.get("format") != version:
+        raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {version}")
+    return about

@@ -1,0 +1,54 @@
+"""The metrics of an archive: one entry each, from which columns, displays, tables and figures are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Elites:
+    """What a metric is computed from: the elites of an archive `[n, …]`, and the archive's size."""
+
+    fitness: np.ndarray
+    descriptor: np.ndarray  # [n, d]
+    cells: int
+    qd_offset: float
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that describes an archive."""
+
+    name: str  # of its column
+    label: str  # on axes, in tables and displays
+    format: str  # as in a format string: ",.0f"
+    of: Callable[[Elites], float]
+
+    def text(self, value: float) -> str:
+        """The value as people read it."""
+        return format(value, self.format)
+
+
+def _qd_score(elites: Elites) -> float:
+    above = np.maximum(np.asarray(elites.fitness, np.float64) - elites.qd_offset, 0)
+    return math.fsum(above)  # exact: the order of elites does not matter
+
+
+def _max_fitness(elites: Elites) -> float:
+    return float(elites.fitness.max()) if elites.fitness.size else math.nan
+
+
+def _coverage(elites: Elites) -> float:
+    return elites.fitness.size / elites.cells
+
+
+METRICS = (
+    Metric("qd_score", "QD-score", ",.0f", _qd_score),  # an elite below the offset counts 0
+    Metric("max_fitness", "max-fitness", ",.1f", _max_fitness),  # NaN for an empty archive
+    Metric("coverage", "coverage", ".1%", _coverage),  # share of cells that are filled
+)
+BY_NAME = {metric.name: metric for metric in METRICS}

@@ -1,0 +1,250 @@
+"""The folder of a run, and that of a group of runs: paths, readers and writers of everything in it.
+
+Reading needs nothing but the folder: neither the algorithm nor the task has to be installed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import IO, Any
+
+from elites.errors import ElitesError
+from elites.files import error_in_one_line, is_partial, write_atomically
+from elites.results import names
+from elites.results.archive import SavedArchive, load_archive, read_about, save_archive
+from elites.results.checkpoints import Checkpoints
+from elites.results.corrected import CorrectedArchive, load_corrected
+from elites.results.members import Members, load_members, save_members
+from elites.results.tables import read_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """What `config.json` says, as it is written: names and plain values."""
+
+    algorithm: str
+    task: str
+    evaluations: int = 1_000_000
+    seed: int = 0
+    snapshots: int = 0
+    correct_every: int = 0
+    correct_replications: int = 50
+    correct_redraw: bool = False
+    hyper_parameters: dict[str, Any] = field(default_factory=dict)
+    task_parameters: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        return f"{self.algorithm} on {self.task}, seed {self.seed}"
+
+    def settings(self) -> dict[str, Any]:
+        """All but the versions, as `RunConfig` takes them."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "versions"}
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config = self.path / names.CONFIG
+        self.archive = self.path / names.ARCHIVE
+        self.members = self.path / names.MEMBERS
+        self.metrics = self.path / names.METRICS
+        self.timings = self.path / names.TIMINGS
+        self.corrections = self.path / names.CORRECTIONS
+        self.checkpoints = Checkpoints(self.path / names.CHECKPOINTS)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run has begun here."""
+        return self.config.exists()
+
+    def create(self, record: dict[str, Any]) -> None:
+        """Makes the folder and writes the run's record."""
+        make_folder(self.path)
+        write_json(self.config, record)
+
+    def read_record(self) -> RunRecord:
+        """What was run."""
+        record = read_json(self.config)
+        if record is None:
+            if (self.path / names.GROUP).exists():
+                raise ElitesError(f"{self.path} holds a group of runs; name one, such as {self.path}/seed-0")
+            raise ElitesError(f"{self.path} holds no run: there is no {names.CONFIG} in it")
+        try:
+            return RunRecord(**record)
+        except TypeError as error:
+            raise ElitesError(f"{self.config} is damaged: {error}") from None
+
+    @property
+    def has_archive(self) -> bool:
+        return self.archive.exists()
+
+    def read_archive(self) -> SavedArchive:
+        """The archive as of the last checkpoint, or of the end."""
+        if not self.has_archive:
+            raise ElitesError(f"{self.path} has no archive yet; it is written with the first checkpoint")
+        return load_archive(self.archive)
+
+    def evaluations(self) -> int:
+        """Evaluations that the archive stands for; 0 without one, or if it cannot be read."""
+        if not self.has_archive:
+            return 0
+        try:
+            return int(read_about(self.archive)["evaluations"])
+        except (ElitesError, KeyError, TypeError, ValueError):
+            return 0
+
+    def write_archive(self, archive: SavedArchive) -> None:
+        save_archive(self.archive, archive)
+
+    def snapshot(self, evaluations: int) -> Path:
+        """The archive after so many evaluations."""
+        return self.path / names.SNAPSHOTS / f"{evaluations:010d}.npz"
+
+    def snapshots(self) -> list[int]:
+        """The evaluations of all snapshots, in order."""
+        return sorted(int(path.stem) for path in (self.path / names.SNAPSHOTS).glob("[0-9]*.npz"))
+
+    def write_snapshot(self, evaluations: int, archive: SavedArchive) -> None:
+        path = self.snapshot(evaluations)
+        path.parent.mkdir(exist_ok=True)
+        save_archive(path, archive)
+
+    def read_snapshot(self, evaluations: int) -> SavedArchive:
+        path = self.snapshot(evaluations)
+        if not path.exists():
+            present = ", ".join(map(str, self.snapshots()))
+            hint = f"it has {present}" if present else "it kept none: see `elites run … --snapshots`"
+            raise ElitesError(f"{self.path} has no snapshot {evaluations}; {hint}")
+        return load_archive(path)
+
+    def corrected(self, snapshot: int | None = None) -> Path:
+        """The corrected archive, or that of a snapshot."""
+        name = Path(names.CORRECTED)
+        return self.path / (name if snapshot is None else f"{name.stem}-{snapshot:010d}{name.suffix}")
+
+    @property
+    def is_corrected(self) -> bool:
+        return self.corrected().exists()
+
+    def read_corrected(self) -> CorrectedArchive:
+        return load_corrected(self.corrected())
+
+    def write_members(self, members: Members) -> None:
+        save_members(self.members, members)
+
+    def read_members(self) -> Members:
+        return load_members(self.members)
+
+    def read_metrics(self) -> dict[str, Any]:
+        """The columns of `metrics.csv`."""
+        return read_table(self.metrics)
+
+    def read_corrections(self) -> dict[str, Any] | None:
+        """The columns of `corrections.csv`; None if the run was not corrected on its way."""
+        return read_table(self.corrections) if self.corrections.exists() else None
+
+    def figure(self, name: str) -> Path:
+        """Where a figure of the run goes."""
+        return self.path / f"{name}.png"
+
+
+class GroupFolder:
+    """The folder that replications of a run share; each has a run's folder in it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.record = self.path / names.GROUP
+        self.checkpoints = Checkpoints(self.path / names.CHECKPOINTS)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether all replications have their records: the group's own is written last."""
+        return self.record.exists()
+
+    def run(self, seed: int) -> RunFolder:
+        return RunFolder(self.path / f"seed-{seed}")
+
+    def create(self, records: list[dict[str, Any]]) -> list[RunFolder]:
+        """Makes a folder for each replication, then the group's record."""
+        make_folder(self.path)
+        runs = [self.run(record["seed"]) for record in records]
+        for run, record in zip(runs, records, strict=True):
+            run.create(record)
+        write_json(self.record, {"seeds": [record["seed"] for record in records]})
+        return runs
+
+    def runs(self) -> list[RunFolder]:
+        """The folders of the replications."""
+        record = read_json(self.record)
+        if record is None:
+            raise ElitesError(f"{self.path} holds no group of runs: there is no {names.GROUP} in it")
+        try:
+            return [self.run(int(seed)) for seed in record["seeds"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ElitesError(f"{self.record} is damaged: {error}") from None
+
+    def is_incomplete(self) -> bool:
+        """Whether a kill left nothing but records of replications, before the group's own was written."""
+        if self.exists or not self.path.is_dir():
+            return False
+        files = [path for path in self.path.rglob("*") if path.is_file()]
+        return all(path.name == names.CONFIG or is_partial(path) for path in files)
+
+
+def group_of(folder: Path) -> GroupFolder | None:
+    """The group that a run's folder belongs to; None if it stands alone."""
+    group = GroupFolder(folder.resolve().parent)
+    if group.exists and folder.resolve() in [run.path for run in group.runs()]:
+        return group
+    return None
+
+
+def refuse_taken(folder: Path) -> None:
+    """Says what is in the way of a new run."""
+    if (folder / names.CONFIG).exists():
+        raise ElitesError(
+            f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"
+        )
+    if folder.is_dir() and any(not is_partial(path) for path in folder.iterdir()):
+        raise ElitesError(f"{folder} is not empty; --out takes a new folder")
+
+
+def make_folder(folder: Path) -> None:
+    with error_in_one_line(f"cannot make the run's folder {folder}"):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Writes a record, atomically."""
+    text = json.dumps(record, indent=2) + "\n"
+
+    def write(file: IO[bytes]) -> None:
+        file.write(text.encode())
+
+    with error_in_one_line(f"cannot write to {path.parent}"):
+        write_atomically(path, write)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A record; None if there is no such file."""
+    try:
+        record = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ElitesError(f"{path} is damaged: {error}") from None
+    if not isinstance(record, dict):
+        raise ElitesError(f"{path} is damaged: it holds no record")
+    return record
