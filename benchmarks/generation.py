@@ -31,12 +31,11 @@ def parts(repetitions: int) -> dict[str, float]:
     import numpy as np
 
     from elites import PGAMAPElites, QDGymTask, ThreadEvaluator, make_task
-    from elites.algorithms.algorithm import ga_offspring, solutions
+    from elites.algorithms.base import solutions
     from elites.archives.archive import insert
     from elites.evaluation.evaluation import Ending
     from elites.learning import critics, replay_buffer
     from elites.results.checkpoints import Checkpoints
-    from elites.variation import policy_gradient
 
     task = make_task("qd-walker")
     assert isinstance(task, QDGymTask)
@@ -72,19 +71,10 @@ def parts(repetitions: int) -> dict[str, float]:
     train = jax.jit(lambda: critics.train(td3, config, policy, buffer, key, config.critic_steps))
     train_s = timed(train, steps)
     climb = jax.jit(
-        lambda: policy_gradient.vary(
-            key,
-            archive.elites.parameters[:49],
-            critics.first(td3.critics),
-            buffer,
-            policy,
-            steps=config.pg_steps,
-            batch=config.training_batch,
-            learning_rate=config.pg_learning_rate,
-        )
+        lambda: algorithm.pg.vary(key, archive.elites.parameters[:49], critics.first(td3.critics), buffer)
     )
     policy_gradient_s = timed(climb, steps)
-    vary = jax.jit(lambda key: ga_offspring(archive, key, 50, 1, config.sigma1, config.sigma2))
+    vary = jax.jit(lambda key: algorithm.ga(archive, key, 50))
     ga_ms = 1e3 * timed(lambda: vary(key), repetitions)
 
     held: dict[str, Any] = {"archive": archive, "buffer": buffer}
@@ -132,7 +122,8 @@ def child(folder: str) -> None:
 
     reports: list[tuple[float, dict[str, Any]]] = []
     config = elites.RunConfig(algorithm="pga-map-elites", task="qd-walker", evaluations=700)
-    elites.run(config, folder, on_generation=lambda report: reports.append((time.time(), report.timings)))
+    note = lambda report: reports.append((time.time(), report.timings))  # noqa: E731
+    elites.run(config, folder, execution=elites.Execution(on_generation=note))
     (before, _), (after, timings) = reports[-2:]
     (line,) = (
         line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")

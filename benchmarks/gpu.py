@@ -34,7 +34,8 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
 
     from elites.algorithms import make_algorithm
     from elites.evaluation.device import rollout
-    from elites.experiments.device import Generations, evaluations_of, keys_of
+    from elites.experiments.generation import Generation, evaluations_of
+    from elites.experiments.replications import Program
     from elites.learning import critics
     from elites.tasks import make_task
     from elites.tasks.brax import BraxTask
@@ -51,16 +52,16 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     assert isinstance(real, BraxTask)
     task = Endless(**{field.name: getattr(real, field.name) for field in dataclasses.fields(real)})
     algorithm = make_algorithm("pga-map-elites", task, **(TINY if quick else {}))
-    generations = Generations(algorithm, budget=2**30)
-    starting, keys = keys_of(list(range(seeds)))
+    one = Generation(algorithm, range(seeds), budget=2**30)
+    program, keys = Program(one), one.keys
     held: dict[str, Any] = {
-        "states": jax.jit(jax.vmap(algorithm.init))(starting),
+        "states": jax.jit(one.init)(keys),
         "generation": 0,
         "evaluations": 0,
     }
 
     def go_on(rounds: Any, count: int) -> Any:
-        held["states"], rows = generations.run(
+        held["states"], rows = program.run(
             held["states"],
             keys,
             jnp.int32(held["generation"]),
@@ -108,7 +109,7 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     found["physics_s"] = timed(lambda: physics(parameters), 3)
     evaluation = jax.tree.map(lambda array: array.reshape(seeds, -1, *array.shape[1:]), physics(parameters))
     tell = jax.jit(
-        jax.vmap(lambda state, key, made, told: algorithm.tell(state, key, round, made, told)),
+        jax.vmap(lambda state, key, made, result: algorithm.tell(state, key, round, made, result)),
         donate_argnums=0,
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elites.algorithms import ALGORITHMS, make_algorithm
-    from elites.algorithms.algorithm import Algorithm
+    from elites.algorithms.base import Algorithm, AlgorithmConfig, Batch, Round, Stream
     from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
     from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
     from elites.archives.archive import Status
@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
-    from elites.experiments.loop import Outcome, Report
-    from elites.experiments.run import resume, resume_group, run, run_group
+    from elites.experiments.execution import Execution, Report
+    from elites.experiments.loop import Outcome
+    from elites.experiments.run import resume, run
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
+    from elites.metrics.metric import Metric
     from elites.metrics.pyribs import from_pyribs
     from elites.policies import Policy
     from elites.replays.replay import replay
@@ -49,28 +51,34 @@ if TYPE_CHECKING:
 _HOME = {
     "ALGORITHMS": "elites.algorithms",
     "TASKS": "elites.tasks",
-    "Algorithm": "elites.algorithms.algorithm",
+    "Algorithm": "elites.algorithms.base",
+    "AlgorithmConfig": "elites.algorithms.base",
     "ArchiveMetrics": "elites.metrics.archive",
+    "Batch": "elites.algorithms.base",
     "CorrectedArchive": "elites.results.corrected",
     "ElitesError": "elites.errors",
     "Ending": "elites.evaluation.evaluation",
     "Episode": "elites.tasks.gymnasium.simulator",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
+    "Execution": "elites.experiments.execution",
     "GymnasiumTask": "elites.tasks.gymnasium",
     "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
+    "Metric": "elites.metrics.metric",
     "Outcome": "elites.experiments.loop",
     "PGAMAPElites": "elites.algorithms.pga_map_elites",
     "PGAMAPElitesConfig": "elites.algorithms.pga_map_elites",
     "Policy": "elites.policies",
     "ProcessEvaluator": "elites.evaluation.processes",
     "QDGymTask": "elites.tasks.qdgym",
-    "Report": "elites.experiments.loop",
+    "Report": "elites.experiments.execution",
+    "Round": "elites.algorithms.base",
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.results.archive",
     "Status": "elites.archives.archive",
+    "Stream": "elites.algorithms.base",
     "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
@@ -87,9 +95,7 @@ _HOME = {
     "read_table": "elites.results.tables",
     "replay": "elites.replays.replay",
     "resume": "elites.experiments.run",
-    "resume_group": "elites.experiments.run",
     "run": "elites.experiments.run",
-    "run_group": "elites.experiments.run",
     "run_study": "elites.studies.run",
     "show": "elites.reports.show",
     "study_report": "elites.reports.study.report",
@@ -99,17 +105,21 @@ __all__ = [
     "ALGORITHMS",
     "TASKS",
     "Algorithm",
+    "AlgorithmConfig",
     "ArchiveMetrics",
+    "Batch",
     "CorrectedArchive",
     "ElitesError",
     "Ending",
     "Episode",
     "Evaluation",
     "Evaluator",
+    "Execution",
     "GymnasiumTask",
     "Losses",
     "MAPElites",
     "MAPElitesConfig",
+    "Metric",
     "Outcome",
     "PGAMAPElites",
     "PGAMAPElitesConfig",
@@ -117,9 +127,11 @@ __all__ = [
     "ProcessEvaluator",
     "QDGymTask",
     "Report",
+    "Round",
     "RunConfig",
     "SavedArchive",
     "Status",
+    "Stream",
     "Study",
     "Task",
     "ThreadEvaluator",
@@ -136,9 +148,7 @@ __all__ = [
     "read_table",
     "replay",
     "resume",
-    "resume_group",
     "run",
-    "run_group",
     "run_study",
     "show",
     "study_report",

@@ -21,7 +21,7 @@ from elites import (
     resume,
     run,
 )
-from elites.algorithms.algorithm import averaged
+from elites.algorithms.base import mean_of_episodes
 from elites.archives.archive import Status
 from elites.evaluation.evaluation import Ending, Transitions, blank_evaluation
 
@@ -35,7 +35,7 @@ TASK = make_task("qd-hopper", episode_length=12)
 
 
 def chosen(name, **changes):
-    allowed = ALGORITHMS[name].config.__dataclass_fields__
+    allowed = ALGORITHMS[name].Config.__dataclass_fields__
     return {**{key: value for key, value in SMALL.items() if key in allowed}, **changes}
 
 
@@ -249,7 +249,7 @@ def test_interrupted_and_resumed_it_ends_the_same(name, tmp_path):
     made = sum(values for column, values in metrics.items() if column.startswith("made_"))
     assert made.sum() <= 300
     with ThreadEvaluator(make_task("qd-walker", episode_length=30), hidden=(8,), threads=2) as evaluator:
-        fitness, descriptor = averaged(evaluator.evaluate(archive.parameters, archive.seed))
+        fitness, descriptor = mean_of_episodes(evaluator.evaluate(archive.parameters, archive.seed))
     exact = (
         {"rtol": 1e-5} if archive.seed.ndim > 1 else {"rtol": 0}
     )  # sums of other programs: other last bits
@@ -361,9 +361,9 @@ def test_a_mean_of_equal_numbers_is_that_number():
     algorithm = small("map-elites-sampling")
     *_, (_, round, batch, evaluation, _) = evolve(algorithm, generations=1)
     equal = evaluation._replace(fitness=np.full_like(evaluation.fitness, 0.1))
-    fitness, _ = averaged(equal)
+    fitness, _ = mean_of_episodes(equal)
     assert (np.asarray(fitness) == np.float32(0.1)).all()
-    mixed, _ = averaged(evaluation)
+    mixed, _ = mean_of_episodes(evaluation)
     np.testing.assert_allclose(mixed, evaluation.fitness.mean(1), atol=1e-6)
     assert evaluation.fitness.shape == (len(batch.operator), round.episodes) == (20, 3)
 

@@ -2,54 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import inspect
+from typing import Any
 
-from elites.algorithms.algorithm import Algorithm
-from elites.algorithms.cma_map_elites import CMAMAPElites, CMAMAPElitesConfig
-from elites.algorithms.deep_grid import DeepGrid, DeepGridConfig
-from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
-from elites.algorithms.map_elites_es import MAPElitesES, MAPElitesESConfig
-from elites.algorithms.map_elites_sampling import MAPElitesSampling, MAPElitesSamplingConfig
-from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
-from elites.algorithms.qd_pg import QDPG, QDPGConfig
-from elites.algorithms.td3 import TD3, TD3Config
+from elites.algorithms.base import Algorithm
+from elites.algorithms.cma_map_elites import CMAMAPElites
+from elites.algorithms.deep_grid import DeepGrid
+from elites.algorithms.map_elites import MAPElites
+from elites.algorithms.map_elites_es import MAPElitesES
+from elites.algorithms.map_elites_sampling import MAPElitesSampling
+from elites.algorithms.pga_map_elites import PGAMAPElites
+from elites.algorithms.qd_pg import QDPG
+from elites.algorithms.td3 import TD3
 from elites.errors import ElitesError
+from elites.imports import object_at
 from elites.options import checked
 from elites.tasks.task import Task
 
-
-class Entry(NamedTuple):
-    """An algorithm and its hyper-parameters."""
-
-    algorithm: Any
-    config: Any
-
-
-ALGORITHMS: dict[str, Entry] = {
-    "pga-map-elites": Entry(PGAMAPElites, PGAMAPElitesConfig),
-    "map-elites": Entry(MAPElites, MAPElitesConfig),
-    "map-elites-sampling": Entry(MAPElitesSampling, MAPElitesSamplingConfig),
-    "deep-grid": Entry(DeepGrid, DeepGridConfig),
-    "map-elites-es": Entry(MAPElitesES, MAPElitesESConfig),
-    "qd-pg": Entry(QDPG, QDPGConfig),
-    "cma-map-elites": Entry(CMAMAPElites, CMAMAPElitesConfig),
-    "td3": Entry(TD3, TD3Config),
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "pga-map-elites": PGAMAPElites,
+    "map-elites": MAPElites,
+    "map-elites-sampling": MAPElitesSampling,
+    "deep-grid": DeepGrid,
+    "map-elites-es": MAPElitesES,
+    "qd-pg": QDPG,
+    "cma-map-elites": CMAMAPElites,
+    "td3": TD3,
 }
 
 
-def find(name: str) -> Entry:
-    """The algorithm called `name`."""
+def find_algorithm(name: str) -> type[Algorithm]:
+    """The algorithm called `name`, or the class at `module:Class`."""
+    if ":" in name:
+        algorithm = object_at(name, "algorithm")
+        if not inspect.isclass(algorithm) or not issubclass(algorithm, Algorithm):
+            raise ElitesError(f"algorithm {name!r} is not a subclass of elites.Algorithm")
+        if inspect.isabstract(algorithm):
+            missing = ", ".join(sorted(algorithm.__abstractmethods__))
+            raise ElitesError(f"algorithm {name!r} does not define {missing}")
+        return algorithm
     if name not in ALGORITHMS:
-        raise ElitesError(f"unknown algorithm {name!r}; the algorithms are {', '.join(ALGORITHMS)}")
+        raise ElitesError(
+            f"unknown algorithm {name!r}; the algorithms are {', '.join(ALGORITHMS)}, "
+            "or module:Class for one of your own"
+        )
     return ALGORITHMS[name]
 
 
 def make_config(name: str, **hyper_parameters: Any) -> Any:
     """The hyper-parameters of the algorithm called `name`, checked; the paper's unless given."""
-    config = find(name).config
+    config = find_algorithm(name).Config
     return config(**checked(config, hyper_parameters, name))
 
 
 def make_algorithm(name: str, task: Task, **hyper_parameters: Any) -> Algorithm:
     """The algorithm called `name` on a task, the paper's hyper-parameters unless given."""
-    return find(name).algorithm(task, make_config(name, **hyper_parameters))  # type: ignore[no-any-return]
+    return find_algorithm(name)(task, make_config(name, **hyper_parameters))

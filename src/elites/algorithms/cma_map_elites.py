@@ -7,24 +7,34 @@ With improvement emitters on the evolution strategies of pyribs, as in the paper
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 
-from elites.algorithms.algorithm import Batch, Progress, Round, Stream, advance, skipped, solutions, start
-from elites.archives.archive import Archive, Solutions, empty_archive, insert, select
-from elites.archives.cells import make_cells
+from elites.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    Batch,
+    Progress,
+    Round,
+    Stream,
+    advance,
+    mark_skipped,
+    solutions,
+    start,
+)
+from elites.archives.archive import Archive, Solutions, insert, select
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
-from elites.policies import Policy
 from elites.tasks.task import Task
 from elites.variation.covariance import Arrays, Kind, Strategies, size_in_bytes
+from elites.variation.offspring import orphans
 
 
 @dataclass(frozen=True, kw_only=True)
-class CMAMAPElitesConfig:
+class CMAMAPElitesConfig(AlgorithmConfig):
     """Evolution strategies that adapt their covariance to what improves the archive."""
 
     emitters: int = 5
@@ -35,16 +45,12 @@ class CMAMAPElitesConfig:
     """Covariance: full (n² entries), separable (its diagonal) or limited-memory (a few vectors)."""
     sigma0: float = 0.5
     """Step size that a strategy starts with (σ0)."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Hidden units of the controllers."""
-    archive: Literal["cvt", "grid"] = "cvt"
-    """How descriptor space is cut into cells."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.emitters >= 1, "emitters", self.emitters, "at least 1")
         require(self.emitter_batch >= 2, "emitter_batch", self.emitter_batch, "at least 2")
         require(self.sigma0 > 0, "sigma0", self.sigma0, "above 0")
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
 
 
 class State(NamedTuple):
@@ -56,18 +62,16 @@ class State(NamedTuple):
     progress: Progress
 
 
-class CMAMAPElites:
-    """Emitters are evolution strategies towards improvement; a barren one starts anew at an elite."""
+class CMAMAPElites(Algorithm):
+    """Emitters are evolution strategies towards improvement; one without improvement restarts at an elite."""
 
+    Config = CMAMAPElitesConfig
     operators = ("cma",)
-    on_host = True  # pyribs is no part of any program
+    shares_program = False  # the strategies are pyribs' objects, outside any program
 
     def __init__(self, task: Task, config: CMAMAPElitesConfig | None = None) -> None:
-        self.task = task
-        self.config = config = config or CMAMAPElitesConfig()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
-        self.opening: tuple[tuple[Round, ...], ...] = ()
+        super().__init__(task, config)
+        config = self.config
         self.generation = (Round("offspring", config.emitters * config.emitter_batch),)
         dimensions = self.policy.parameter_count
         require_memory(config, dimensions)
@@ -81,7 +85,7 @@ class CMAMAPElites:
     def init(self, key: jax.Array) -> State:
         """An empty archive, and the strategies where all parameters are 0."""
         return State(
-            empty_archive(len(self.cells.centroids), self.policy.parameter_count, self.task.descriptor_size),
+            self.empty_archive(),
             self.strategies.start(),
             jnp.zeros(self.config.emitters, jnp.uint32),
             start(),
@@ -91,8 +95,7 @@ class CMAMAPElites:
         """What the strategies sample."""
         seeds = jax.random.bits(jax.random.fold_in(key, Stream.NOISE), (self.config.emitters,))
         strategies, samples = self.strategies.ask(state.strategies, seeds)
-        none = jnp.full((round.policies, 2), -1, jnp.int32)
-        batch = Batch(samples.reshape(round.policies, -1), jnp.zeros(round.policies, jnp.int32), none)
+        batch = self.batch(cma=orphans(samples.reshape(round.policies, -1)))
         return state._replace(strategies=strategies, seeds=seeds), batch
 
     def tell(
@@ -116,15 +119,7 @@ class CMAMAPElites:
             fresh=archive.elites.parameters[elites],
         )
         progress = advance(state.progress, evaluation)
-        return State(archive, strategies, state.seeds, progress), skipped(evaluation, status)
-
-    def archive(self, state: State) -> Archive:
-        """The collection so far."""
-        return state.archive
-
-    def gradient_steps(self, state: State) -> jax.Array:
-        """None."""
-        return jnp.zeros((), jnp.int32)
+        return State(archive, strategies, state.seeds, progress), mark_skipped(evaluation, status)
 
 
 def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[jax.Array, jax.Array]:

@@ -8,30 +8,28 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from elites.algorithms.algorithm import (
+from elites.algorithms.base import (
+    Algorithm,
     Batch,
     Progress,
     Round,
     Stream,
     advance,
-    random_controllers,
-    rounds_of_random,
-    skipped,
+    mark_skipped,
+    random_rounds,
     solutions,
     start,
 )
 from elites.algorithms.map_elites import MAPElitesConfig
 from elites.archives import deep_grid
 from elites.archives.archive import Archive
-from elites.archives.cells import make_cells
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
-from elites.policies import Policy
 from elites.tasks.task import Task
-from elites.variation import isoline
+from elites.variation.isoline import IsoLine
+from elites.variation.offspring import Offspring
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +53,19 @@ class State(NamedTuple):
     progress: Progress
 
 
-class DeepGrid:
+class DeepGrid(Algorithm):
     """An offspring is always accepted, a full cell loses a random member; the good are parents more often."""
 
+    Config = DeepGridConfig
     operators = ("random", "ga")
+    has_members = True
 
     def __init__(self, task: Task, config: DeepGridConfig | None = None) -> None:
-        self.task = task
-        self.config = config = config or DeepGridConfig()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
-        self.opening = rounds_of_random(config.initial, config.batch)
+        super().__init__(task, config)
+        config = self.config
+        self.keeps_members = config.keep_members
+        self.ga = IsoLine(config.sigma1, config.sigma2)
+        self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
         needed, there = deep_grid.size_in_bytes(*self._shape()), available_bytes()
         if needed > there:
@@ -86,17 +86,13 @@ class DeepGrid:
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
-            drawing = jax.random.fold_in(key, Stream.RANDOM)
-            return state, random_controllers(self.policy, drawing, round.policies, operator=0)
+            return state, self.random(key, round.policies)
         selecting, varying = jax.random.split(jax.random.fold_in(key, Stream.GA))
         cells, slots = deep_grid.select(state.grid, selecting, 2 * round.policies)
         members, pairs = state.grid.members, (2, round.policies)
         first, second = members.parameters[cells, slots].reshape(*pairs, -1)
-        return state, Batch(
-            isoline.vary(varying, first, second, self.config.sigma1, self.config.sigma2),
-            jnp.full(round.policies, 1, jnp.int32),
-            members.origin.evaluation[cells, slots].reshape(pairs).T,
-        )
+        parents = members.origin.evaluation[cells, slots].reshape(pairs).T
+        return state, self.batch(ga=Offspring(self.ga.vary(varying, first, second), parents))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
@@ -106,12 +102,12 @@ class DeepGrid:
         cells = self.cells.of(offspring.descriptor)
         evicting = jax.random.fold_in(key, Stream.EVICTION)
         grid, status = deep_grid.insert(state.grid, cells, offspring, evicting)
-        return State(grid, advance(state.progress, evaluation)), skipped(evaluation, status)
+        return State(grid, advance(state.progress, evaluation)), mark_skipped(evaluation, status)
 
     def archive(self, state: State) -> Archive:
         """The best member of each cell."""
         return deep_grid.best(state.grid)
 
-    def gradient_steps(self, state: State) -> jax.Array:
-        """None."""
-        return jnp.zeros((), jnp.int32)
+    def members(self, state: State) -> deep_grid.DeepGrid:
+        """The whole grid."""
+        return state.grid

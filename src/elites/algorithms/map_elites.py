@@ -7,34 +7,30 @@ leveraging interspecies correlation", 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from elites.algorithms.algorithm import (
+from elites.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
     Batch,
     Progress,
     Round,
     Stream,
     advance,
-    ga_offspring,
-    random_controllers,
-    rounds_of_random,
-    skipped,
-    solutions,
+    random_rounds,
     start,
 )
-from elites.archives.archive import Archive, empty_archive, insert
-from elites.archives.cells import make_cells
+from elites.archives.archive import Archive
 from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
-from elites.policies import Policy
 from elites.tasks.task import Task
+from elites.variation.isoline import IsoLine
 
 
 @dataclass(frozen=True, kw_only=True)
-class MAPElitesConfig:
+class MAPElitesConfig(AlgorithmConfig):
     """MAP-Elites with the directional GA variation."""
 
     initial: int = 500
@@ -45,17 +41,13 @@ class MAPElitesConfig:
     """Spread of the GA variation in all directions (σ1)."""
     sigma2: float = 0.05
     """Spread of the GA variation along the line between the parents (σ2)."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Hidden units of the controllers."""
-    archive: Literal["cvt", "grid"] = "cvt"
-    """How descriptor space is cut into cells."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.initial >= 1, "initial", self.initial, "at least 1")
         require(self.batch >= 1, "batch", self.batch, "at least 1")
         require(self.sigma1 >= 0, "sigma1", self.sigma1, "at least 0")
         require(self.sigma2 >= 0, "sigma2", self.sigma2, "at least 0")
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
 
 
 class State(NamedTuple):
@@ -65,46 +57,32 @@ class State(NamedTuple):
     progress: Progress
 
 
-class MAPElites:
+class MAPElites(Algorithm):
     """Elites are drawn uniformly, varied, evaluated, and added where they are new or better."""
 
+    Config = MAPElitesConfig
     operators = ("random", "ga")
 
     def __init__(self, task: Task, config: MAPElitesConfig | None = None) -> None:
-        self.task = task
-        self.config = config = config or MAPElitesConfig()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
-        self.opening = rounds_of_random(config.initial, config.batch)
-        self.generation = (Round("offspring", config.batch),)
+        super().__init__(task, config)
+        self.ga = IsoLine(self.config.sigma1, self.config.sigma2)
+        self.opening = random_rounds(self.config.initial, self.config.batch)
+        self.generation = (Round("offspring", self.config.batch),)
 
     def init(self, key: jax.Array) -> State:
         """An empty archive."""
-        cells = len(self.cells.centroids)
-        return State(empty_archive(cells, self.policy.parameter_count, self.task.descriptor_size), start())
+        return State(self.empty_archive(), start())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
-            drawing = jax.random.fold_in(key, Stream.RANDOM)
-            return state, random_controllers(self.policy, drawing, round.policies, operator=0)
+            return state, self.random(key, round.policies)
         varying = jax.random.fold_in(key, Stream.GA)
-        return state, ga_offspring(
-            state.archive, varying, round.policies, 1, self.config.sigma1, self.config.sigma2
-        )
+        return state, self.batch(ga=self.ga(state.archive, varying, round.policies))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the archive."""
-        offspring = solutions(batch, evaluation, state.progress)
-        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
-        return State(archive, advance(state.progress, evaluation)), skipped(evaluation, status)
-
-    def archive(self, state: State) -> Archive:
-        """The collection so far."""
-        return state.archive
-
-    def gradient_steps(self, state: State) -> jax.Array:
-        """None."""
-        return jnp.zeros((), jnp.int32)
+        archive, status = self.insert(state.archive, batch, evaluation, state.progress)
+        return State(archive, advance(state.progress, evaluation)), status

@@ -9,39 +9,38 @@ times and its mean enters the archive.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from elites.algorithms.algorithm import (
+from elites.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
     Batch,
     Progress,
     Round,
     Stream,
     advance,
-    averaged,
-    random_controllers,
-    skipped,
-    solutions,
+    mark_skipped,
+    mean_of_episodes,
     start,
 )
-from elites.archives.archive import Archive, Status, empty_archive, insert, select
-from elites.archives.cells import make_cells, spans
+from elites.archives.archive import Archive, Status, select
+from elites.archives.cells import spans
 from elites.errors import require
 from elites.evaluation.evaluation import Ending, Evaluation
-from elites.policies import Policy
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
+from elites.variation.offspring import children
 
-EXPLOIT, EXPLORE = 1, 2  # among the operators
 MOST_NOVEL = 5  # cells that explore steps choose their parent from
 CENTRES = 10_000  # descriptors of centres that novelty is measured against, the last ones
 
 
 @dataclass(frozen=True, kw_only=True)
-class MAPElitesESConfig:
+class MAPElitesESConfig(AlgorithmConfig):
     """MAP-Elites by evolution strategies that exploit and explore in turns."""
 
     pairs: int = 100
@@ -62,18 +61,14 @@ class MAPElitesESConfig:
     """Nearest centres that novelty is measured by (k)."""
     normalise: bool = False
     """Whether controllers see observations normalised by their running mean and deviation."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Hidden units of the controllers."""
-    archive: Literal["cvt", "grid"] = "cvt"
-    """How descriptor space is cut into cells."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("pairs", "chunk", "steps", "centre_samples", "neighbours"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         for name in ("sigma", "learning_rate"):
             require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
         require(self.l2 >= 0, "l2", self.l2, "at least 0")
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
         require(
             self.pairs % min(self.chunk, self.pairs) == 0,
             "pairs",
@@ -125,16 +120,15 @@ class State(NamedTuple):
     progress: Progress
 
 
-class MAPElitesES:
+class MAPElitesES(Algorithm):
     """A generation is one step: rounds of perturbations, then one of the new centre."""
 
+    Config = MAPElitesESConfig
     operators = ("random", "exploit", "explore")
 
     def __init__(self, task: Task, config: MAPElitesESConfig | None = None) -> None:
-        self.task = task
-        self.config = config = config or MAPElitesESConfig()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
+        super().__init__(task, config)
+        config = self.config
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
         self.optimiser = optax.adam(config.learning_rate)
@@ -149,7 +143,7 @@ class MAPElitesES:
         size, dimensions = self.policy.parameter_count, self.task.descriptor_size
         centre, observation = jnp.zeros(size), jnp.zeros(self.task.observation_size)
         return State(
-            empty_archive(len(self.cells.centroids), size, dimensions, self.config.centre_samples),
+            self.empty_archive(self.config.centre_samples),
             Search(
                 centre=centre,
                 optimiser=self.optimiser.init(centre),
@@ -168,8 +162,7 @@ class MAPElitesES:
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """One random controller; then perturbations of the centre, and the centre after its step."""
         if round.name == "random":
-            drawing = jax.random.fold_in(key, Stream.RANDOM)
-            return state, random_controllers(self.policy, drawing, 1, operator=0)
+            return state, self.random(key, 1)
         search = state.search
         if round.name == "perturbations":
             search = jax.lax.cond(
@@ -182,11 +175,11 @@ class MAPElitesES:
         else:
             search = self._move(search)
             parameters = search.centre[None]
-        operator = jnp.where(search.exploring, EXPLORE, EXPLOIT).astype(jnp.int32)
-        count = len(parameters)
-        parents = jnp.full((count, 2), -1, jnp.int32).at[:, 0].set(search.parent)
-        batch = Batch(self._seeing(parameters, state.moments), jnp.full(count, operator), parents)
-        return state._replace(search=search), batch
+        parents = jnp.full(len(parameters), search.parent)
+        made = children(self._seeing(parameters, state.moments), parents)
+        exploit, explore = self.batch(exploit=made), self.batch(explore=made)
+        operator = jnp.where(search.exploring, explore.operator, exploit.operator)
+        return state._replace(search=search), exploit._replace(operator=operator)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
@@ -203,15 +196,14 @@ class MAPElitesES:
             state = state._replace(
                 search=search, progress=progress, moments=self._observed(state, evaluation)
             )
-            return state, skipped(evaluation, jnp.full(round.policies, Status.REJECTED))
-        offspring = solutions(batch, evaluation, state.progress)
-        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
-        _, descriptor = averaged(evaluation)
+            return state, mark_skipped(evaluation, jnp.full(round.policies, Status.REJECTED))
+        archive, status = self.insert(state.archive, batch, evaluation, state.progress)
+        _, descriptor = mean_of_episodes(evaluation)
         return state._replace(
             archive=archive,
             centres=_remember(state.centres, descriptor),
             progress=advance(state.progress, evaluation),
-        ), skipped(evaluation, status)
+        ), status
 
     def novelty(self, centres: Centres, descriptors: jax.Array) -> jax.Array:
         """Mean squared distance to the nearest centres so far, of descriptors `[n, d]`."""
@@ -307,14 +299,6 @@ class MAPElitesES:
             mean + shift * more / total,
             squares + its_squares + shift**2 * count * more / total,
         )
-
-    def archive(self, state: State) -> Archive:
-        """The collection so far."""
-        return state.archive
-
-    def gradient_steps(self, state: State) -> jax.Array:
-        """No critic is trained."""
-        return jnp.zeros((), jnp.int32)
 
 
 def _remember(centres: Centres, descriptor: jax.Array) -> Centres:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import jax
 
-from elites.algorithms.algorithm import Round, rounds_of_random, start
+from elites.algorithms.base import Round, random_rounds, start
 from elites.algorithms.map_elites import MAPElites, MAPElitesConfig, State
-from elites.archives.archive import empty_archive
 from elites.errors import require
 from elites.tasks.task import Task
 
@@ -31,13 +30,14 @@ class MAPElitesSamplingConfig(MAPElitesConfig):
 class MAPElitesSampling(MAPElites):
     """MAP-Elites whose rounds have several episodes per controller; `tell` averages them."""
 
+    Config = MAPElitesSamplingConfig
+
     def __init__(self, task: Task, config: MAPElitesSamplingConfig | None = None) -> None:
-        self.sampling = config = config or MAPElitesSamplingConfig()
         super().__init__(task, config)
-        self.opening = rounds_of_random(config.initial, config.batch, episodes=config.samples)
-        self.generation = (Round("offspring", config.batch, config.samples),)
+        initial, batch, samples = self.config.initial, self.config.batch, self.config.samples
+        self.opening = random_rounds(initial, batch, episodes=samples)
+        self.generation = (Round("offspring", batch, samples),)
 
     def init(self, key: jax.Array) -> State:
         """An empty archive, with room for the seeds of all samples."""
-        sizes = len(self.cells.centroids), self.policy.parameter_count, self.task.descriptor_size
-        return State(empty_archive(*sizes, self.sampling.samples), start())
+        return State(self.empty_archive(self.config.samples), start())

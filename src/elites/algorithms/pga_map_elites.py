@@ -13,29 +13,25 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from elites.algorithms.algorithm import (
+from elites.algorithms.base import (
+    Algorithm,
     Batch,
     Progress,
     Round,
     Stream,
     advance,
-    ga_offspring,
-    join,
-    random_controllers,
-    rounds_of_random,
-    skipped,
-    solutions,
+    random_rounds,
     start,
 )
 from elites.algorithms.map_elites import MAPElitesConfig
-from elites.archives.archive import Archive, empty_archive, insert, select
-from elites.archives.cells import make_cells
+from elites.archives.archive import Archive
 from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
-from elites.policies import Policy
 from elites.tasks.task import Task
-from elites.variation import policy_gradient
+from elites.variation.isoline import IsoLine
+from elites.variation.offspring import orphans
+from elites.variation.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,42 +71,38 @@ class State(NamedTuple):
     progress: Progress
 
 
-class PGAMAPElites:
+class PGAMAPElites(Algorithm):
     """Algorithm 1, one `ask` and one `tell` per generation."""
 
+    Config = PGAMAPElitesConfig
     operators = ("random", "ga", "pg", "greedy")
 
     def __init__(self, task: Task, config: PGAMAPElitesConfig | None = None) -> None:
-        self.task = task
-        self.config = config = config or PGAMAPElitesConfig()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
+        super().__init__(task, config)
+        config = self.config
         self.by_ga = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
         self.learns = self.by_ga < config.batch
-        self.opening = rounds_of_random(config.initial, config.batch, transitions=self.learns)
+        self.ga = IsoLine(config.sigma1, config.sigma2)
+        self.pg = PolicyGradient(self.policy, config.pg_steps, config.training_batch, config.pg_learning_rate)
+        self.opening = random_rounds(config.initial, config.batch, transitions=self.learns)
         self.generation = (Round("offspring", config.batch, transitions=self.learns),)
 
     def init(self, key: jax.Array) -> State:
         """An empty archive and an empty buffer; random critics and greedy actor."""
-        cells, task, config = len(self.cells.centroids), self.task, self.config
-        return State(
-            empty_archive(cells, self.policy.parameter_count, task.descriptor_size),
-            Learning(
+        task, config, learning = self.task, self.config, None
+        if self.learns:
+            learning = Learning(
                 replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
                 critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
             )
-            if self.learns
-            else None,
-            start(),
-        )
+        return State(self.empty_archive(), learning, start())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random solutions at first; later critics are trained, then parents varied."""
         config, archive, learning = self.config, state.archive, state.learning
 
         if round.name == "random":
-            drawing = jax.random.fold_in(key, Stream.RANDOM)
-            return state, random_controllers(self.policy, drawing, round.policies, operator=0)
+            return state, self.random(key, round.policies)
 
         # Train critics and greedy actor.
         if learning is not None:
@@ -120,38 +112,23 @@ class PGAMAPElites:
             )
             learning = learning._replace(td3=td3)
 
-        offspring = []
+        offspring = {}
 
         # Apply GA variation.
         if self.by_ga:
-            varying = jax.random.fold_in(key, Stream.GA)
-            offspring.append(ga_offspring(archive, varying, self.by_ga, 1, config.sigma1, config.sigma2))
+            offspring["ga"] = self.ga(archive, jax.random.fold_in(key, Stream.GA), self.by_ga)
 
         if learning is not None:
             # Apply PG variation.
             by_pg = round.policies - self.by_ga - 1
             if by_pg:
-                selecting, climbing = jax.random.split(jax.random.fold_in(key, Stream.PG))
-                parents = select(archive, selecting, by_pg)
-                parameters = policy_gradient.vary(
-                    climbing,
-                    archive.elites.parameters[parents],
-                    critics.first(learning.td3.critics),
-                    learning.buffer,
-                    self.policy,
-                    steps=config.pg_steps,
-                    batch=config.training_batch,
-                    learning_rate=config.pg_learning_rate,
-                )
-                evaluations = archive.elites.origin.evaluation[parents]
-                one_parent = jnp.stack([evaluations, jnp.full(by_pg, -1, jnp.int32)], axis=1)
-                offspring.append(Batch(parameters, jnp.full(by_pg, 2, jnp.int32), one_parent))
+                climbing = jax.random.fold_in(key, Stream.PG)
+                offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, climbing, by_pg)
 
             # Return the greedy actor as offspring.
-            greedy = self.policy.flat(learning.td3.actor)
-            offspring.append(Batch(greedy[None], jnp.array([3], jnp.int32), jnp.full((1, 2), -1, jnp.int32)))
+            offspring["greedy"] = orphans(self.policy.flat(learning.td3.actor)[None])
 
-        return state._replace(learning=learning), join(offspring)
+        return state._replace(learning=learning), self.batch(**offspring)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
@@ -160,13 +137,8 @@ class PGAMAPElites:
         learning = state.learning
         if learning is not None:
             learning = learning._replace(buffer=replay_buffer.add(learning.buffer, evaluation))
-        offspring = solutions(batch, evaluation, state.progress)
-        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
-        return State(archive, learning, advance(state.progress, evaluation)), skipped(evaluation, status)
-
-    def archive(self, state: State) -> Archive:
-        """The collection so far."""
-        return state.archive
+        archive, status = self.insert(state.archive, batch, evaluation, state.progress)
+        return State(archive, learning, advance(state.progress, evaluation)), status
 
     def gradient_steps(self, state: State) -> jax.Array:
         """Training steps of the critics so far."""

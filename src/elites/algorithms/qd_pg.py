@@ -14,34 +14,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.algorithms.algorithm import (
+from elites.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
     Batch,
     Progress,
     Round,
     Stream,
     advance,
-    join,
-    random_controllers,
-    rounds_of_random,
-    skipped,
-    solutions,
+    random_rounds,
     start,
 )
 from elites.archives import state_descriptors
-from elites.archives.archive import Archive, draw, empty_archive, insert, select
-from elites.archives.cells import make_cells, spans
+from elites.archives.archive import Archive, draw
+from elites.archives.cells import spans
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Ending, Evaluation
 from elites.learning import critics, replay_buffer
-from elites.policies import Policy
 from elites.tasks.task import Task
-from elites.variation import policy_gradient
-
-QUALITY, DIVERSITY = 1, 2  # among the operators
+from elites.variation.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)
-class QDPGConfig(critics.TD3Config):
+class QDPGConfig(critics.TD3Config, AlgorithmConfig):
     """Quality and diversity policy gradients, half and half."""
 
     initial: int = 500
@@ -64,20 +59,16 @@ class QDPGConfig(critics.TD3Config):
     """How far a state descriptor must be from all in the archive to be added."""
     candidates: int = 1000
     """Steps of a generation whose descriptors may be added, drawn uniformly."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Hidden units of the controllers."""
-    archive: Literal["cvt", "grid"] = "cvt"
-    """How descriptor space is cut into cells."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        critics.TD3Config.__post_init__(self)
+        AlgorithmConfig.__post_init__(self)
         for name in ("initial", "critic_steps", "neighbours", "stored_descriptors", "candidates"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         require(self.batch >= 2, "batch", self.batch, "at least 2")
         require(self.pg_steps >= 0, "pg_steps", self.pg_steps, "at least 0")
         require(self.pg_learning_rate > 0, "pg_learning_rate", self.pg_learning_rate, "above 0")
         require(self.least_distance >= 0, "least_distance", self.least_distance, "at least 0")
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
 
 
 class State(NamedTuple):
@@ -91,9 +82,10 @@ class State(NamedTuple):
     progress: Progress
 
 
-class QDPG:
+class QDPG(Algorithm):
     """Two policy-gradient operators on one replay buffer."""
 
+    Config = QDPGConfig
     operators = ("random", "quality", "diversity")
 
     def __init__(self, task: Task, config: QDPGConfig | None = None) -> None:
@@ -101,11 +93,12 @@ class QDPG:
             raise ElitesError(
                 f"qd-pg needs a descriptor of each step of {task.name}: --step-descriptor module:function"
             )
-        self.task = task
-        self.config = config = config or QDPGConfig()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
-        self.opening = rounds_of_random(config.initial, config.batch, transitions=True)
+        super().__init__(task, config)
+        config = self.config
+        self.climb = PolicyGradient(
+            self.policy, config.pg_steps, config.training_batch, config.pg_learning_rate
+        )
+        self.opening = random_rounds(config.initial, config.batch, transitions=True)
         self.generation = (Round("offspring", config.batch, transitions=True),)
 
     def init(self, key: jax.Array) -> State:
@@ -113,7 +106,7 @@ class QDPG:
         task, config, dimensions = self.task, self.config, self.task.descriptor_size
         quality, diversity = jax.random.split(jax.random.fold_in(key, Stream.TRAINING))
         return State(
-            empty_archive(len(self.cells.centroids), self.policy.parameter_count, dimensions),
+            self.empty_archive(),
             replay_buffer.empty_buffer(
                 config.buffer_size, task.observation_size, task.action_size, dimensions
             ),
@@ -126,8 +119,7 @@ class QDPG:
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first; later both critics are trained, and elites climb the one or the other."""
         if round.name == "random":
-            drawing = jax.random.fold_in(key, Stream.RANDOM)
-            return state, random_controllers(self.policy, drawing, round.policies, operator=0)
+            return state, self.random(key, round.policies)
 
         def novelty(batch: replay_buffer.Experience) -> jax.Array:
             return state_descriptors.novelty(state.visited, batch.extra, self.config.neighbours)
@@ -140,35 +132,11 @@ class QDPG:
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2
-        return state, join(
-            [
-                self._climb(state, quality, jax.random.fold_in(key, Stream.PG), QUALITY, half),
-                self._climb(
-                    state,
-                    diversity,
-                    jax.random.fold_in(key, Stream.DIVERSITY),
-                    DIVERSITY,
-                    round.policies - half,
-                ),
-            ]
+        up_quality, up_novelty = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
+        return state, self.batch(
+            quality=self.climb(state.archive, quality, state.buffer, up_quality, half),
+            diversity=self.climb(state.archive, diversity, state.buffer, up_novelty, round.policies - half),
         )
-
-    def _climb(self, state: State, td3: critics.TD3, key: jax.Array, operator: int, count: int) -> Batch:
-        """Elites, drawn uniformly, after climbing a critic."""
-        selecting, climbing = jax.random.split(key)
-        parents, elites = select(state.archive, selecting, count), state.archive.elites
-        parameters = policy_gradient.vary(
-            climbing,
-            elites.parameters[parents],
-            critics.first(td3.critics),
-            state.buffer,
-            self.policy,
-            steps=self.config.pg_steps,
-            batch=self.config.training_batch,
-            learning_rate=self.config.pg_learning_rate,
-        )
-        one_parent = jnp.full((count, 2), -1, jnp.int32).at[:, 0].set(elites.origin.evaluation[parents])
-        return Batch(parameters, jnp.full(count, operator, jnp.int32), one_parent)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
@@ -177,14 +145,13 @@ class QDPG:
         descriptors = self._state_descriptors(evaluation)
         drawing = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
         candidates = self._candidates(drawing, descriptors, evaluation)
-        offspring = solutions(batch, evaluation, state.progress)
-        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
+        archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         return state._replace(
             archive=archive,
             buffer=replay_buffer.add(state.buffer, evaluation, descriptors),
             visited=state_descriptors.add(state.visited, candidates, self.config.least_distance),
             progress=advance(state.progress, evaluation),
-        ), skipped(evaluation, status)
+        ), status
 
     def _state_descriptors(self, evaluation: Evaluation) -> jax.Array:
         """The descriptor of the state that each step leads to, `[n, T, d]`."""
@@ -202,10 +169,6 @@ class QDPG:
         drawn = draw(happened.reshape(-1), key, self.config.candidates)
         rows = descriptors.reshape(-1, descriptors.shape[-1])[drawn]
         return jnp.where(happened.any(), rows, jnp.nan)
-
-    def archive(self, state: State) -> Archive:
-        """The collection so far."""
-        return state.archive
 
     def gradient_steps(self, state: State) -> jax.Array:
         """Training steps of both pairs of critics so far."""

@@ -9,24 +9,32 @@ evaluations count.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from elites.algorithms.algorithm import Batch, Progress, Round, Stream, advance, skipped, solutions, start
-from elites.archives.archive import Archive, empty_archive, insert
-from elites.archives.cells import make_cells
+from elites.algorithms.base import (
+    Algorithm,
+    AlgorithmConfig,
+    Batch,
+    Progress,
+    Round,
+    Stream,
+    advance,
+    start,
+)
+from elites.archives.archive import Archive
 from elites.errors import require
-from elites.evaluation.environment import Place, environment_of
+from elites.evaluation.environment import Environment, Place, environment_of
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
-from elites.policies import Policy
-from elites.tasks.task import Task
+from elites.tasks.task import DeviceTask, Task
+from elites.variation.offspring import orphans
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3Config(critics.TD3Config):
+class TD3Config(critics.TD3Config, AlgorithmConfig):
     """One actor trained by reinforcement learning, its copies collected along the way."""
 
     batch: int = 100
@@ -37,18 +45,14 @@ class TD3Config(critics.TD3Config):
     """Steps with random actions before training."""
     exploration_noise: float = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Hidden units of the actor."""
-    archive: Literal["cvt", "grid"] = "cvt"
-    """How descriptor space is cut into cells."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        critics.TD3Config.__post_init__(self)
+        AlgorithmConfig.__post_init__(self)
         for name in ("batch", "evaluate_every"):
             require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         for name in ("random_steps", "exploration_noise"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
 
 
 class State(NamedTuple):
@@ -61,26 +65,26 @@ class State(NamedTuple):
     progress: Progress
 
 
-class TD3:
+class TD3(Algorithm):
     """A generation: some steps in the environment with as many of training, then the copies' evaluation."""
 
+    Config = TD3Config
     operators = ("actor",)
+    environment: Environment
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
-        self.task = task
-        self.config = config = config or TD3Config()
-        self.policy = Policy.of(task, config.hidden)
-        self.cells = make_cells(task, config.archive)
+        super().__init__(task, config)
+        self.shares_program = isinstance(task, DeviceTask)  # else the environment is a simulator outside it
         self.environment = environment_of(task)
-        self.opening = ((Round("first", config.batch),),)
-        self.generation = (Round("next", config.batch),)
+        self.opening = ((Round("first", self.config.batch),),)
+        self.generation = (Round("next", self.config.batch),)
 
     def init(self, key: jax.Array) -> State:
         """An empty archive and buffer; random critics and actor; the environment at its first episode."""
         task, config = self.task, self.config
         seed = jax.random.bits(jax.random.fold_in(key, Stream.EPISODE))
         return State(
-            empty_archive(len(self.cells.centroids), self.policy.parameter_count, task.descriptor_size),
+            self.empty_archive(),
             replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
             critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
             self.environment.begin(seed),
@@ -101,8 +105,7 @@ class TD3:
 
         keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
         state, copies = jax.lax.scan(few, state, keys)
-        none = jnp.full((round.policies, 2), -1, jnp.int32)
-        return state, Batch(copies, jnp.zeros(round.policies, jnp.int32), none)
+        return state, self.batch(actor=orphans(copies))
 
     def _learn(self, state: State, key: jax.Array) -> State:
         """One step in the environment and one of training."""
@@ -141,15 +144,8 @@ class TD3:
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
         """Collects the copies; training never sees them again."""
-        offspring = solutions(batch, evaluation, state.progress)
-        archive, status = insert(state.archive, self.cells.of(offspring.descriptor), offspring)
-        return state._replace(archive=archive, progress=advance(state.progress, evaluation)), skipped(
-            evaluation, status
-        )
-
-    def archive(self, state: State) -> Archive:
-        """The copies that were the best in their cells."""
-        return state.archive
+        archive, status = self.insert(state.archive, batch, evaluation, state.progress)
+        return state._replace(archive=archive, progress=advance(state.progress, evaluation)), status
 
     def gradient_steps(self, state: State) -> jax.Array:
         """Training steps so far."""

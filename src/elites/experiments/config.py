@@ -1,24 +1,23 @@
-"""The record of a run: enough to do it again."""
+"""What to run: everything that the result depends on."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import numbers
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elites.algorithms import make_algorithm, make_config
-from elites.algorithms.algorithm import Algorithm
+from elites.algorithms import find_algorithm, make_algorithm, make_config
+from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
+from elites.metrics.metric import METRICS, Metric, load_metric
+from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, HostTask, Task
 from elites.versions import package_version
 
-FILE = "config.json"
-GROUP = "group.json"  # of the folder that replications have in common
 LEAST = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "correct_replications": 1}
 
 
@@ -26,14 +25,15 @@ LEAST = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "corre
 class RunConfig:
     """What a run's result depends on, and nothing else but the machine."""
 
-    algorithm: str
-    task: str  # a name; a Task may be given, whose name and parameters are taken
+    algorithm: str  # a name, or module:Class
+    task: str  # a name, or module:task; a Task is replaced by its name and parameters
     evaluations: int = 1_000_000
     seed: int = 0
     snapshots: int = 0
     correct_every: int = 0
     correct_replications: int = 50
     correct_redraw: bool = False
+    metrics: tuple[str, ...] = ()  # module:metric of each metric beside the usual ones
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -50,6 +50,8 @@ class RunConfig:
         require(isinstance(redraw, bool), "correct_redraw", repr(redraw), "true or false")
         refuse_redraw(self.algorithm, redraw)
         make_config(self.algorithm, **self.hyper_parameters)
+        object.__setattr__(self, "metrics", tuple(self.metrics))
+        self.make_metrics()
         if isinstance(self.task, Task):
             object.__setattr__(self, "task_parameters", parameters_of(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
@@ -65,6 +67,14 @@ class RunConfig:
         """The run's algorithm."""
         return make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
 
+    def make_metrics(self) -> tuple[Metric, ...]:
+        """The usual metrics and the run's own."""
+        own = tuple(load_metric(path) for path in self.metrics)
+        names = [metric.name for metric in (*METRICS, *own)]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        require(not twice, "metrics", ", ".join(twice), "of different names, each given once")
+        return (*METRICS, *own)
+
     def record(self) -> dict[str, Any]:
         """All of it, defaults spelled out, with the versions that it runs on."""
         return {
@@ -76,13 +86,13 @@ class RunConfig:
 
 
 def refuse_redraw(algorithm: str, redraw: bool) -> None:
-    """Only a deep grid has members to draw from."""
-    if redraw and algorithm != "deep-grid":
+    """Only cells with several members have some to draw from."""
+    if redraw and not find_algorithm(algorithm).has_members:
         raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
 
 
 def versions() -> dict[str, str | None]:
-    """What a result's last bits depend on."""
+    """Versions that the last bits of a result depend on."""
     packages = (
         *("elites", "jax", "jaxlib", "numpy", "numba", "optax", "scipy", "ribs"),
         *("pybullet", "brax", "gymnasium", "mujoco"),
@@ -90,16 +100,11 @@ def versions() -> dict[str, str | None]:
     return {"python": platform.python_version(), **{name: package_version(name) for name in packages}}
 
 
-def load_config(folder: Path) -> tuple[RunConfig, dict[str, str | None]]:
-    """The record in a run's folder, and the versions that it was made with."""
-    path = folder / FILE
+def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
+    """What a run's folder says was run, and the versions that it began with."""
+    run = RunFolder(folder)
+    record = run.read_record()
     try:
-        record = json.loads(path.read_text())
-        made_with = record.pop("versions")
-        return RunConfig(**record), made_with
-    except FileNotFoundError:
-        if (folder / GROUP).exists():
-            raise ElitesError(f"{folder} holds a group of runs; name one, such as {folder}/seed-0") from None
-        raise ElitesError(f"{folder} holds no run: there is no {FILE} in it") from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ElitesError(f"{path} is damaged: {error}") from None
+        return RunConfig(**record.settings()), record.versions
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ElitesError(f"{run.config} is damaged: {error}") from None

@@ -8,7 +8,6 @@ touched.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import numbers
 import time
@@ -22,18 +21,25 @@ import numpy as np
 from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
-from elites.experiments.config import load_config, refuse_redraw
 from elites.experiments.guards import Interrupts, alone
 from elites.files import error_in_one_line, read_arrays, write_arrays
-from elites.results.archive import SavedArchive, load_archive
-from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected, save_corrected
-from elites.results.members import Members, load_members
+from elites.results.archive import SavedArchive, digest_of
+from elites.results.corrected import (
+    CorrectedArchive,
+    corrected_archive,
+    corrects,
+    load_corrected,
+    save_corrected,
+)
+from elites.results.folder import RunFolder
+from elites.results.members import Members
+from elites.tasks import make_task
 
 CHUNK_SECONDS = (
     10.0  # between saves; idle threads at the end of one, for at most an episode, are then nothing
 )
 FIRST_CHUNK = 200  # episodes, before their speed is known
-TOLD_SECONDS = 0.1  # between reports of progress
+REPORT_SECONDS = 0.1  # between reports of progress
 DRAWN_BYTES = 2**28  # of controllers that are drawn for one chunk
 EPISODES, MEMBERS = 0, 1  # streams of random numbers, apart from each other and from the run's
 
@@ -68,7 +74,7 @@ def correct(
     redraw: bool = False,
     threads: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> CorrectedArchive:
     """Evaluates every elite of a run again and saves what is left of its archive as `corrected.npz`.
 
@@ -85,24 +91,24 @@ def correct(
             the cell's best is evaluated. The run must have kept its members.
         threads: one per core unless given. They change nothing but the speed.
         on_progress: called now and then with the episodes done and all there are.
-        tell: takes what a person should read.
+        log: called with each line for the user.
     """
-    folder = Path(folder)
+    run = RunFolder(folder)
     settings = Settings(replications=replications, seed=seed, redraw=redraw)
     require(threads is None or threads >= 1, "threads", threads, "at least 1")
-    config, _ = load_config(folder)
-    refuse_redraw(config.algorithm, redraw)
-    with alone(folder):
-        path, archive = _source(folder, snapshot)
-        if (found := corrected_already(path, archive, settings)) is not None:
-            tell(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
-            return found
-        members = _kept_members(folder, archive) if redraw else None
+    record = run.read_record()
+    with alone(run.path):
+        path = run.corrected(snapshot)
+        archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
+        if (corrected := existing_correction(path, archive, settings)) is not None:
+            log(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
+            return corrected
+        members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
         with (
-            evaluator_of(config.make_task(), hidden, threads) as evaluator,
+            evaluator_of(make_task(record.task, **record.task_parameters), hidden, threads) as evaluator,
             Interrupts("stopping") as interrupts,
-            error_in_one_line(f"cannot write to {folder}"),
+            error_in_one_line(f"cannot write to {run}"),
         ):
             try:
                 return correct_archive(
@@ -111,11 +117,11 @@ def correct(
                     settings,
                     evaluator,
                     members,
-                    stop=lambda: interrupts.asked,
+                    stop=lambda: interrupts.requested,
                     on_progress=on_progress,
                 )
             except StoppedError as stopped:
-                tell(f"{stopped}; the same command goes on")
+                log(f"{stopped}; the same command goes on")
                 raise KeyboardInterrupt from None
 
 
@@ -188,14 +194,14 @@ class _Progress:
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
         self.total, self.done, self.stop, self.on_progress = total, done, stop, on_progress
-        self._told = 0.0
+        self._reported = 0.0
 
     def __call__(self, steps: int) -> None:
         self.done += 1
         if self.stop():
             raise StoppedError
-        if (now := time.perf_counter()) - self._told > TOLD_SECONDS:
-            self._told = now
+        if (now := time.perf_counter()) - self._reported > REPORT_SECONDS:
+            self._reported = now
             self.finish()
 
     def finish(self) -> None:
@@ -224,12 +230,9 @@ def _parts(archive: SavedArchive, settings: Settings, stream: int) -> list[np.ra
 
 def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
     """What a corrected archive was made from: the same again gives the same file."""
-    digest = hashlib.sha256()
-    for array in (archive.cell, archive.fitness, archive.descriptor, archive.parameters):
-        digest.update(array.tobytes())
     return {
         **asdict(settings),
-        "archive": digest.hexdigest(),
+        "archive": digest_of(archive),
         "algorithm": archive.about["algorithm"],
         "task": archive.about["task"],
         "run_seed": archive.about["seed"],
@@ -237,51 +240,29 @@ def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _source(folder: Path, snapshot: int | None) -> tuple[Path, SavedArchive]:
-    """Where the corrected archive goes, and the one to correct."""
-    if snapshot is None:
-        if not (folder / "archive.npz").exists():
-            raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
-        return folder / "corrected.npz", load_archive(folder)
-    path = folder / "snapshots" / f"{snapshot:010d}.npz"
-    if not path.exists():
-        there = sorted(int(path.stem) for path in path.parent.glob("[0-9]*.npz"))
-        told = (
-            f"it has {', '.join(map(str, there))}"
-            if there
-            else "it kept none: see `elites run … --snapshots`"
-        )
-        raise ElitesError(f"{folder} has no snapshot {snapshot}; {told}")
-    return folder / f"corrected-{snapshot:010d}.npz", load_archive(path)
-
-
-def corrected_already(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
-    """The corrected archive that is there already, if it was made from the same in the same way."""
-    with contextlib.suppress(ElitesError):  # damaged, or none: it is made anew
-        found = load_corrected(path)
-        same = found.about["evaluations"] == archive.about["evaluations"]
+def existing_correction(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
+    """The corrected archive in a file, if it was made from this archive with these settings."""
+    with contextlib.suppress(ElitesError):  # damaged, or none: it is made again
+        corrected = load_corrected(path)
+        same = corrected.about["evaluations"] == archive.about["evaluations"]
         if (
             same
-            and is_of(found, archive)
-            and all(found.about[name] == value for name, value in asdict(settings).items())
+            and corrects(corrected, archive)
+            and all(corrected.about[name] == value for name, value in asdict(settings).items())
         ):
-            return found
+            return corrected
     return None
 
 
-def is_of(corrected: CorrectedArchive, archive: SavedArchive) -> bool:
-    """Whether this is what was corrected."""
-    return bool(corrected.about["archive"] == _about(archive, Settings())["archive"])
-
-
-def _kept_members(folder: Path, archive: SavedArchive) -> Members:
-    path, evaluations = folder / "members.npz", archive.about["evaluations"]
+def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
+    path, evaluations = run.members, archive.about["evaluations"]
     if not path.exists():
         raise ElitesError(
-            f"redraw needs {path}, which `elites run deep-grid … --keep-members` leaves at its end; "
-            f"a run in progress can redraw by --correct-every and --correct-redraw"
+            f"redraw is for deep-grid, whose cells have several members, and needs {path}, which "
+            "`elites run deep-grid … --keep-members` leaves at its end; this is "
+            f"{archive.about['algorithm']}. A run can redraw on its way too: --correct-every, --correct-redraw"
         )
-    members = load_members(path)
+    members = run.read_members()
     if members.evaluations != evaluations:
         raise ElitesError(
             f"{path} holds the members after {members.evaluations} evaluations, not after {evaluations}: "

@@ -12,8 +12,10 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from elites.metrics.metric import archive_columns, metric_named
+
 if TYPE_CHECKING:
-    from elites.experiments.loop import Report
+    from elites.experiments.execution import Report
 
 LINE_SECONDS = 15.0
 APART_SECONDS = 0.5
@@ -21,10 +23,10 @@ APART_SECONDS = 0.5
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """What is shown goes on when whoever read it has left."""
+        """The run goes on when the reader of its output is gone."""
 
 
-class Shown:
+class LiveView:
     """Something live on a terminal, with lines above it; elsewhere the lines alone."""
 
     def __init__(self, console: Console | None) -> None:
@@ -42,13 +44,13 @@ class Shown:
         if self.console.is_terminal:
             self.live.stop()
 
-    def tell(self, message: str) -> None:
-        """A line above it."""
+    def log(self, message: str) -> None:
+        """Prints a line above it."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
-class Display(Shown):
-    """Call it with each Report."""
+class Display(LiveView):
+    """The progress of a run. Call it with each Report."""
 
     live: Live
 
@@ -65,14 +67,14 @@ class Display(Shown):
         self._panel: RenderableType = ""
         self.live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
-        self._told = 0.0
+        self._logged = 0.0
 
-    def takes(self) -> dict[str, Any]:
-        """What `elites.run` and `elites.resume` are given to report to."""
-        return {"on_generation": self, "on_correction": self.correction, "tell": self.tell}
+    def callbacks(self) -> dict[str, Any]:
+        """The callbacks of an Execution that this display shows."""
+        return {"on_generation": self, "on_correction": self.correction, "log": self.log}
 
     def correction(self, done: int, total: int) -> None:
-        """How far a correction is."""
+        """Shows the progress of a correction."""
         self._correction(done, total)
         if self.console.is_terminal:
             self.live.update(Group(self._bar, self._panel, self._correction.live))
@@ -90,17 +92,17 @@ class Display(Shown):
             self._bar.update(self._task, completed=done, total=report.evaluations)
             self._panel = _panel(report, rate, left)
             self.live.update(Group(self._bar, self._panel))
-        elif now - self._told > LINE_SECONDS or done >= report.evaluations:
-            self._told = now
-            self.tell(
+        elif now - self._logged > LINE_SECONDS or done >= report.evaluations:
+            self._logged = now
+            self.log(
                 f"{done:,} of {report.evaluations:,} evaluations, {rate:.1f}/s, {left} left: "
-                f"QD-score {metrics['qd_score']:,.0f}, max-fitness {metrics['max_fitness']:.1f}, "
-                f"coverage {metrics['coverage']:.1%}, added {_added(report)}"
+                f"{', '.join(f'{label} {text}' for label, text in _values(metrics))}, "
+                f"added {_added(report)} ({_seeds(report)})"
             )
 
 
-class Bar(Shown):
-    """How far some episodes are, or other units. Call it with those done and all there are."""
+class Bar(LiveView):
+    """The progress of some episodes, or of other units. Call it with the number done and the total."""
 
     live: Progress
 
@@ -116,14 +118,14 @@ class Bar(Shown):
             transient=True,
         )
         self._title, self._task = title, self.live.add_task(title, total=None)
-        self._told = time.perf_counter()
+        self._logged = time.perf_counter()
 
     def __call__(self, done: int, total: int) -> None:
         if self.console.is_terminal:
             self.live.update(self._task, completed=done, total=total)
-        elif time.perf_counter() - self._told > LINE_SECONDS:
-            self._told = time.perf_counter()
-            self.tell(f"{self._title}: {done:,} of {total:,} {self._unit}")
+        elif time.perf_counter() - self._logged > LINE_SECONDS:
+            self._logged = time.perf_counter()
+            self.log(f"{self._title}: {done:,} of {total:,} {self._unit}")
 
 
 def _added(report: Report) -> str:
@@ -137,14 +139,25 @@ def _added(report: Report) -> str:
     )
 
 
+def _seeds(report: Report) -> str:
+    """Which seed the numbers are of."""
+    seeds = report.seeds
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"median of seeds {seeds[0]} to {seeds[-1]}"
+
+
+def _values(metrics: dict[str, Any]) -> list[tuple[str, str]]:
+    """Label and text of each metric of the archive."""
+    shown = (metric_named(name) for name in archive_columns(metrics))
+    return [(metric.label, metric.text(metrics[metric.name])) for metric in shown]
+
+
 def _panel(report: Report, rate: float, left: str) -> Table:
     metrics, timings = report.metrics, report.timings
     table = Table.grid(padding=(0, 2))
     rows = {
         "evaluations": f"{metrics['evaluations']:,} of {report.evaluations:,}, {rate:.1f}/s, {left} left",
-        "QD-score": f"{metrics['qd_score']:,.0f}",
-        "max-fitness": f"{metrics['max_fitness']:.1f}",
-        "coverage": f"{metrics['coverage']:.1%}",
+        "shown": _seeds(report),
+        **dict(_values(metrics)),
         "added": f"{_added(report)} in the last generation",
         "time": f"{timings['device_s']:.2f} s, {timings['steps_per_s']:,.0f} steps/s"
         if "device_s" in timings

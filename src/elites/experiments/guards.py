@@ -30,10 +30,10 @@ def alone(folder: Path) -> Iterator[None]:
 class Interrupts:
     """The first Ctrl-C, or SIGTERM, asks to stop; the second ends the process's work at once."""
 
-    def __init__(self, told: str) -> None:
-        """`told` is what the first one is answered with."""
-        self.asked = False
-        self._told = f"\n{told}; again to stop at once\n".encode()
+    def __init__(self, answer: str) -> None:
+        """`answer` is printed after the first one."""
+        self.requested = False
+        self._answer = f"\n{answer}; again to stop at once\n".encode()
 
     def __enter__(self) -> Interrupts:
         self._before = {}
@@ -47,9 +47,9 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
         # Not through Python's streams: the signal may have come in the middle of a write to them.
         with contextlib.suppress(OSError):  # in `2>&1 | tee log` Ctrl-C has ended the reader too
-            os.write(2, self._told)
+            os.write(2, self._answer)

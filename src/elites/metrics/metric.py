@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+
+from elites.errors import ElitesError
+from elites.imports import object_at
 
 
 @dataclass(frozen=True)
@@ -51,4 +54,24 @@ METRICS = (
     Metric("max_fitness", "max-fitness", ",.1f", _max_fitness),  # NaN for an empty archive
     Metric("coverage", "coverage", ".1%", _coverage),  # share of cells that are filled
 )
+PROGRESS = ("generation", "evaluations", "environment_steps", "gradient_steps")
+COUNTS = ("invalid", "made_", "new_", "improved_")  # beginnings of the other columns of `metrics.csv`
 BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def archive_columns(columns: Iterable[str]) -> list[str]:
+    """Those columns of `metrics.csv` that are metrics of the archive."""
+    return [name for name in columns if name not in PROGRESS and not name.startswith(COUNTS)]
+
+
+def metric_named(name: str) -> Metric:
+    """The metric of a column. One that is not ours has its name as the label, and no function."""
+    return BY_NAME.get(name) or Metric(name, name.replace("_", " "), ".4g", lambda elites: math.nan)
+
+
+def load_metric(path: str) -> Metric:
+    """The Metric at `module:metric`."""
+    metric = object_at(path, "metric")
+    if not isinstance(metric, Metric):
+        raise ElitesError(f"metric {path!r} is not an elites.Metric")
+    return metric

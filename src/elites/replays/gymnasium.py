@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.imports import one_line
 from elites.tasks.gymnasium import GymnasiumTask
 from elites.tasks.gymnasium.environments import make_environment
-from elites.tasks.gymnasium.imports import one_line
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
 WITHOUT_DISPLAY = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}

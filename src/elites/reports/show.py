@@ -8,11 +8,10 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.experiments.config import load_config
-from elites.experiments.correct import is_of
 from elites.files import error_in_one_line
 from elites.reports.tables import losses, trust
 from elites.results.archive import SavedArchive, load_archive
-from elites.results.corrected import CorrectedArchive, load_corrected
+from elites.results.corrected import CorrectedArchive, corrects, load_corrected
 from elites.results.tables import read_table
 
 
@@ -78,7 +77,7 @@ def _corrected(folder: Path, archive: SavedArchive) -> tuple[CorrectedArchive | 
     if not (folder / "corrected.npz").exists():
         return None, ""
     corrected = load_corrected(folder)
-    if not is_of(corrected, archive):
+    if not corrects(corrected, archive):
         evaluations = corrected.about["evaluations"]
         return (
             None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,14 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
     if not parameters:
         arrays["parameters"] = np.empty((len(arrays["fitness"]), 0), np.float32)
     return SavedArchive(**arrays, about=parse_about(path, arrays.pop("about"), VERSION))
+
+
+def digest_of(archive: SavedArchive) -> str:
+    """A digest of the elites, by which a corrected archive knows what it corrects."""
+    digest = hashlib.sha256()
+    for array in (archive.cell, archive.fitness, archive.descriptor, archive.parameters):
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def read_about(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses, Spread, correct, spread
-from elites.results.archive import SavedArchive, parse_about
+from elites.results.archive import SavedArchive, digest_of, parse_about
 from elites.results.names import CORRECTED
 
 VERSION = 1
@@ -101,6 +101,11 @@ def corrected_archive(
         invalid=np.array(found.invalid),
         about={"format": VERSION, **about},
     )
+
+
+def corrects(corrected: CorrectedArchive, archive: SavedArchive) -> bool:
+    """Whether it was made from this archive."""
+    return bool(corrected.about["archive"] == digest_of(archive))
 
 
 def save_corrected(path: Path, corrected: CorrectedArchive) -> None:

@@ -32,6 +32,7 @@ class RunRecord:
     correct_every: int = 0
     correct_replications: int = 50
     correct_redraw: bool = False
+    metrics: list[str] = field(default_factory=list)
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str | None] = field(default_factory=dict)
@@ -66,9 +67,12 @@ class RunFolder:
         """Whether a run has begun here."""
         return self.config.exists()
 
+    def create_folder(self) -> None:
+        make_folder(self.path)
+
     def create(self, record: dict[str, Any]) -> None:
         """Makes the folder and writes the run's record."""
-        make_folder(self.path)
+        self.create_folder()
         write_json(self.config, record)
 
     def read_record(self) -> RunRecord:
@@ -176,9 +180,12 @@ class GroupFolder:
     def run(self, seed: int) -> RunFolder:
         return RunFolder(self.path / f"seed-{seed}")
 
+    def create_folder(self) -> None:
+        make_folder(self.path)
+
     def create(self, records: list[dict[str, Any]]) -> list[RunFolder]:
         """Makes a folder for each replication, then the group's record."""
-        make_folder(self.path)
+        self.create_folder()
         runs = [self.run(record["seed"]) for record in records]
         for run, record in zip(runs, records, strict=True):
             run.create(record)

@@ -92,11 +92,14 @@ class Logs:
         timings: Iterable[str],
         corrections: Iterable[str],
         sizes: Mapping[str, int],
+        scalars: Iterable[str] = (),
     ) -> None:
         """Tables with these columns; without any, a run that is not corrected has no table of corrections.
 
-        `sizes` are the bytes to keep of each file, as `sync` returned them.
+        `sizes` are the bytes to keep of each file, as `sync` returned them. TensorBoard gets the `scalars`
+        among the metrics.
         """
+        self._scalars = tuple(scalars)
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
         self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
         self.tensorboard = TensorBoard(folder, sizes.get(names.EVENTS, 0))
@@ -113,8 +116,7 @@ class Logs:
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """A row of each table, and the metrics for TensorBoard."""
         self.metrics.append(metrics)
-        scalars = {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
-        self.tensorboard.append(metrics["evaluations"], scalars)
+        self.tensorboard.append(metrics["evaluations"], {name: metrics[name] for name in self._scalars})
         self.timings.append(timings)
 
     def sync(self) -> dict[str, int]:

@@ -31,8 +31,9 @@ def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any
 
     from elites.cache import keep_compiled_programs
     from elites.experiments.config import RunConfig
-    from elites.experiments.replications import bytes_needed, together
+    from elites.experiments.replications import bytes_needed
     from elites.memory import available_bytes
+    from elites.tasks.task import DeviceTask
 
     keep_compiled_programs()
     configs = [RunConfig(**config) for config in asked["configs"]]
@@ -46,7 +47,7 @@ def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any
             cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
             if not asked["calibrate"]:
                 continue
-            if together(algorithm):
+            if isinstance(algorithm.task, DeviceTask) and algorithm.shares_program:
                 tell(f"measuring {config.algorithm} on {config.task}")
                 cells[-1]["pace"] = _device_pace(config, seeds)
                 continue
@@ -121,7 +122,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
 
     Its episodes are cut where they would take long at that pace: they are measured on their own.
     """
-    from elites.experiments.replications import replications
+    from elites.experiments.replications import make_replications
 
     fields = {field.name for field in dataclasses.fields(config.make_algorithm().config)}
     smaller: dict[str, Any] = {}  # what changes how long it is until a generation, not how long that takes
@@ -136,7 +137,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
         parameters = {**short.task_parameters, "episode_length": length}
         short = dataclasses.replace(short, task_parameters=parameters)
     started = time.perf_counter()
-    current = replications([short], None)
+    current = make_replications([short])
     try:
         for _ in (*current.algorithm.opening, current.algorithm.generation):
             current.advance(AMPLE)
@@ -159,11 +160,11 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
 
 def _device_pace(config: Any, seeds: int) -> dict[str, float]:
     """Seconds per generation of all replications in one program."""
-    from elites.experiments.replications import replications
+    from elites.experiments.replications import make_replications
 
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     started = time.perf_counter()
-    current = replications(configs, None)
+    current = make_replications(configs)
     try:
         for _ in range(len(current.algorithm.opening) + 1):
             current.advance(current.evaluations + 1)

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from elites.experiments.display import Shown
+from elites.experiments.display import LiveView
 from elites.studies.execution import State, log_of
 from elites.studies.plan import duration
 
@@ -24,7 +24,7 @@ LIVELY = ("running", "correcting", "failed")
 COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped": "yellow"}
 
 
-class StudyDisplay(Shown):
+class StudyDisplay(LiveView):
     """The table of all runs. `finished` runs were there already."""
 
     live: Live
@@ -41,20 +41,20 @@ class StudyDisplay(Shown):
         if state.stage == "failed":
             log = log_of(self.study, state.job)
             more = f" (see {log})" if log.exists() and log.stat().st_size else ""
-            self.tell(f"{name} failed: {state.error}{more}")
+            self.log(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":
             after = f" after {state.farthest:,} evaluations" if state.farthest else ""
-            self.tell(f"{name} stopped{after}; the same command goes on")
+            self.log(f"{name} stopped{after}; the same command goes on")
         elif state.stage == "finished":
             on = f" on {state.where}" if state.where else ""
-            self.tell(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
+            self.log(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
 
     def __call__(self, states: Sequence[State]) -> None:
         if self.console.is_terminal:
             self.live.update(Group(self.totals(states), self.table(states)))  # what must not be cut first
         elif time.monotonic() - self._told > LINE_SECONDS:
             self._told = time.monotonic()
-            self.tell(self.totals(states))
+            self.log(self.totals(states))
 
     def totals(self, states: Sequence[State]) -> str:
         """How many runs are where."""

@@ -191,17 +191,17 @@ def execute(
     waiting, stopping = deque(everything), False
     try:
         with Interrupts("stopping all runs after their generation") as interrupts:
-            while (waiting and not interrupts.asked) or any(map(_going_on, everything)):
-                while waiting and not interrupts.asked and pool.room():
+            while (waiting and not interrupts.requested) or any(map(_going_on, everything)):
+                while waiting and not interrupts.requested and pool.room():
                     state = waiting.popleft()
                     state.stage, state.started = "running", time.monotonic()
                     pool.start(state.job)
-                if interrupts.asked and not stopping:
+                if interrupts.requested and not stopping:
                     stopping = True
                     pool.stop()
                 for job, message in pool.events():
                     state = states[job.folder]
-                    take(state, message, stopping=interrupts.asked)
+                    take(state, message, stopping=interrupts.requested)
                     if message["kind"] == "lost" and state.stage == "waiting":
                         waiting.appendleft(state)
                     elif not _going_on(state):

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elites.errors import ElitesError
-from elites.experiments.config import FILE, GROUP, RunConfig
+from elites.experiments.config import RunConfig
 from elites.files import read_arrays
+from elites.results.names import CONFIG as FILE
+from elites.results.names import GROUP
 from elites.studies.study import Job, Study
 
 WORKER_BYTES = 600_000_000  # of a worker beside what its run holds

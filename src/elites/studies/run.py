@@ -74,9 +74,9 @@ def _execute(
     finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
     display = StudyDisplay(folder, finished)
     if not left:
-        display.tell(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
+        display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
         return []
-    measured = _measured(folder, left, calibrate, display.tell, keep=not only_plan)
+    measured = _measured(folder, left, calibrate, display.log, keep=not only_plan)
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
@@ -91,7 +91,7 @@ def _execute(
         where = pool.describe()
     try:
         cost = plan.cost(folder, left, measured, workers or len(left))
-        display.tell(plan.describe(study, jobs, cost, finished, where))
+        display.log(plan.describe(study, jobs, cost, finished, where))
         if only_plan:
             return []
         _record(folder, study)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elites.algorithms import find
+from elites.algorithms import find_algorithm
 from elites.errors import ElitesError, require
 from elites.experiments.config import RunConfig
 from elites.tasks import make_task, parameters_of
@@ -151,8 +151,7 @@ class Job:
 
 
 def _share_a_program(config: RunConfig) -> bool:
-    on_host = getattr(find(config.algorithm).algorithm, "on_host", False)
-    return isinstance(config.make_task(), DeviceTask) and not on_host
+    return isinstance(config.make_task(), DeviceTask) and find_algorithm(config.algorithm).shares_program
 
 
 def _settled(choice: Choice) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from elites.errors import ElitesError
 
 if TYPE_CHECKING:
-    from elites.experiments.loop import Report
+    from elites.experiments.execution import Report
 
 APART_SECONDS = 0.5  # between lines on progress
 Tell = Callable[..., None]
@@ -67,51 +67,48 @@ def _end_with_parent(passing: Path | None) -> None:
 
 def execute(asked: dict[str, Any], tell: Tell) -> bool:
     """Runs, or goes on with a run, to its end, and corrects what it leaves. False if it was told to stop."""
-    from elites.experiments.config import FILE, GROUP, RunConfig
+    from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
-    from elites.experiments.run import resume, resume_group, run, run_group
+    from elites.experiments.execution import Execution
+    from elites.experiments.run import resume, run
+    from elites.results.folder import GroupFolder, RunFolder
 
     folder, seeds, threads = Path(asked["folder"]), asked["seeds"], asked["threads"]
     config = RunConfig(**asked["config"])
     progress = _Progress(tell)
-    how: dict[str, Any] = {
-        "threads": threads,
-        "checkpoint_seconds": asked["checkpoint_seconds"],
-        "on_generation": progress.generation,
-        "on_correction": progress.correction,
-        "tell": lambda text: tell("told", text=text),
-    }
+    execution = Execution(
+        threads=threads,
+        checkpoint_seconds=asked["checkpoint_seconds"],
+        on_generation=progress.generation,
+        on_correction=progress.correction,
+        log=lambda text: tell("told", text=text),
+    )
     if asked["group"]:
         _clear_unbegun(folder)
-        begun = (folder / GROUP).exists()
-        outcomes = resume_group(folder, **how) if begun else run_group(config, len(seeds), folder, **how)
-    else:
-        begun = (folder / FILE).exists()
-        outcomes = [resume(folder, **how) if begun else run(config, folder, **how)]
-    if not all(outcome.finished for outcome in outcomes):
+    begun = GroupFolder(folder).exists if asked["group"] else RunFolder(folder).exists
+    outcome = resume(folder, execution) if begun else run(config, folder, len(seeds), execution)
+    if not outcome.finished:
         return False
     if asked["correct"]:
-        for outcome in outcomes:
+        for one in outcome.runs or (outcome,):
             correct(
-                outcome.folder,
+                one.folder,
                 replications=config.correct_replications,
                 redraw=asked["redraw"],
                 threads=threads,
                 on_progress=progress.correction,
-                tell=lambda text: None,
+                log=lambda text: None,
             )
     return True
 
 
 def _clear_unbegun(folder: Path) -> None:
     """A group that was killed before its record was written has nothing but its runs' records."""
-    from elites.experiments.config import FILE, GROUP
+    from elites.results.folder import GroupFolder
 
-    if folder.is_dir() and not (folder / GROUP).exists():
-        files = [path for path in folder.rglob("*") if path.is_file()]
-        if all(path.name in (FILE, f".{FILE}.partial", f".{GROUP}.partial") for path in files):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(folder)
+    if GroupFolder(folder).is_incomplete():
+        with contextlib.suppress(OSError):
+            shutil.rmtree(folder)
 
 
 class _Progress:

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
 
+from elites.archives.archive import Archive, select
+from elites.variation.offspring import Offspring
 
-def vary(key: jax.Array, first: jax.Array, second: jax.Array, sigma1: float, sigma2: float) -> jax.Array:
-    """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`; one draw along the line for each."""
-    everywhere, along = jax.random.split(key)
-    noise = jax.random.normal(everywhere, first.shape)
-    line = jax.random.normal(along, (len(first), 1))
-    return first + sigma1 * noise + sigma2 * (second - first) * line
+
+@dataclass(frozen=True)
+class IsoLine:
+    """Moves a parent in all directions, and along the line to a second parent."""
+
+    sigma1: float
+    sigma2: float
+
+    def __call__(self, archive: Archive, key: jax.Array, count: int) -> Offspring:
+        """Offspring of `count` pairs of elites, each drawn uniformly."""
+        selecting, varying = jax.random.split(key)
+        pairs = select(archive, selecting, 2 * count).reshape(2, count)
+        first, second = archive.elites.parameters[pairs]
+        return Offspring(self.vary(varying, first, second), archive.elites.origin.evaluation[pairs].T)
+
+    def vary(self, key: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
+        """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`; one draw along the line for each."""
+        everywhere, along = jax.random.split(key)
+        noise = jax.random.normal(everywhere, first.shape)
+        line = jax.random.normal(along, (len(first), 1))
+        return first + self.sigma1 * noise + self.sigma2 * (second - first) * line

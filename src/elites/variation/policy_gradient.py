@@ -2,46 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import jax
 import optax
 
-from elites.learning.critics import value
+from elites.archives.archive import Archive, select
+from elites.learning.critics import TD3, first, value
 from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
+from elites.variation.offspring import Offspring, children
 
 
-def vary(
-    key: jax.Array,
-    parents: jax.Array,
-    critic: Layers,
-    buffer: ReplayBuffer,
-    policy: Policy,
-    *,
-    steps: int,
-    batch: int,
-    learning_rate: float,
-) -> jax.Array:
-    """Each parent `[n, P]` after `steps` of Adam, begun afresh, up the mean Q(s, π(s)).
+@dataclass(frozen=True)
+class PolicyGradient:
+    """Each parent takes `steps` of Adam, begun afresh, up the mean Q(s, π(s)) of `batch` states."""
 
-    The states of a step are drawn once for all parents.
-    """
-    optimiser = optax.adam(learning_rate)
-    drawn = jax.vmap(lambda one: sample(buffer, one, batch, policy.sizes[0], policy.sizes[-1]).observation)(
-        jax.random.split(key, steps)
-    )
+    policy: Policy
+    steps: int
+    batch: int
+    learning_rate: float
 
-    def one(
-        carry: tuple[Layers, optax.OptState], observations: jax.Array
-    ) -> tuple[tuple[Layers, optax.OptState], None]:
-        actors, state = carry
+    def __call__(
+        self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
+    ) -> Offspring:
+        """Offspring of `count` elites, drawn uniformly."""
+        selecting, climbing = jax.random.split(key)
+        parents, elites = select(archive, selecting, count), archive.elites
+        parameters = self.vary(climbing, elites.parameters[parents], first(td3.critics), buffer)
+        return children(parameters, elites.origin.evaluation[parents])
 
-        def loss(actors: Layers) -> jax.Array:
-            actions = jax.vmap(policy.act, (0, None))(actors, observations)
-            return -value(critic, observations, actions).mean(-1).sum()  # a sum: each actor climbs alone
+    def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
+        """The parents `[n, P]` after their ascent. The states of a step are drawn once for all of them."""
+        policy, optimiser = self.policy, optax.adam(self.learning_rate)
+        sizes = policy.sizes[0], policy.sizes[-1]
+        drawn = jax.vmap(lambda step: sample(buffer, step, self.batch, *sizes).observation)(
+            jax.random.split(key, self.steps)
+        )
 
-        updates, state = optimiser.update(jax.grad(loss)(actors), state)
-        return (optax.apply_updates(actors, updates), state), None
+        def climb(
+            carry: tuple[Layers, optax.OptState], observations: jax.Array
+        ) -> tuple[tuple[Layers, optax.OptState], None]:
+            actors, state = carry
 
-    actors = jax.vmap(policy.layers)(parents)
-    (actors, _), _ = jax.lax.scan(one, (actors, optimiser.init(actors)), drawn)
-    return jax.vmap(policy.flat)(actors)
+            def loss(actors: Layers) -> jax.Array:
+                actions = jax.vmap(policy.act, (0, None))(actors, observations)
+                return -value(critic, observations, actions).mean(-1).sum()  # a sum: each actor climbs alone
+
+            updates, state = optimiser.update(jax.grad(loss)(actors), state)
+            return (optax.apply_updates(actors, updates), state), None
+
+        actors = jax.vmap(policy.layers)(parents)
+        (actors, _), _ = jax.lax.scan(climb, (actors, optimiser.init(actors)), drawn)
+        return jax.vmap(policy.flat)(actors)

@@ -138,7 +138,7 @@ def defaults_of(what: str, name: str) -> dict[str, Any] | None:
     from elites.tasks import TASKS, parameters_of
 
     if what == "algorithms":
-        own = dataclasses.asdict(ALGORITHMS[name].config()) if name in ALGORITHMS else None
+        own = dataclasses.asdict(ALGORITHMS[name].Config()) if name in ALGORITHMS else None
     else:
         own = parameters_of(TASKS[name]) if name in TASKS else None
     found: dict[str, Any] | None = json.loads(json.dumps(own))

@@ -109,7 +109,7 @@ def gymnasium_task(
             environment), `episode_length`, `cells`, `grid`, `qd_offset` (measured when a run begins, unless
             given), `fresh`, `patience`.
     """
-    from elites.tasks.gymnasium.imports import path_of
+    from elites.imports import path_of
 
     given: dict[str, Any] = {
         "descriptor": descriptor if isinstance(descriptor, str | None) else path_of(descriptor),

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from elites.errors import ElitesError
-from elites.tasks.gymnasium.imports import function_at, import_module, one_line
+from elites.imports import function_at, import_module, one_line
 
 
 class Spaces(NamedTuple):

@@ -13,8 +13,8 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Ending, Outcome, Transitions
 from elites.evaluation.perceptron import Perceptron
+from elites.imports import function_at, one_line
 from elites.tasks.gymnasium.environments import make_environment, spaces_of, told_once
-from elites.tasks.gymnasium.imports import function_at, one_line
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask

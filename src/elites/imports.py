@@ -1,4 +1,4 @@
-"""Functions by their import path, `module:function`: what a run's record and a worker know them by."""
+"""Objects by their import path, `module:name`: what a run's record and a worker process know them by."""
 
 from __future__ import annotations
 
@@ -63,21 +63,28 @@ def import_module(name: str, what: str) -> ModuleType:
         raise ElitesError(f"{what}: importing {name} failed: {one_line(error)}") from error
 
 
-def function_at(path: str, what: str) -> Callable[..., Any]:
-    """The function at `module:function`."""
+def object_at(path: str, what: str, kind: str = "object") -> Any:
+    """What `module:name` names; `what` is what it is for, `kind` what it should be."""
     module_name, colon, name = path.partition(":")
     if not (colon and module_name and name):
-        raise ElitesError(f"{what} is {path!r}; it must be module:function")
+        raise ElitesError(f"{what} is {path!r}; it must be module:{kind}")
     module = import_module(module_name, f"{what} {path!r}")
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if not callable(found):
-        own = (key for key, value in vars(module).items() if inspect.isfunction(value))
-        there = ", ".join(key for key in own if not key.startswith("_")) or "none"
+        value = getattr(value, part, None)
+    if value is None or (kind == "function" and not callable(value)):
+        public = ((key, each) for key, each in vars(module).items() if not key.startswith("_"))
+        names = [key for key, each in public if kind != "function" or inspect.isfunction(each)]
         where = getattr(module, "__file__", module_name)
-        raise ElitesError(f"{what} {path!r}: {where} has no function {name!r}; its functions are {there}")
-    return found  # type: ignore[no-any-return]
+        raise ElitesError(
+            f"{what} {path!r}: {where} has no {kind} {name!r}; its {kind}s are {', '.join(names) or 'none'}"
+        )
+    return value
+
+
+def function_at(path: str, what: str) -> Callable[..., Any]:
+    """The function at `module:function`."""
+    return object_at(path, what, "function")  # type: ignore[no-any-return]
 
 
 def one_line(error: BaseException) -> str:

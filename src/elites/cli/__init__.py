@@ -1,0 +1,130 @@
+"""The `elites` command: a module per group of subcommands."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Sequence
+
+import tyro
+
+from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
+from elites.cli.command import Command, first_line
+from elites.cli.inspect import Correct, Show
+from elites.cli.random import Random
+from elites.cli.run import Resume, RunOptions, run_command
+from elites.errors import ElitesError
+from elites.replays.command import Replay
+from elites.studies.commands import STUDY_COMMANDS, StudyRun
+
+INTERRUPTED = 130
+
+COMMANDS: dict[str, type[Command]] = {
+    "run": RunOptions,
+    "resume": Resume,
+    "correct": Correct,
+    "show": Show,
+    "replay": Replay,
+    "study": StudyRun,
+    "tasks": Tasks,
+    "algorithms": Algorithms,
+    "random": Random,
+    "install-bullet": InstallBullet,
+}
+
+
+def overview(command: str | None = None) -> str:
+    """What `elites --help` prints, and `elites run --help` and `elites study --help`."""
+    if command == "run":
+        from elites.algorithms import ALGORITHMS
+
+        return _listing(
+            "elites run ALGORITHM TASK [OPTIONS]",
+            "Run an algorithm on a task, one of `elites tasks`.",
+            {name: first_line(algorithm.Config) for name, algorithm in ALGORITHMS.items()}
+            | {"module:Class": "An algorithm of your own."},
+            "elites run ALGORITHM --help lists its options.",
+        )
+    if command == "study":
+        return _listing(
+            "elites study run STUDY --out DIR, or elites study report DIR",
+            "Execute many runs and compare them.",
+            {name: first_line(action) for name, action in STUDY_COMMANDS.items()},
+            "elites study run --help and elites study report --help list their options.",
+        )
+    described = {name: first_line(command) for name, command in COMMANDS.items()}
+    described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
+    described["study"] = "Execute many runs and compare them: elites study run, elites study report."
+    about = "Evolve collections of diverse, high-performing controllers."
+    return _listing(
+        "elites COMMAND …", about, described, "elites COMMAND --help lists the options of a command."
+    )
+
+
+def _listing(usage: str, about: str, described: dict[str, str], more: str) -> str:
+    width = max(map(len, described))
+    lines = [f"  {name:<{width}}   {text}" for name, text in described.items()]
+    return "\n".join([f"usage: {usage}", "", about, "", *lines, "", more])
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command with its options, checked. What is wrong is said in one line."""
+    if not arguments:
+        raise ElitesError(f"no command was given; the commands are {', '.join(COMMANDS)}")
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise ElitesError(f"unknown command {name!r}; the commands are {', '.join(COMMANDS)}")
+    program, command = f"elites {name}", COMMANDS[name]
+    if name == "run":
+        from elites.algorithms import ALGORITHMS
+
+        if not rest or rest[0].startswith("-"):
+            raise ElitesError(f"usage: elites run ALGORITHM TASK; the algorithms are {', '.join(ALGORITHMS)}")
+        algorithm, *rest = rest
+        program, command = f"{program} {algorithm}", run_command(algorithm)
+    if name == "study":
+        if not rest or rest[0] not in STUDY_COMMANDS:
+            raise ElitesError("usage: elites study run STUDY --out DIR, or elites study report DIR")
+        action, *rest = rest
+        program, command = f"{program} {action}", STUDY_COMMANDS[action]
+    message = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(message):
+            return tyro.cli(command, prog=program, args=rest)
+    except SystemExit as stopped:
+        if stopped.code in (0, None):
+            raise
+    raise ElitesError(f"{one_line(message.getvalue())}; see {program} --help")
+
+
+def one_line(box: str) -> str:
+    """The text of a box drawn by tyro, without its title, its frame and its pointer to the help."""
+    text = " ".join(re.sub("[│╭╮╰╯]", " ", box).split())
+    _, *sections = (part.strip(" ─") for part in re.split("[─-]{3,}", text))
+    kept = [part for part in sections if part and not re.match("For full helptext|Argument helptext", part)]
+    return "; ".join(part.rstrip(".") for part in kept)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        match list(arguments):
+            case ["-h" | "--help"]:
+                print(overview())
+            case ["run" | "study" as command, "-h" | "--help"]:
+                print(overview(command))
+            case _:
+                return parse(arguments).run()
+        return 0
+    except ElitesError as error:
+        print(f"elites: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("elites: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of the output is gone, as with `| head`
+        sys.stdout = None  # type: ignore[assignment] # nothing is left to flush at exit
+        return 0

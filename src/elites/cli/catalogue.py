@@ -1,0 +1,73 @@
+"""`elites tasks`, `elites algorithms` and `elites install-bullet`: what there is to run."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from elites.cli.command import first_line
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """List the tasks and their sizes."""
+
+    def run(self) -> int:
+        from elites.tasks import TASKS
+        from elites.tasks.task import parameter_count
+
+        rows = [("task", "observation", "action", "descriptor", "controller", "cells", "steps", "QD offset")]
+        rows += [
+            (
+                task.name,
+                str(task.observation_size),
+                str(task.action_size),
+                str(task.descriptor_size),
+                str(parameter_count(task.controller())),
+                str(task.cells),
+                str(task.episode_length),
+                f"{task.qd_offset:.2f}",
+            )
+            for task in TASKS.values()
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for name, *numbers in rows:
+            cells = (number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))
+            print("  ".join((name.ljust(widths[0]), *cells)))
+        print("gym:ID       any Gymnasium environment with continuous actions, described by --descriptor")
+        print("module:task  a task of your own")
+        return 0
+
+
+@dataclass(frozen=True)
+class Algorithms:
+    """List the algorithms and their hyper-parameters."""
+
+    def run(self) -> int:
+        from elites.algorithms import ALGORITHMS
+
+        for name, algorithm in ALGORITHMS.items():
+            print(f"{name}: {first_line(algorithm.Config)}")
+            for field in dataclasses.fields(algorithm.Config):
+                print(f"  --{field.name.replace('_', '-'):<22} {_as_typed(field.default)}")
+        print("module:Class: an algorithm of your own, a subclass of elites.Algorithm")
+        return 0
+
+
+def _as_typed(default: object) -> str:
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallBullet:
+    """Fetch the physics of the qd- tasks where pybullet has no wheel for this Python."""
+
+    to: Path | None = None
+    """Folder for the files; the default is the cache folder. ELITES_BULLET=FOLDER then names it."""
+
+    def run(self) -> int:
+        from elites.tasks.qdgym.install import install_bullet
+
+        install_bullet(self.to)
+        return 0

@@ -1,0 +1,62 @@
+"""`elites show` and `elites correct`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elites.cli.command import Folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """Print the summary of a run and draw its archive and its progress."""
+
+    folder: Folder
+    """Folder of the run."""
+
+    def run(self) -> int:
+        from elites.reports.show import show
+
+        print(show(self.folder))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correct:
+    """Evaluate every elite of a run again, to see how much of its archive was luck.
+
+    Saves all replications, and the corrected archive of their means, as corrected.npz in the run's folder.
+    After an interruption the same command continues.
+    """
+
+    folder: Folder
+    """Folder of the run."""
+    replications: int = 50
+    """Episodes per elite (N)."""
+    snapshot: int | None = None
+    """Evaluations of the snapshot to correct, into corrected-EVALUATIONS.npz; the default is the archive."""
+    seed: int = 0
+    """Seed of the replications; they share no episode with the run."""
+    redraw: bool = False
+    """deep-grid: whether a member of the cell is drawn for each replication, instead of its best."""
+    threads: int | None = None
+    """Threads; the default is one per core."""
+
+    def run(self) -> int:
+        from elites.experiments.correct import correct
+        from elites.experiments.display import Bar
+        from elites.reports.tables import losses
+
+        with Bar(f"correcting {self.folder}") as bar:
+            corrected = correct(
+                self.folder,
+                replications=self.replications,
+                snapshot=self.snapshot,
+                seed=self.seed,
+                redraw=self.redraw,
+                threads=self.threads,
+                on_progress=bar,
+                log=bar.log,
+            )
+        print(losses(corrected))
+        return 0

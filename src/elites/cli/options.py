@@ -1,0 +1,90 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from elites.errors import ElitesError, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """Parameters of a task."""
+
+    noise: float | None = None
+    """Noise on the initial joint angles in rad, or Brax's own noise; the default is the task's."""
+    episode_length: int | None = None
+    """Steps after which an episode is truncated; the default is the task's."""
+    noise_distribution: Literal["uniform", "normal"] | None = None
+    """qd- tasks: distribution of the initial joint angles. The noise is half the width of a uniform one
+    (the default), the standard deviation of a normal one."""
+    ends_on_fall: bool | None = None
+    """Whether a fall ends the episode; the default is the task's."""
+
+    backend: str | None = None
+    """Brax tasks: physics backend: spring (the default), positional, generalized or mjx."""
+    cells: int | None = None
+    """Number of cells of a CVT archive (--archive cvt); the default is the task's."""
+    grid: tuple[int, ...] | None = None
+    """Cells per dimension of a grid archive (--archive grid); the default is the task's."""
+    qd_offset: float | None = None
+    """Fitness that adds nothing to the QD-score; the default is the task's, measured for a gym: task."""
+
+    descriptor: str | None = None
+    """gym: tasks: module:function that computes the descriptor of an episode."""
+    step_descriptor: str | None = None
+    """gym: tasks: module:function that computes the descriptor of a step; the mean over the episode is the
+    default descriptor."""
+    descriptor_bounds: tuple[float, ...] | None = None
+    """gym: tasks: lowest and highest value of each descriptor dimension, in pairs; the default is 0 1."""
+    descriptor_names: tuple[str, ...] | None = None
+    """gym: tasks: names of the descriptor dimensions in figures and summaries."""
+    environment_options: str | None = None
+    """gym: tasks: arguments of the environment as JSON: '{"gravity": -9.8}'."""
+    fresh: bool | None = None
+    """gym: tasks: whether each episode gets a new environment; the default is true."""
+    patience: float | None = None
+    """gym: tasks: longest time of a step in seconds, then its worker is replaced; the default is 60."""
+
+    def task_parameters(self) -> dict[str, Any]:
+        """Those that were given."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(TaskOptions)}
+        given = {name: value for name, value in given.items() if value is not None}
+        if (bounds := given.get("descriptor_bounds")) is not None:
+            pairs = len(bounds) >= 2 and len(bounds) % 2 == 0
+            require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
+            given["descriptor_bounds"] = tuple(zip(bounds[::2], bounds[1::2], strict=True))
+        if (options := given.get("environment_options")) is not None:
+            given["environment_options"] = _parse_json(options)
+        return given
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ElitesError(f"environment_options is {text!r}, which is not JSON: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions:
+    """Options that change nothing in the result."""
+
+    threads: int | None = None
+    """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""
+    max_hours: float | None = None
+    """Hours after which the run stops cleanly; `elites resume` continues it."""
+    checkpoint_seconds: float = 60.0
+    """Shortest time between checkpoints, which never take more than 2 % of the time."""
+    cluster: str | None = None
+    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+
+    def execution(self, **callbacks: Any) -> Any:
+        """The `Execution` with these options."""
+        from elites.experiments.execution import Execution
+
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExecutionOptions)}
+        return Execution(**given, **callbacks)

@@ -1,0 +1,72 @@
+"""`elites random`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import tyro
+
+from elites.cli.options import TaskOptions
+from elites.errors import require
+
+if TYPE_CHECKING:
+    from elites.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random(TaskOptions):
+    """Evaluate random controllers and print what they do."""
+
+    tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
+    """Tasks."""
+    controllers: int = 100
+    """Number of random controllers per task."""
+    seed: int = 0
+    """Seed of the controllers and of their episodes."""
+    threads: int | None = None
+    """Threads; the default is one per core."""
+
+    def run(self) -> int:
+        from elites.tasks import make_task
+
+        require(self.controllers >= 1, "controllers", self.controllers, "at least 1")
+        last = 2**32 - self.controllers
+        require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
+        tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # checked before any runs
+        for task in tasks:
+            self._evaluate(task)
+        return 0
+
+    def _evaluate(self, task: Task) -> None:
+        import jax
+        import numpy as np
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from elites.evaluation import evaluator_of
+        from elites.policies import Policy
+
+        keys = jax.random.split(jax.random.key(self.seed), self.controllers)
+        parameters = jax.jit(jax.vmap(Policy.of(task).init))(keys)
+        seeds = self.seed + np.arange(self.controllers)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with (
+            evaluator_of(task, (128, 128), self.threads) as evaluator,
+            Progress(*columns, transient=True) as progress,
+        ):
+            bar = progress.add_task(task.name, total=self.controllers)
+            started = time.perf_counter()
+            evaluation = evaluator.evaluate(parameters, seeds, on_episode=lambda _: progress.advance(bar))
+            seconds = time.perf_counter() - started
+        low, middle, high = np.nanquantile(evaluation.fitness, (0, 0.5, 1))
+        spread = ", ".join(
+            f"{name} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
+            for name, touch in zip(task.descriptor_names, evaluation.descriptor.T, strict=True)
+        )
+        steps = int(evaluation.length.sum())
+        print(f"{task.name}: {self.controllers} controllers, {steps} steps, {steps / seconds:.0f} steps/s")
+        print(f"  fitness     {low:.1f} to {high:.1f}, median {middle:.1f}")
+        print(f"  descriptor  {spread}")
+        if evaluation.invalid:
+            print(f"  {evaluation.invalid} episodes gave NaN")

@@ -1,0 +1,133 @@
+"""`elites run` and `elites resume`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from elites.cli.command import Folder
+from elites.cli.options import ExecutionOptions, TaskOptions
+from elites.errors import ElitesError
+
+if TYPE_CHECKING:
+    from elites.experiments.loop import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(TaskOptions, ExecutionOptions):
+    """Options of every `elites run ALGORITHM`; the algorithm's hyper-parameters are added."""
+
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """Task: one of `elites tasks`, gym:ID for a Gymnasium environment, or module:task for your own."""
+    evaluations: int = 1_000_000
+    """Budget: number of evaluated episodes."""
+    seed: int = 0
+    """Seed of everything random."""
+    seeds: int = 1
+    """Number of replications, with consecutive seeds. They train in one program; cma-map-elites, and td3
+    outside Brax, run them one after the other."""
+    out: Path | None = None
+    """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
+    snapshots: int = 0
+    """Number of archives to keep along the way, evenly spaced."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of your own, each as module:metric."""
+    correct_every: int = 0
+    """Evaluations between corrections of the archive, as `elites correct` does them; 0: none."""
+    correct_replications: int = 50
+    """Episodes per elite and correction."""
+    correct_redraw: bool = False
+    """deep-grid: whether a correction draws a member of the cell for each replication."""
+
+    def run(self) -> int:
+        from elites.experiments.config import RunConfig
+        from elites.experiments.display import Display
+        from elites.experiments.run import run
+
+        hyper_parameters = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in RunOptions.__dataclass_fields__
+        }
+        _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
+        config = RunConfig(
+            algorithm=type(self).__name__,
+            task=self.task,
+            evaluations=self.evaluations,
+            seed=self.seed,
+            snapshots=self.snapshots,
+            metrics=self.metrics,
+            correct_every=self.correct_every,
+            correct_replications=self.correct_replications,
+            correct_redraw=self.correct_redraw,
+            hyper_parameters=hyper_parameters,
+            task_parameters=self.task_parameters(),
+        )
+        with Display(f"{config.algorithm} on {config.task}") as display:
+            outcome = run(config, self.out, self.seeds, self.execution(**display.callbacks()))
+        return conclude(outcome)
+
+
+def _refuse_other_cells(archive: str, cells: int | None, grid: tuple[int, ...] | None) -> None:
+    if archive != "grid" and grid is not None:
+        raise ElitesError(f"--grid is for --archive grid; this archive is {archive}, which takes --cells")
+    if archive == "grid" and cells is not None:
+        raise ElitesError("--cells is for --archive cvt; this archive is grid, which takes --grid")
+
+
+@functools.cache
+def run_command(name: str) -> type[RunOptions]:
+    """`elites run NAME`: the options of every run and the algorithm's own."""
+    from elites.algorithms import find_algorithm
+
+    config: Any = find_algorithm(name).Config
+    clashing = sorted(set(config.__dataclass_fields__) & set(RunOptions.__dataclass_fields__))
+    if clashing:
+        raise ElitesError(
+            f"hyper-parameters of {name} have names of options of `elites run`: {', '.join(clashing)}"
+        )
+    command = type(
+        name, (RunOptions, config), {"__doc__": config.__doc__, "__post_init__": lambda self: None}
+    )
+    return dataclass(frozen=True, kw_only=True)(command)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resume(ExecutionOptions):
+    """Continue a run that was killed, interrupted or out of time."""
+
+    folder: Folder
+    """Folder of the run, or of a group of runs."""
+
+    def run(self) -> int:
+        from elites.experiments.display import Display
+        from elites.experiments.run import resume
+
+        with Display(f"{self.folder}") as display:
+            outcome = resume(self.folder, self.execution(**display.callbacks()))
+        return conclude(outcome)
+
+
+def conclude(outcome: Outcome) -> int:
+    """Prints what a run, or a group of runs, has come to."""
+    from elites.metrics.archive import ArchiveMetrics, summary
+    from elites.reports.show import show
+
+    if not outcome.finished:
+        print(
+            f"stopped after {outcome.evaluations:,} evaluations; `elites resume {outcome.folder}` continues",
+            flush=True,
+        )
+        return 0
+    if not outcome.runs:
+        print(show(outcome.folder))
+        return 0
+    for run in outcome.runs:
+        metrics = ArchiveMetrics(*(run.metrics[name] for name in ArchiveMetrics._fields))
+        print(f"{run.folder}: {run.evaluations:,} evaluations, {summary(metrics)}")
+    return 0

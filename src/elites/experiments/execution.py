@@ -1,0 +1,46 @@
+"""How a run is executed: what may differ between two sittings of one run without changing its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from elites.errors import require
+
+
+class Report(NamedTuple):
+    """What is reported after each generation: a row of `metrics.csv` and one of `timings.csv`.
+
+    The metrics are those of the one seed, or the medians over all seeds.
+    """
+
+    metrics: dict[str, Any]
+    timings: dict[str, Any]
+    evaluations: int  # the budget
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """Resources, limits and callbacks of a run. Nothing in the result depends on them."""
+
+    threads: int | None = None
+    """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""
+    max_hours: float | None = None
+    """Hours after which the run stops cleanly; `resume` continues it."""
+    checkpoint_seconds: float = 60.0
+    """Shortest time between checkpoints, which never take more than 2 % of the time."""
+    cluster: str | None = None
+    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+    on_generation: Callable[[Report], None] | None = None
+    """Called after each generation."""
+    on_correction: Callable[[int, int], None] | None = None
+    """Called during a correction with the number of episodes done and the total."""
+    log: Callable[[str], None] = print
+    """Called with each line for the user."""
+
+    def __post_init__(self) -> None:
+        require(self.threads is None or self.threads >= 1, "threads", self.threads, "at least 1")
+        require(self.max_hours is None or self.max_hours > 0, "max_hours", self.max_hours, "above 0")
+        require(self.checkpoint_seconds >= 0, "checkpoint_seconds", self.checkpoint_seconds, "at least 0")

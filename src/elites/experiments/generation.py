@@ -1,0 +1,214 @@
+"""A generation, for any number of replications of a run that differ in their seeds alone.
+
+Keys, episode seeds, the budget, what is counted and what is logged are here once. Everything has a leading
+axis of replications; a run is a group of one. What differs between tasks is only how the generation is driven
+(see `replications.py`): episodes of a pure-JAX task run inside the program, those of all others outside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from elites.algorithms.base import Algorithm, Batch, Round
+from elites.archives.archive import Archive, Status
+from elites.evaluation.evaluation import Ending, Evaluation
+from elites.metrics.metric import PROGRESS, Elites, Metric
+
+COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
+
+
+class Keys(NamedTuple):
+    """Where the random numbers of each replication come from, `[replications]`."""
+
+    starting: jax.Array
+    evolving: jax.Array
+    seeding: jax.Array
+
+
+class Counts(NamedTuple):
+    """What a generation has counted so far, `[replications, …]`, int32."""
+
+    statuses: jax.Array  # [operators, COUNTED], offspring
+    steps: jax.Array  # of the episodes
+    invalid: jax.Array  # episodes
+
+
+class Row(NamedTuple):
+    """What a generation came to, `[replications, …]`."""
+
+    counts: Counts
+    fitness: jax.Array  # of every cell; -inf: empty
+    descriptor: jax.Array  # of every cell; without columns if no metric needs it
+    training_steps: jax.Array
+    gradient_steps: jax.Array
+
+
+class Generation:
+    """One generation of an algorithm, as pure functions over all replications."""
+
+    def __init__(
+        self, algorithm: Algorithm, seeds: Sequence[int], budget: int, *, describes: bool = False
+    ) -> None:
+        self.algorithm, self.count, self.budget = algorithm, len(seeds), budget
+        evolving, starting, seeding = jnp.moveaxis(
+            jnp.stack([jax.random.split(jax.random.key(seed), 3) for seed in seeds]), 1, 0
+        )
+        self.keys = Keys(starting, evolving, seeding)
+        self.describes = describes  # whether rows hold the elites' descriptors
+
+    def rounds(self, generation: int) -> tuple[Round, ...]:
+        """What the generation after so many consists of."""
+        opening = self.algorithm.opening
+        return opening[generation] if generation < len(opening) else self.algorithm.generation
+
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of one replication as one of all. One alone is not vmapped: some programs cannot be."""
+        if self.count > 1:
+            return jax.vmap(function)
+
+        def single(*arguments: Any) -> Any:
+            result = function(*jax.tree.map(lambda array: array[0], arguments))
+            return jax.tree.map(lambda array: jnp.asarray(array)[None], result)
+
+        return single
+
+    def init(self, keys: Keys) -> Any:
+        """The states before the first generation."""
+        return self.each(self.algorithm.init)(keys.starting)
+
+    def ask(
+        self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
+    ) -> tuple[Any, Batch]:
+        """The genomes of the round at this index of the generation after so many."""
+        asking = self._round_keys(keys, generation, index)[:, 0]
+        states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, asking)
+        return states, batch
+
+    def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
+        """The seed of each episode, and whether the budget has room for it: `[replications, …]` of the round.
+
+        A seed follows from the replication's key and the number of the evaluation.
+        """
+        numbers = evaluations + jnp.arange(round.evaluations, dtype=jnp.int32)
+        seeds = jax.vmap(
+            lambda key: jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(key, i)))(numbers)
+        )(keys.seeding)
+        shape = (self.count, *round.shape)
+        return seeds.reshape(shape), jnp.broadcast_to((numbers < self.budget).reshape(round.shape), shape)
+
+    def tell(
+        self,
+        states: Any,
+        keys: Keys,
+        generation: jax.Array,
+        index: jax.Array,
+        batch: Batch,
+        evaluation: Evaluation,
+        counts: Counts,
+        round: Round,
+    ) -> tuple[Any, Counts]:
+        """Hands the evaluation of a round to the algorithm, and counts."""
+        telling = self._round_keys(keys, generation, index)[:, 1]
+        states, status = self.each(
+            lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
+        )(states, telling, batch, evaluation)
+        by_operator = batch.operator[..., None] == jnp.arange(len(self.algorithm.operators))
+        by_status = status[..., None] == jnp.array(COUNTED)
+        axes = tuple(range(1, evaluation.length.ndim))
+        return states, Counts(
+            counts.statuses
+            + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
+            counts.steps + evaluation.length.sum(axes),
+            counts.invalid + (evaluation.ending == Ending.INVALID).sum(axes).astype(jnp.int32),
+        )
+
+    def no_counts(self) -> Counts:
+        """Before the first round of a generation."""
+        none = jnp.zeros(self.count, jnp.int32)
+        operators = len(self.algorithm.operators)
+        return Counts(jnp.zeros((self.count, operators, len(COUNTED)), jnp.int32), none, none)
+
+    def row(self, states: Any, counts: Counts) -> Row:
+        """What the generation came to, after its last round."""
+
+        def summary(state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+            elites = self.algorithm.archive(state).elites
+            descriptor = elites.descriptor if self.describes else elites.descriptor[:, :0]
+            return (
+                elites.fitness,
+                descriptor,
+                state.progress.training_steps,
+                self.algorithm.gradient_steps(state),
+            )
+
+        return Row(counts, *self.each(summary)(states))
+
+    def archives(self, states: Any) -> Archive:
+        """The archives of all replications."""
+        return self.each(self.algorithm.archive)(states)  # type: ignore[no-any-return]
+
+    def _round_keys(self, keys: Keys, generation: jax.Array, index: jax.Array) -> jax.Array:
+        """Two keys for a round of each replication: to ask with and to tell with."""
+        return jax.vmap(
+            lambda key: jax.random.split(jax.random.fold_in(jax.random.fold_in(key, generation), index))
+        )(keys.evolving)
+
+
+def evaluations_of(rounds: tuple[Round, ...]) -> int:
+    """Episodes of a whole generation."""
+    return sum(round.evaluations for round in rounds)
+
+
+def metric_columns(algorithm: Algorithm, metrics: Sequence[Metric]) -> list[str]:
+    """The columns of `metrics.csv`."""
+    names = [metric.name for metric in metrics]
+    by_operator = [f"{what}_{name}" for name in algorithm.operators for what in ("made", "new", "improved")]
+    return [*PROGRESS, *names, "invalid", *by_operator]
+
+
+def metric_rows(
+    row: Row,
+    algorithm: Algorithm,
+    metrics: Sequence[Metric],
+    generation: int,
+    evaluations: int,
+    steps_before: Sequence[int],
+) -> list[dict[str, Any]]:
+    """A row of `metrics.csv` for each replication; `steps_before` are the episodes' steps before it."""
+    return [
+        {
+            "generation": generation,
+            "evaluations": evaluations,
+            "environment_steps": before + int(row.counts.steps[index]) + int(row.training_steps[index]),
+            "gradient_steps": int(row.gradient_steps[index]),
+            **archive_values(
+                algorithm, metrics, np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
+            ),
+            "invalid": int(row.counts.invalid[index]),
+            **operator_counts(np.asarray(row.counts.statuses[index]), algorithm.operators),
+        }
+        for index, before in enumerate(steps_before)
+    ]
+
+
+def archive_values(
+    algorithm: Algorithm, metrics: Sequence[Metric], fitness: np.ndarray, descriptor: np.ndarray
+) -> dict[str, float]:
+    """The metrics of an archive, given the fitness and descriptor of every cell."""
+    filled = fitness > -np.inf
+    elites = Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
+    return {metric.name: metric.of(elites) for metric in metrics}
+
+
+def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:
+    """The columns of `metrics.csv` on operators."""
+    counts = {}
+    for name, (new, improved, *others) in zip(operators, statuses.tolist(), strict=True):
+        counts[f"made_{name}"] = new + improved + sum(others)
+        counts[f"new_{name}"], counts[f"improved_{name}"] = new, improved
+    return counts

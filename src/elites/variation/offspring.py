@@ -1,0 +1,44 @@
+"""What every operator makes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+NO_PARENT = -1
+
+
+class Offspring(NamedTuple):
+    """New genomes `[n, P]` and the evaluations of their parents, int32 `[n, 2]`; -1: none."""
+
+    parameters: jax.Array
+    parents: jax.Array
+
+
+class Genome(Protocol):
+    """What is evolved: a flat vector of numbers."""
+
+    @property
+    def parameter_count(self) -> int:
+        """Length of the vector."""
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """A random one."""
+
+
+def orphans(parameters: jax.Array) -> Offspring:
+    """Genomes without parents."""
+    return Offspring(parameters, jnp.full((len(parameters), 2), NO_PARENT, jnp.int32))
+
+
+def children(parameters: jax.Array, parents: jax.Array) -> Offspring:
+    """Genomes with one parent each, `parents` its evaluation `[n]`."""
+    nobody = jnp.full(len(parameters), NO_PARENT, jnp.int32)
+    return Offspring(parameters, jnp.stack([parents, nobody], axis=1))
+
+
+def random_genomes(genome: Genome, key: jax.Array, count: int) -> Offspring:
+    """Random genomes."""
+    return orphans(jax.vmap(genome.init)(jax.random.split(key, count)))
