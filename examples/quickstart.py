@@ -23,7 +23,11 @@ config = elites.RunConfig(
     hyper_parameters={"batch": 50, "initial": 100, "critic_steps": 100, "pg_steps": 20},
 )
 elites.run(
-    config, folder, on_generation=lambda report: print(report.metrics["evaluations"], end=" ", flush=True)
+    config,
+    folder,
+    execution=elites.Execution(
+        on_generation=lambda report: print(report.metrics["evaluations"], end=" ", flush=True)
+    ),
 )
 print()
 print(elites.show(folder))

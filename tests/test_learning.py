@@ -2,14 +2,14 @@
 
 import pytest
 
-from elites import RunConfig, read_table, run
+from elites import Execution, RunConfig, read_table, run
 
 
 def final(folder, algorithm, evaluations, **hyper_parameters):
     config = RunConfig(
         algorithm=algorithm, task="qd-hopper", evaluations=evaluations, hyper_parameters=hyper_parameters
     )
-    run(config, folder, tell=lambda _: None)
+    run(config, folder, execution=Execution(log=lambda _: None))
     return read_table(folder / "metrics.csv")
 
 

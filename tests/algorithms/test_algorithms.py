@@ -12,6 +12,7 @@ from elites import (
     ALGORITHMS,
     TASKS,
     ElitesError,
+    Execution,
     RunConfig,
     ThreadEvaluator,
     load_archive,
@@ -215,7 +216,7 @@ def test_it_runs_on_every_task(name, task, tmp_path):
         hyper_parameters=chosen(name),
         task_parameters={"episode_length": 20},
     )
-    outcome = run(config, tmp_path / "run", tell=lambda _: None)
+    outcome = run(config, tmp_path / "run", execution=Execution(log=lambda _: None))
     assert outcome.finished
     assert outcome.evaluations == 125
     assert outcome.metrics["coverage"] > 0
@@ -231,7 +232,7 @@ def test_interrupted_and_resumed_it_ends_the_same(name, tmp_path):
         hyper_parameters=chosen(name),
         task_parameters={"episode_length": 30},
     )
-    run(config, tmp_path / "undisturbed", tell=lambda _: None)
+    run(config, tmp_path / "undisturbed", execution=Execution(log=lambda _: None))
     reports = []
 
     def stop(report):
@@ -240,8 +241,12 @@ def test_interrupted_and_resumed_it_ends_the_same(name, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(config, tmp_path / "run", checkpoint_seconds=0, on_generation=stop, tell=lambda _: None)
-    assert resume(tmp_path / "run", tell=lambda _: None).finished
+        run(
+            config,
+            tmp_path / "run",
+            execution=Execution(checkpoint_seconds=0, on_generation=stop, log=lambda _: None),
+        )
+    assert resume(tmp_path / "run", execution=Execution(log=lambda _: None)).finished
     for file in ("metrics.csv", "archive.npz"):
         assert (tmp_path / "run" / file).read_bytes() == (tmp_path / "undisturbed" / file).read_bytes()
     archive, metrics = load_archive(tmp_path / "run"), read_table(tmp_path / "run" / "metrics.csv")

@@ -25,7 +25,7 @@ def quiet(_):
 
 
 def correct(folder, replications=4, **options):
-    return elites.correct(folder, replications=replications, tell=quiet, **options)
+    return elites.correct(folder, replications=replications, log=quiet, **options)
 
 
 def begun(folder, algorithm="map-elites", task="qd-hopper", evaluations=200, snapshots=0, **hyper_parameters):
@@ -37,7 +37,7 @@ def begun(folder, algorithm="map-elites", task="qd-hopper", evaluations=200, sna
         hyper_parameters=hyper_parameters or SMALL,
         task_parameters=SHORT,
     )
-    assert elites.run(config, folder, threads=2, tell=quiet).finished
+    assert elites.run(config, folder, execution=elites.Execution(threads=2, log=quiet)).finished
     return folder
 
 
@@ -130,14 +130,14 @@ def test_threads_change_nothing_and_again_gives_the_same_file(run, monkeypatch):
 def test_what_is_there_already_is_not_done_again(run):
     told, seen = [], []
     correct(run)
-    elites.correct(run, replications=4, tell=told.append, on_progress=lambda *progress: seen.append(progress))
+    elites.correct(run, replications=4, log=told.append, on_progress=lambda *progress: seen.append(progress))
     assert told == [
         f"{run / 'corrected.npz'} is there already: 4 replications of {len(load_archive(run).cell)} elites"
     ]
     assert not seen
     changed = load_archive(run)
     save_archive(run / "archive.npz", dataclasses.replace(changed, parameters=-changed.parameters))
-    elites.correct(run, replications=4, tell=quiet, on_progress=lambda *progress: seen.append(progress))
+    elites.correct(run, replications=4, log=quiet, on_progress=lambda *progress: seen.append(progress))
     assert seen[-1] == (4 * len(changed.cell), 4 * len(changed.cell))
 
 
@@ -176,7 +176,7 @@ def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
             os.kill(os.getpid(), number)
 
     with pytest.raises(KeyboardInterrupt):
-        elites.correct(run, replications=4, tell=told.append, on_progress=interrupt)
+        elites.correct(run, replications=4, log=told.append, on_progress=interrupt)
     assert not (run / "corrected.npz").exists()
     assert "the same command goes on" in told[0]
     unfinished = saved.read_bytes()
@@ -230,7 +230,9 @@ def test_an_unfinished_run_is_corrected(run, tmp_path):
     config = RunConfig(
         algorithm="map-elites", task="qd-hopper", hyper_parameters=SMALL, task_parameters=SHORT
     )
-    assert not elites.run(config, tmp_path / "begun", max_hours=1e-6, tell=quiet).finished
+    assert not elites.run(
+        config, tmp_path / "begun", execution=elites.Execution(max_hours=1e-6, log=quiet)
+    ).finished
     assert correct(tmp_path / "begun").about["evaluations"] == 20
     (tmp_path / "begun" / "archive.npz").unlink()
     with pytest.raises(ElitesError, match="has no archive yet"):

@@ -39,7 +39,7 @@ def config(algorithm="pga-map-elites", hyper_parameters=PGA, **changes):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    assert elites.run(config(snapshots=13), folder, threads=2, tell=quiet).finished
+    assert elites.run(config(snapshots=13), folder, execution=elites.Execution(threads=2, log=quiet)).finished
     return folder
 
 
@@ -48,7 +48,11 @@ def contents(folder, names=RESULTS):
 
 
 def test_the_run_is_the_same_with_and_without(undisturbed, tmp_path):
-    elites.run(config(snapshots=13, correct_every=0), tmp_path / "run", threads=2, tell=quiet)
+    elites.run(
+        config(snapshots=13, correct_every=0),
+        tmp_path / "run",
+        execution=elites.Execution(threads=2, log=quiet),
+    )
     names = ["archive.npz", "metrics.csv"]
     names += [f"snapshots/{path.name}" for path in (undisturbed / "snapshots").iterdir()]
     assert len(names) == 15
@@ -60,7 +64,7 @@ def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
     rows = read_table(undisturbed / "corrections.csv")
     assert rows["evaluations"].tolist() == MOMENTS
     for index, moment in enumerate(MOMENTS):
-        found = elites.correct(undisturbed, replications=4, snapshot=moment, tell=quiet)
+        found = elites.correct(undisturbed, replications=4, snapshot=moment, log=quiet)
         assert rows["elites"][index] == len(found.cell)
         assert rows["invalid"][index] == 0
         for name, value in found.metrics._asdict().items():
@@ -72,11 +76,11 @@ def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
 
 def test_the_last_one_is_the_file_that_correcting_afterwards_writes(undisturbed, tmp_path):
     told = []
-    elites.correct(undisturbed, replications=4, tell=told.append)
+    elites.correct(undisturbed, replications=4, log=told.append)
     assert "is there already" in told[0]
     during = (undisturbed / "corrected.npz").read_bytes()
-    elites.correct(undisturbed, replications=5, tell=quiet)
-    elites.correct(undisturbed, replications=4, tell=quiet)
+    elites.correct(undisturbed, replications=5, log=quiet)
+    elites.correct(undisturbed, replications=4, log=quiet)
     assert (undisturbed / "corrected.npz").read_bytes() == during
 
 
@@ -96,7 +100,8 @@ def test_killed_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(undis
         "import sys; from elites.experiments import correct, run; import elites; "
         "from tests.experiments.test_corrections import config, quiet; "
         "correct.FIRST_CHUNK, correct.CHUNK_SECONDS = 4, 0.001; "
-        "elites.run(config(snapshots=13), sys.argv[1], checkpoint_seconds=0, tell=quiet)"
+        "execution = elites.Execution(checkpoint_seconds=0, log=quiet); "
+        "elites.run(config(snapshots=13), sys.argv[1], execution=execution)"
     )
     process = subprocess.Popen([sys.executable, "-c", slow, folder])
     while process.poll() is None and not (folder / "corrected.unfinished.npz").exists():
@@ -104,7 +109,7 @@ def test_killed_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(undis
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert (folder / "corrected.unfinished.npz").exists()
-    assert elites.resume(folder, tell=quiet).finished
+    assert elites.resume(folder, execution=elites.Execution(log=quiet)).finished
     assert contents(folder) == contents(undisturbed)
     assert not (folder / "corrected.unfinished.npz").exists()
 
@@ -122,20 +127,26 @@ def test_stopped_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(
         if len(begun) == moment + 1 and done == 9:
             os.kill(os.getpid(), signal.SIGINT)
 
-    outcome = elites.run(config(snapshots=13), folder, on_correction=interrupt, tell=quiet)
+    outcome = elites.run(
+        config(snapshots=13), folder, execution=elites.Execution(on_correction=interrupt, log=quiet)
+    )
     assert not outcome.finished
     assert outcome.evaluations == MOMENTS[moment]
-    assert elites.resume(folder, tell=quiet).finished
+    assert elites.resume(folder, execution=elites.Execution(log=quiet)).finished
     assert contents(folder) == contents(undisturbed)
-    assert elites.resume(folder, tell=quiet).finished
+    assert elites.resume(folder, execution=elites.Execution(log=quiet)).finished
 
 
 def test_a_deep_grid_draws_from_memory_what_it_draws_from_the_file(tmp_path):
     hyper_parameters = {**SMALL, "depth": 4, "keep_members": True}
-    elites.run(config("deep-grid", hyper_parameters, correct_redraw=True), tmp_path / "run", tell=quiet)
+    elites.run(
+        config("deep-grid", hyper_parameters, correct_redraw=True),
+        tmp_path / "run",
+        execution=elites.Execution(log=quiet),
+    )
     during = (tmp_path / "run" / "corrected.npz").read_bytes()
     (tmp_path / "run" / "corrected.npz").unlink()
-    found = elites.correct(tmp_path / "run", replications=4, redraw=True, tell=quiet)
+    found = elites.correct(tmp_path / "run", replications=4, redraw=True, log=quiet)
     assert found.about["redraw"] is True
     assert (tmp_path / "run" / "corrected.npz").read_bytes() == during
 

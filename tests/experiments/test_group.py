@@ -1,5 +1,6 @@
 """Replications in one program: folders, resuming, budgets; on a toy task, so that it takes no time."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -10,18 +11,18 @@ import pytest
 from elites import (
     ALGORITHMS,
     ElitesError,
+    Execution,
     RunConfig,
     correct,
     load_archive,
     read_table,
     resume,
-    resume_group,
     run,
-    run_group,
     show,
     tasks,
 )
-from elites.experiments import loop, replications
+from elites.experiments import replications
+from elites.results.folder import RunFolder
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT
 
@@ -63,7 +64,9 @@ def files(folder):
 def test_replications_in_one_program(name, tmp_path):
     """Each ends in an ordinary folder; stopped and resumed the group ends with the same bits."""
     config = small(name, seed=3, snapshots=2)
-    outcomes = run_group(config, 3, tmp_path / "whole", checkpoint_seconds=0, tell=quiet)
+    outcomes = run(
+        config, tmp_path / "whole", seeds=3, execution=Execution(checkpoint_seconds=0, log=quiet)
+    ).runs
     assert [outcome.folder.name for outcome in outcomes] == ["seed-3", "seed-4", "seed-5"]
     assert all(outcome.finished and outcome.evaluations == 155 for outcome in outcomes)
     assert not (tmp_path / "whole" / "checkpoints").exists()
@@ -73,10 +76,17 @@ def test_replications_in_one_program(name, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_group(config, 3, tmp_path / "cut", checkpoint_seconds=0, on_generation=stop, tell=quiet)
+        run(
+            config,
+            tmp_path / "cut",
+            seeds=3,
+            execution=Execution(checkpoint_seconds=0, on_generation=stop, log=quiet),
+        )
     with (tmp_path / "cut" / "seed-4" / "metrics.csv").open("a") as file:
         file.write("cut short, 1, 2")
-    again = resume(tmp_path / "cut" / "seed-4", tell=quiet)  # any of them goes on with all
+    again = resume(
+        tmp_path / "cut" / "seed-4", execution=Execution(log=quiet)
+    )  # any of them goes on with all
     assert again.finished
     assert again.folder.name == "seed-4"
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
@@ -96,11 +106,52 @@ def test_replications_in_one_program(name, tmp_path):
     assert not np.array_equal(fitness[0], fitness[1])
 
 
+@pytest.mark.parametrize("name", TOGETHER)
+def test_episodes_outside_the_program_give_the_same_rows_as_inside(name, tmp_path, monkeypatch):
+    """The same generation, driven in two ways, row by row."""
+    config = small(name, seed=3)
+    inside = run(config, tmp_path / "inside", seeds=2, execution=Execution(log=quiet)).runs
+    monkeypatch.setattr(replications, "EpisodesInside", replications.EpisodesOutside)
+    outside = run(config, tmp_path / "outside", seeds=2, execution=Execution(log=quiet)).runs
+    for one, other in zip(inside, outside, strict=True):
+        expected, rows = (read_table(outcome.folder / "metrics.csv") for outcome in (one, other))
+        assert list(rows) == list(expected)
+        for column, values in rows.items():
+            np.testing.assert_allclose(values, expected[column], rtol=1e-5, err_msg=column)
+        first, second = load_archive(one.folder), load_archive(other.folder)
+        for field in ("cell", "evaluation", "seed", "generation", "operator", "parents"):
+            np.testing.assert_array_equal(getattr(first, field), getattr(second, field))
+
+
+def test_seeds_of_a_host_task_train_together_and_share_the_evaluator(tmp_path):
+    """Each seed ends with what it ends with alone, but for the order of sums in training."""
+    config = RunConfig(
+        algorithm="map-elites",
+        task="qd-hopper",
+        evaluations=90,
+        seed=5,
+        hyper_parameters=chosen("map-elites"),
+        task_parameters={"episode_length": 30},
+    )
+    reports = []
+    execution = Execution(on_generation=reports.append, checkpoint_seconds=0, log=quiet)
+    group = run(config, tmp_path / "group", seeds=3, execution=execution)
+    assert group.finished
+    assert group.evaluations == 90
+    assert {report.seeds for report in reports} == {(5, 6, 7)}
+    for outcome in group.runs:
+        seed = int(outcome.folder.name.removeprefix("seed-"))
+        alone = run(
+            dataclasses.replace(config, seed=seed), tmp_path / str(seed), execution=Execution(log=quiet)
+        )
+        assert files(outcome.folder) == files(alone.folder)
+
+
 def test_a_seed_alone_does_what_it_does_among_others(tmp_path):
     """On a task that is not chaotic the same numbers come out, but for the order of sums."""
     config = small("pga-map-elites")
-    (_, among) = run_group(config, 2, tmp_path / "two", tell=quiet)
-    alone = run(small("pga-map-elites", seed=1), tmp_path / "one", tell=quiet)
+    (_, among) = run(config, tmp_path / "two", seeds=2, execution=Execution(log=quiet)).runs
+    alone = run(small("pga-map-elites", seed=1), tmp_path / "one", execution=Execution(log=quiet))
     one, other = load_archive(alone.folder), load_archive(among.folder)
     for name in ("evaluation", "seed", "generation", "operator"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
@@ -108,33 +159,33 @@ def test_a_seed_alone_does_what_it_does_among_others(tmp_path):
 
 
 def test_one_seed_of_a_device_task_is_an_ordinary_run(tmp_path):
-    outcome = run(small("map-elites"), tmp_path / "run", tell=quiet)
+    outcome = run(small("map-elites"), tmp_path / "run", execution=Execution(log=quiet))
     assert outcome.folder == tmp_path / "run"
     assert {path.name for path in outcome.folder.iterdir()} >= {"config.json", "metrics.csv", "archive.npz"}
     text = show(outcome.folder)
     assert "155 of 155" in text
     assert "episode seed" in text
-    means = run(small("map-elites-sampling"), tmp_path / "means", tell=quiet)
+    means = run(small("map-elites-sampling"), tmp_path / "means", execution=Execution(log=quiet))
     assert ", the mean of 3 episodes\n" in show(means.folder)
 
 
 def test_corrections_of_a_group(tmp_path):
     config = small("deep-grid", correct_every=100, correct_replications=3, correct_redraw=True,
                    hyper_parameters={"keep_members": True})  # fmt: skip
-    run_group(config, 2, tmp_path / "group", tell=quiet)
+    run(config, tmp_path / "group", seeds=2, execution=Execution(log=quiet))
     for seed in (0, 1):
         folder = tmp_path / "group" / f"seed-{seed}"
         table = read_table(folder / "corrections.csv")
         np.testing.assert_array_equal(table["evaluations"], [110, 155])
         before = (folder / "corrected.npz").read_bytes()
         (folder / "corrected.npz").unlink()
-        correct(folder, replications=3, redraw=True, tell=quiet)
+        correct(folder, replications=3, redraw=True, log=quiet)
         assert (folder / "corrected.npz").read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("name", "task", "changes"),
-    [("cma-map-elites", "point", {}), ("map-elites", "qd-hopper", {"initial": 20})],
+    [("cma-map-elites", "point", {}), ("td3", "qd-hopper", {})],
 )
 def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, changes, tmp_path):
     given = {"task": task, "evaluations": 60, "task_parameters": {"episode_length": 12}}
@@ -144,35 +195,41 @@ def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, change
         if report.metrics["evaluations"] == 40:
             os.kill(os.getpid(), signal.SIGINT)
 
-    outcomes = run_group(config, 2, tmp_path / "group", on_generation=interrupt, tell=quiet)
+    outcomes = run(
+        config, tmp_path / "group", seeds=2, execution=Execution(on_generation=interrupt, log=quiet)
+    ).runs
     assert [(outcome.finished, outcome.evaluations) for outcome in outcomes] == [(False, 40), (False, 0)]
-    outcomes = resume_group(tmp_path / "group", max_hours=1e-9, tell=quiet)
+    outcomes = resume(tmp_path / "group", execution=Execution(max_hours=1e-9, log=quiet)).runs
     assert [(outcome.finished, outcome.evaluations) for outcome in outcomes] == [(False, 40), (False, 0)]
-    outcomes = resume_group(tmp_path / "group", tell=quiet)
+    outcomes = resume(tmp_path / "group", execution=Execution(log=quiet)).runs
     assert all(outcome.finished for outcome in outcomes)
-    alone = run(small(name, hyper_parameters=changes, seed=1, **given), tmp_path / "one", tell=quiet)
+    alone = run(
+        small(name, hyper_parameters=changes, seed=1, **given),
+        tmp_path / "one",
+        execution=Execution(log=quiet),
+    )
     assert files(alone.folder) == files(outcomes[1].folder)
 
 
 def test_killed_between_its_last_files_a_group_starts_over(tmp_path, monkeypatch):
     config = small("map-elites")
-    run_group(config, 2, tmp_path / "whole", tell=quiet)
-    save, saved = loop.save_archive, []
+    run(config, tmp_path / "whole", seeds=2, execution=Execution(log=quiet))
+    save, saved = RunFolder.write_archive, []
 
-    def save_one(path, archive):
+    def save_one(folder, archive):
         if saved:
             raise KeyboardInterrupt
-        saved.append(path)
-        save(path, archive)
+        saved.append(folder)
+        save(folder, archive)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "save_archive", save_one)
+        patch.setattr(RunFolder, "write_archive", save_one)
         with pytest.raises(KeyboardInterrupt):
-            run_group(config, 2, tmp_path / "cut", tell=quiet)
+            run(config, tmp_path / "cut", seeds=2, execution=Execution(log=quiet))
     assert (tmp_path / "cut" / "seed-0" / "archive.npz").exists()
     assert not (tmp_path / "cut" / "seed-1" / "archive.npz").exists()
     monkeypatch.chdir(tmp_path / "cut" / "seed-0")
-    assert resume(".", tell=quiet).finished
+    assert resume(".", execution=Execution(log=quiet)).finished
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
@@ -181,19 +238,21 @@ def test_nobody_else_touches_a_replication(tmp_path):
 
     def meddle(report):
         with pytest.raises(ElitesError, match="is being run by another process") as refused:
-            correct(tmp_path / "group" / "seed-1", tell=quiet)
+            correct(tmp_path / "group" / "seed-1", log=quiet)
         told.append(refused)
 
-    run_group(small("map-elites"), 2, tmp_path / "group", on_generation=meddle, tell=quiet)
+    run(
+        small("map-elites"), tmp_path / "group", seeds=2, execution=Execution(on_generation=meddle, log=quiet)
+    )
     assert told
     with pytest.raises(ElitesError, match="holds no run"):
-        resume(tmp_path / "group" / "seed-9", tell=quiet)
+        resume(tmp_path / "group" / "seed-9", execution=Execution(log=quiet))
 
 
 def test_td3_forgets_steps_that_gave_nan(tmp_path):
     """Some episodes start where the reward is NaN; the actor must not learn it."""
     config = small("td3", task_parameters={"noise": 30.0}, evaluations=100)
-    outcome = run(config, tmp_path / "run", tell=quiet)
+    outcome = run(config, tmp_path / "run", execution=Execution(log=quiet))
     table = read_table(outcome.folder / "metrics.csv")
     assert table["invalid"].sum() > 0
     assert table["invalid"][-1] < 20
@@ -205,28 +264,26 @@ def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, 
     each = replications.bytes_needed(config.make_algorithm())
     monkeypatch.setattr(replications, "available_bytes", lambda: 5 * each + each // 2)
     with pytest.raises(ElitesError, match=r"20 seeds take .* GB and .* GB are free; 5 seeds fit"):
-        run_group(config, 20, tmp_path / "group", tell=quiet)
+        run(config, tmp_path / "group", seeds=20, execution=Execution(log=quiet))
     assert not (tmp_path / "group").exists()
 
 
 def test_what_a_person_gets_wrong_is_told(tmp_path):
     config = small("map-elites")
     with pytest.raises(ElitesError, match="seeds is 0; it must be at least 1"):
-        run_group(config, 0, tmp_path / "group")
-    with pytest.raises(ElitesError, match="holds no group of runs"):
-        resume_group(tmp_path)
-    run_group(config, 2, tmp_path / "group", tell=quiet)
+        run(config, tmp_path / "group", seeds=0)
+    with pytest.raises(ElitesError, match="holds no run"):
+        resume(tmp_path)
+    run(config, tmp_path / "group", seeds=2, execution=Execution(log=quiet))
     with pytest.raises(ElitesError, match="is not empty"):
-        run_group(config, 2, tmp_path / "group", tell=quiet)
-    with pytest.raises(ElitesError, match="holds a group of runs"):
-        resume(tmp_path / "group")
+        run(config, tmp_path / "group", seeds=2, execution=Execution(log=quiet))
     with pytest.raises(ElitesError, match=r"holds a group of runs; name one, such as .*seed-0"):
         show(tmp_path / "group")
     told = []
-    resume_group(tmp_path / "group", tell=told.append)
+    resume(tmp_path / "group", execution=Execution(log=told.append))
     assert "is finished: 155 evaluations" in told[0]
     record = tmp_path / "group" / "group.json"
     assert json.loads(record.read_text()) == {"seeds": [0, 1]}
     record.write_text("{}")
     with pytest.raises(ElitesError, match=r"group\.json is damaged"):
-        resume_group(tmp_path / "group")
+        resume(tmp_path / "group")

@@ -34,13 +34,15 @@ def quiet(_):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_runs_and_resumes_to_the_same_end(name, tmp_path):
-    elites.run(config(name), tmp_path / "whole", threads=2, tell=quiet)
+    elites.run(config(name), tmp_path / "whole", execution=elites.Execution(threads=2, log=quiet))
     reports = []
     interrupted = elites.run(
-        config(name), tmp_path / "parts", threads=1, max_hours=1e-9, on_generation=reports.append, tell=quiet
+        config(name),
+        tmp_path / "parts",
+        execution=elites.Execution(threads=1, max_hours=1e-9, on_generation=reports.append, log=quiet),
     )
     assert not interrupted.finished
-    assert elites.resume(tmp_path / "parts", threads=1, tell=quiet).finished
+    assert elites.resume(tmp_path / "parts", execution=elites.Execution(threads=1, log=quiet)).finished
     assert_same_result(tmp_path / "parts", tmp_path / "whole")
     archive = load_archive(tmp_path / "whole")
     assert archive.about["evaluations"] == BUDGET
@@ -54,7 +56,11 @@ def test_every_algorithm_runs_and_resumes_to_the_same_end(name, tmp_path):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
-    elites.run(config("map-elites", correct_every=40, correct_replications=3), folder, tell=quiet)
+    elites.run(
+        config("map-elites", correct_every=40, correct_replications=3),
+        folder,
+        execution=elites.Execution(log=quiet),
+    )
     return folder
 
 
@@ -96,7 +102,7 @@ def test_a_module_that_has_gone_is_told_in_one_line(folder, tmp_path, capsys):
 
 def test_an_environment_that_raises_ends_the_run_with_its_last_checkpoint(folder, tmp_path):
     own = tmp_path / "run"
-    elites.run(config("map-elites"), own, max_hours=1e-9, tell=quiet)
+    elites.run(config("map-elites"), own, execution=elites.Execution(max_hours=1e-9, log=quiet))
     record = (own / "config.json").read_text()
     (checkpoint,) = (own / "checkpoints").iterdir()
     before = checkpoint.read_bytes()
@@ -104,10 +110,10 @@ def test_an_environment_that_raises_ends_the_run_with_its_last_checkpoint(folder
     troubled["task_parameters"]["environment_options"] = {"trouble": "raise"}
     (own / "config.json").write_text(json.dumps(troubled))
     with pytest.raises(ElitesError, match=r"the episode with seed \d+ failed: RuntimeError: out of paint$"):
-        elites.resume(own, tell=quiet)
+        elites.resume(own, execution=elites.Execution(log=quiet))
     assert checkpoint.read_bytes() == before
     (own / "config.json").write_text(record)
-    elites.resume(own, tell=quiet)
+    elites.resume(own, execution=elites.Execution(log=quiet))
     assert_same_result(own, folder)
 
 
@@ -125,7 +131,11 @@ def test_td3s_own_environment_may_raise(tmp_path):
 
 def test_qd_pg_needs_a_descriptor_of_each_step(tmp_path):
     with pytest.raises(ElitesError, match="qd-pg needs a descriptor of each step of gym"):
-        elites.run(config("qd-pg", task=task(step_descriptor=None)), tmp_path / "run", tell=quiet)
+        elites.run(
+            config("qd-pg", task=task(step_descriptor=None)),
+            tmp_path / "run",
+            execution=elites.Execution(log=quiet),
+        )
     assert not (tmp_path / "run").exists()
 
 

@@ -66,7 +66,7 @@ def assert_same_result(one, other):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "undisturbed"
-    outcome = elites.run(config(), folder, threads=1, tell=lambda _: None)
+    outcome = elites.run(config(), folder, execution=elites.Execution(threads=1, log=lambda _: None))
     assert outcome.finished
     return folder
 
@@ -112,7 +112,7 @@ def test_an_elites_policy_acts(undisturbed):
 
 
 def test_threads_change_nothing(undisturbed, tmp_path):
-    elites.run(config(), tmp_path / "run", threads=2, tell=lambda _: None)
+    elites.run(config(), tmp_path / "run", execution=elites.Execution(threads=2, log=lambda _: None))
     assert_same_result(tmp_path / "run", undisturbed)
 
 
@@ -172,24 +172,24 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(read, undisturbed, 
     assert process.wait(60) == 0
     assert list((folder / "checkpoints").glob("*.npz"))
     assert load_archive(folder).about["evaluations"] < BUDGET
-    assert elites.resume(folder, tell=lambda _: None).finished
+    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
     assert_same_result(folder, undisturbed)
 
 
 def test_a_time_limit_ends_a_run_cleanly(undisturbed, tmp_path):
     folder = tmp_path / "run"
-    outcome = elites.run(config(), folder, max_hours=1e-6, tell=lambda _: None)
+    outcome = elites.run(config(), folder, execution=elites.Execution(max_hours=1e-6, log=lambda _: None))
     assert not outcome.finished
     assert outcome.evaluations == 20
-    assert elites.resume(folder, tell=lambda _: None).finished
+    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
     assert_same_result(folder, undisturbed)
     told = []
-    assert elites.resume(folder, tell=told.append).finished
+    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
     assert told == [f"{folder} is finished: {BUDGET} evaluations"]
 
 
 def test_snapshots_are_the_archive_along_the_way(undisturbed, tmp_path):
-    elites.run(config(snapshots=3), tmp_path / "run", tell=lambda _: None)
+    elites.run(config(snapshots=3), tmp_path / "run", execution=elites.Execution(log=lambda _: None))
     paths = sorted((tmp_path / "run" / "snapshots").iterdir())
     assert [path.name for path in paths] == ["0000000336.npz", "0000000673.npz", "0000001010.npz"]
     metrics = read_table(undisturbed / "metrics.csv")
@@ -216,7 +216,7 @@ def test_the_record_is_enough_to_do_it_again(undisturbed, tmp_path):
     assert record["hyper_parameters"]["p_evo"] == 0.5
     assert record["versions"]["pybullet"] == "3.2.7"
     record.pop("versions")
-    elites.run(RunConfig(**record), tmp_path / "again", tell=lambda _: None)
+    elites.run(RunConfig(**record), tmp_path / "again", execution=elites.Execution(log=lambda _: None))
     assert_same_result(tmp_path / "again", undisturbed)
 
 
@@ -232,7 +232,11 @@ def interrupted(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "CHECKPOINT_SHARE", float("inf"))  # however slow the disk is
         with pytest.raises(KeyboardInterrupt):
-            elites.run(config(), folder, checkpoint_seconds=0, on_generation=stop, tell=lambda _: None)
+            elites.run(
+                config(),
+                folder,
+                execution=elites.Execution(checkpoint_seconds=0, on_generation=stop, log=lambda _: None),
+            )
     assert len(Checkpoints(folder / "checkpoints").paths()) == 2
 
 
@@ -243,7 +247,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, t
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 0xFF
     newest.write_bytes(data)
-    assert elites.resume(folder, tell=told.append).finished
+    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
     assert len(told) == 1
     assert f"checkpoint {newest} is damaged" in told[0]
     assert_same_result(folder, undisturbed)
@@ -277,7 +281,7 @@ def test_a_full_disk_loses_nothing(undisturbed, tmp_path):
     assert "last checkpoint" in done.stderr
     assert load_archive(folder).about["evaluations"] >= before
     assert not list(folder.rglob("*.partial"))
-    assert elites.resume(folder, tell=lambda _: None).finished
+    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
     assert_same_result(folder, undisturbed)
 
 
@@ -329,7 +333,7 @@ def test_two_processes_do_not_share_a_run(tmp_path):
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGSTOP)
     with pytest.raises(ElitesError, match="is being run by another process"):
-        elites.resume(folder, tell=lambda _: None)
+        elites.resume(folder, execution=elites.Execution(log=lambda _: None))
     process.kill()
     process.communicate()
 
@@ -339,7 +343,7 @@ def test_a_log_that_was_shortened_is_not_continued(tmp_path):
     interrupted(folder)
     (folder / "metrics.csv").write_text("")
     with pytest.raises(ElitesError, match=r"metrics\.csv is shorter than its checkpoint says"):
-        elites.resume(folder, tell=lambda _: None)
+        elites.resume(folder, execution=elites.Execution(log=lambda _: None))
 
 
 def test_metrics_are_a_plain_table(undisturbed):
@@ -355,7 +359,7 @@ def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_pa
     folder = tmp_path / "run"
     shutil.copytree(undisturbed, folder)
     (folder / "checkpoints").mkdir()
-    assert elites.resume(folder, tell=lambda _: None).finished
+    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
     assert not (folder / "checkpoints").exists()
     assert_same_result(folder, undisturbed)
 
@@ -397,7 +401,7 @@ def test_other_versions_are_told(tmp_path):
     record = json.loads((folder / "config.json").read_text())
     record["versions"]["jax"] = "0.0.1"
     (folder / "config.json").write_text(json.dumps(record))
-    assert elites.resume(folder, tell=told.append).finished
+    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
     assert len(told) == 1
     assert told[0].startswith(f"begun with jax 0.0.1 (now {jax.__version__}): the result may differ")
 
@@ -407,7 +411,7 @@ def test_what_a_kill_left_of_a_file_is_cleared_away(tmp_path):
     interrupted(folder)
     (folder / "checkpoints" / ".000000009.npz.partial").write_bytes(b"half")
     (folder / ".archive.npz.partial").write_bytes(b"half")
-    assert elites.resume(folder, tell=lambda _: None).finished
+    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
     assert not list(folder.rglob("*.partial"))
 
 

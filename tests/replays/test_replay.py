@@ -35,7 +35,7 @@ def hopper(tmp_path_factory):
         hyper_parameters={"initial": 40, "batch": 40, "hidden": (8,)},
         task_parameters={"episode_length": 24},
     )
-    elites.run(config, folder, tell=quiet)
+    elites.run(config, folder, execution=elites.Execution(log=quiet))
     return folder
 
 
@@ -46,7 +46,7 @@ def pushed(tmp_path_factory):
     elites.run(
         RunConfig(algorithm="map-elites", task=push(), evaluations=40, hyper_parameters=small),
         folder,
-        tell=quiet,
+        execution=elites.Execution(log=quiet),
     )
     return folder
 
@@ -259,7 +259,7 @@ def test_brax_robots_are_drawn(robot, tmp_path):
         hyper_parameters={"initial": 8, "batch": 8, "hidden": (8,)},
         task_parameters={"episode_length": 10},
     )
-    elites.run(config, tmp_path / "run", tell=quiet)
+    elites.run(config, tmp_path / "run", execution=elites.Execution(log=quiet))
     path, (shown,) = elites.replay(tmp_path / "run", size=(160, 120))
     assert shown.fitness == pytest.approx(shown.recorded_fitness, rel=1e-3)
     np.testing.assert_allclose(shown.descriptor, shown.recorded_descriptor, atol=0.11)

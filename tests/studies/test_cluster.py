@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from elites import ElitesError, RunConfig, ThreadEvaluator, make_task, run
+from elites import ElitesError, Execution, RunConfig, ThreadEvaluator, make_task, run
 from elites.evaluation.cluster import ClusterEvaluator
 from elites.studies.cluster import ClusterPool, keep
 from elites.studies.execution import execute
@@ -82,8 +82,8 @@ def test_a_run_spreads_its_episodes(cluster, tmp_path):
         hyper_parameters={"initial": 40, "batch": 20, "hidden": [8]},
         task_parameters={"episode_length": 25},
     )
-    run(config, tmp_path / "far", cluster=cluster.address, tell=quiet)
-    run(config, tmp_path / "near", tell=quiet)
+    run(config, tmp_path / "far", execution=Execution(cluster=cluster.address, log=quiet))
+    run(config, tmp_path / "near", execution=Execution(log=quiet))
     for name in KEPT:
         assert (tmp_path / "far" / name).read_bytes() == (tmp_path / "near" / name).read_bytes()
 
@@ -139,7 +139,7 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
     assert [state.stage for state in states] == ["finished", "finished"]
     assert all(state.where for state in states)
     for job in jobs:
-        run(job.configs[0], tmp_path / "near" / job.folder, tell=quiet)
+        run(job.configs[0], tmp_path / "near" / job.folder, execution=Execution(log=quiet))
     near, far = results(tmp_path / "near"), results(tmp_path / "far")
     assert far.items() >= near.items()
     assert len(far) == 2 * len(KEPT)
@@ -153,7 +153,7 @@ def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
         run(
             RunConfig(algorithm="map-elites", task="brax-hopper"),
             tmp_path / "run",
-            cluster=cluster.address,
+            execution=Execution(cluster=cluster.address),
         )
     assert not (tmp_path / "run").exists()
     with pytest.raises(ElitesError, match="sent a file that is not the run's"):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from elites import ElitesError, RunConfig, load_archive, make_task, read_table, run, run_group
+from elites import ElitesError, Execution, RunConfig, load_archive, make_task, read_table, run
 from elites.evaluation.device import DeviceEvaluator
 from elites.evaluation.evaluation import Ending
 from elites.tasks import brax
@@ -92,7 +92,7 @@ def test_a_group_of_runs_on_brax(tmp_path):
         hyper_parameters=chosen("pga-map-elites", initial=20),
         task_parameters={"episode_length": 20},
     )
-    outcomes = run_group(config, 2, tmp_path / "group", tell=lambda _: None)
+    outcomes = run(config, tmp_path / "group", seeds=2, execution=Execution(log=lambda _: None)).runs
     for outcome in outcomes:
         table = read_table(outcome.folder / "metrics.csv")
         assert table["evaluations"].tolist() == [20, 40, 60, 70]
@@ -113,7 +113,7 @@ def test_td3_and_cma_on_brax(tmp_path):
             hyper_parameters=chosen(name),
             task_parameters={"episode_length": 20},
         )
-        outcome = run(config, tmp_path / name, tell=lambda _: None)
+        outcome = run(config, tmp_path / name, execution=Execution(log=lambda _: None))
         assert outcome.finished
         assert outcome.metrics["coverage"] > 0
 

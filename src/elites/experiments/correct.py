@@ -260,7 +260,7 @@ def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
         raise ElitesError(
             f"redraw is for deep-grid, whose cells have several members, and needs {path}, which "
             "`elites run deep-grid … --keep-members` leaves at its end; this is "
-            f"{archive.about['algorithm']}. A run can redraw on its way too: --correct-every, --correct-redraw"
+            f"{archive.about['algorithm']}. Runs can redraw on their way: --correct-every, --correct-redraw"
         )
     members = run.read_members()
     if members.evaluations != evaluations:
