@@ -33,9 +33,9 @@ def parts(repetitions: int) -> dict[str, float]:
     from elites import PGAMAPElites, QDGymTask, ThreadEvaluator, make_task
     from elites.algorithms.algorithm import ga_offspring, solutions
     from elites.archives.archive import insert
-    from elites.evaluation.evaluation import Ending
     from elites.experiments.checkpoint import Checkpoints
     from elites.learning import critics, replay_buffer
+    from elites.tasks.episode import Ending
     from elites.variation import policy_gradient
 
     task = make_task("qd-walker")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from elites.archives.corrected import CorrectedArchive, load_corrected
     from elites.archives.saved import SavedArchive, load_archive
     from elites.errors import ElitesError
-    from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
+    from elites.evaluation.evaluation import Evaluation, Evaluator
     from elites.evaluation.processes import ProcessEvaluator
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from elites.studies.run import run_study
     from elites.studies.study import Study, make_study
     from elites.tasks import TASKS, make_task
+    from elites.tasks.episode import Ending, Transitions
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.qdgym import QDGymTask
@@ -53,7 +54,7 @@ _HOME = {
     "ArchiveMetrics": "elites.metrics.archive",
     "CorrectedArchive": "elites.archives.corrected",
     "ElitesError": "elites.errors",
-    "Ending": "elites.evaluation.evaluation",
+    "Ending": "elites.tasks.episode",
     "Episode": "elites.tasks.gymnasium.simulator",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
@@ -74,7 +75,7 @@ _HOME = {
     "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
-    "Transitions": "elites.evaluation.evaluation",
+    "Transitions": "elites.tasks.episode",
     "archive_metrics": "elites.metrics.archive",
     "correct": "elites.experiments.correct",
     "from_pyribs": "elites.metrics.pyribs",

@@ -8,8 +8,8 @@ import pytest
 
 from elites import ElitesError
 from elites.evaluation.device import LOOK_EVERY, DeviceEvaluator
-from elites.evaluation.evaluation import Ending
 from elites.policies import Policy
+from elites.tasks.episode import Ending
 from tests.toy import POINT
 
 POLICY = Policy.of(POINT, (4,))

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites import ElitesError, Policy, ThreadEvaluator, make_task
-from elites.evaluation.evaluation import Ending, blank_evaluation
+from elites.evaluation.evaluation import blank_evaluation
+from elites.tasks.episode import Ending
 from tests.conftest import ROBOTS, controllers
 
 

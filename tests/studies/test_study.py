@@ -188,7 +188,7 @@ def test_a_task_is_settled_once_for_all_of_its_runs(tmp_path, monkeypatch):
         settled.append(task.name)
         return -5.0, "measured"
 
-    monkeypatch.setattr("elites.tasks.gymnasium.offset.measured_offset", count)
+    monkeypatch.setattr("elites.evaluation.offset.measure_offset", count)
     path = tmp_path / "mine.toml"
     path.write_text(
         """seeds = 3

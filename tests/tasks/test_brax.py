@@ -10,9 +10,9 @@ import pytest
 
 from elites import ElitesError, RunConfig, load_archive, make_task, read_table, run, run_group
 from elites.evaluation.device import DeviceEvaluator
-from elites.evaluation.evaluation import Ending
 from elites.tasks import brax
 from elites.tasks.brax import simulation
+from elites.tasks.episode import Ending
 from tests.algorithms.test_algorithms import chosen
 
 ROBOTS = ("walker2d", "halfcheetah", "ant", "hopper")

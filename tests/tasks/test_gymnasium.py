@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from elites import ElitesError, RunConfig, cli, gymnasium_task, make_task
+from elites.evaluation.offset import with_measured_offset
 from elites.tasks import parameters_of
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 from tests import outside
@@ -81,12 +82,12 @@ def test_an_episode_can_be_stepped_through():
 
 def test_the_worst_of_random_controllers_is_the_offset_unless_one_is_given():
     task = _push(episode_length=5)
-    settled = task.settled()
-    assert settled.qd_offset == math.floor(settled.qd_offset)
-    assert -5 * 3 <= settled.qd_offset < 0
-    assert "the worst fitness of 50 random controllers" in settled.qd_offset_from
+    measured = with_measured_offset(task)
+    assert measured.qd_offset == math.floor(measured.qd_offset)
+    assert -5 * 3 <= measured.qd_offset < 0
+    assert "the worst fitness of 50 random controllers" in measured.qd_offset_from
     given = _push(episode_length=5, qd_offset=-7)
-    assert given.settled() is given
+    assert with_measured_offset(given) is given
     assert (given.qd_offset, given.qd_offset_from) == (-7, "given")
 
 

@@ -5,7 +5,7 @@ from gymnasium.utils.env_checker import check_env
 
 import elites
 from elites import ElitesError, make_task
-from elites.evaluation.evaluation import Ending
+from elites.tasks.episode import Ending
 from elites.tasks.qdgym.environment import QDGymEnv
 from tests.conftest import ROBOTS, controllers
 

@@ -43,7 +43,10 @@ def no_bullet(monkeypatch, tmp_path):
 
 def command(*arguments, **environment):
     """The command in a process of its own, where no pybullet is installed."""
-    program = "import sys; sys.modules['pybullet'] = None; from elites.cli import main; sys.exit(main(sys.argv[1:]))"
+    program = (
+        "import sys; sys.modules['pybullet'] = None; "
+        "from elites.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
     return subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
         env={**os.environ, **environment},

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from elites import TASKS, ElitesError, ThreadEvaluator, make_task
-from elites.evaluation.evaluation import Ending
 from elites.memory import available_bytes, left_by_groups
+from elites.tasks.episode import Ending
 from tests.conftest import ROBOTS, controllers
 
 NAMES = [f"qd-{variant}{robot}" for variant in ("", "deterministic-") for robot in ROBOTS]

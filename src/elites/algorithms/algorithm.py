@@ -10,8 +10,9 @@ import jax.numpy as jnp
 
 from elites.archives.archive import Archive, Origin, Solutions, Status, select
 from elites.archives.cells import Cells
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
 from elites.policies import Policy
+from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import isoline
 

@@ -30,8 +30,9 @@ from elites.algorithms.algorithm import (
 from elites.archives.archive import Archive, Status, empty_archive, insert, select
 from elites.archives.cells import make_cells, spans
 from elites.errors import require
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
 from elites.policies import Policy
+from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
 

@@ -31,9 +31,10 @@ from elites.archives import state_descriptors
 from elites.archives.archive import Archive, draw, empty_archive, insert, select
 from elites.archives.cells import make_cells, spans
 from elites.errors import ElitesError, require
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.policies import Policy
+from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import policy_gradient
 

@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 from elites.cluster import connect, differing, nodes, versions
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
-from elites.evaluation.evaluation import Evaluation, Transitions, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch
+from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
 
 LOOK_SECONDS = 10.0  # between looks for machines that have joined
@@ -38,8 +39,8 @@ class Part(NamedTuple):
 class Told(NamedTuple):
     """What a part came to: an Evaluation whose transitions end where their episodes do."""
 
-    evaluation: Evaluation
-    steps: Transitions | None  # rows of all episodes, one after another
+    evaluation: Evaluation[np.ndarray]
+    steps: Transitions[np.ndarray] | None  # rows of all episodes, one after another
 
 
 class Episodes:
@@ -110,7 +111,7 @@ class ClusterEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """See `Evaluator.evaluate`. What a lost machine was doing is done again by another."""
         if not self._open:
             raise ElitesError("the evaluator is closed")
@@ -235,7 +236,7 @@ class ClusterEvaluator:
         return [Part(first, min(first + size, total)) for first in range(0, total, size)]
 
 
-def _store(told: Told, evaluation: Evaluation, part: Part) -> None:
+def _store(told: Told, evaluation: Evaluation[np.ndarray], part: Part) -> None:
     """Puts a part's episodes where they belong."""
     found, count = told.evaluation, part.last - part.first
     for name in ("fitness", "descriptor", "length", "ending"):

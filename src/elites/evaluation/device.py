@@ -17,19 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Evaluation, Transitions, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.policies import Policy
+from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import DeviceTask
 
 LOOK_EVERY = 50  # steps between looks at whether an episode is still running
 AT_ONCE = {"cpu": 1000}  # episodes: more than this gain nothing, and progress would be seldom
 AT_ONCE_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
-
-
-# The fields are typed as NumPy's arrays; inside a program they are JAX's.
-_Evaluation: Any = Evaluation
-_Transitions: Any = Transitions
 
 
 class _Running(NamedTuple):
@@ -54,7 +50,7 @@ def rollout(
     *,
     transitions: bool,
     runs: jax.Array | None = None,
-) -> Evaluation:
+) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
     Where `runs`, of the seeds' shape, is false the episode counts as skipped.
@@ -130,7 +126,7 @@ def rollout(
     done = jax.lax.while_loop(lambda now: (now.step < chunks * every) & now.alive.any(), some, running)
     valid = done.ending <= Ending.TRUNCATED
     descriptor = done.touches / jnp.maximum(done.length, 1)[:, None]
-    return _Evaluation(  # type: ignore[no-any-return]
+    return Evaluation(
         seed=seeds,
         fitness=jnp.where(valid, done.fitness, jnp.nan).reshape(shape),
         descriptor=jnp.where(valid[:, None], descriptor, jnp.nan).reshape(*shape, -1),
@@ -144,14 +140,12 @@ def rollout(
 
 def _transitions(
     done: _Running, first: jax.Array, alive: jax.Array, steps: int, shape: tuple[int, ...]
-) -> Transitions:
+) -> Transitions[jax.Array]:
     """Each episode's steps in a row."""
     assert done.transitions is not None
     rows = [jnp.moveaxis(row[:steps], 0, 1) for row in done.transitions]
     rows[0] = jnp.concatenate([jnp.where(alive[:, None], first, 0)[:, None], rows[0]], axis=1)
-    return _Transitions(  # type: ignore[no-any-return]
-        *(row.reshape(*shape, *row.shape[1:]) for row in rows)
-    )
+    return Transitions(*(row.reshape(*shape, *row.shape[1:]) for row in rows))
 
 
 class DeviceEvaluator:
@@ -165,7 +159,7 @@ class DeviceEvaluator:
         self.chunk = chunk
         self._run = functools.cache(self._compiled)
 
-    def _compiled(self, transitions: bool) -> Callable[..., Evaluation]:
+    def _compiled(self, transitions: bool) -> Callable[..., Evaluation[jax.Array]]:
         return jax.jit(functools.partial(rollout, self.task, self.policy, transitions=transitions))
 
     def __enter__(self) -> DeviceEvaluator:
@@ -182,7 +176,7 @@ class DeviceEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """Runs an episode for each seed, as `Evaluator` says; as many controllers at a time as fit."""
         controllers, given = np.asarray(parameters, np.float32), np.asarray(seeds)
         if controllers.shape != (len(given), self.policy.parameter_count):

@@ -28,11 +28,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, require
-from elites.evaluation.evaluation import Ending, Evaluation, Transitions
+from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
 from elites.evaluation.threads import checked_batch
 from elites.evaluation.worker import BEATS, STOP, WORKING
 from elites.tasks import parameters_of
+from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import HostTask
 
 ATTEMPTS = 3  # at an episode that kills its worker, or hangs
@@ -144,7 +145,7 @@ class ProcessEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._end.alive:
             raise ElitesError("the evaluator is closed")

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Outcome, Transitions, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.task import CompiledTask, Simulator, Task, parameter_count
 
 
@@ -40,7 +41,7 @@ class ThreadEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._simulators:
             raise ElitesError("the evaluator is closed")
@@ -119,7 +120,7 @@ def checked_batch(
     return parameters, seeds
 
 
-def _store(outcome: Outcome, evaluation: Evaluation, at: tuple[np.integer, ...]) -> None:
+def _store(outcome: EpisodeResult, evaluation: Evaluation[np.ndarray], at: tuple[np.integer, ...]) -> None:
     evaluation.fitness[at] = outcome.fitness
     evaluation.descriptor[at] = outcome.descriptor
     evaluation.length[at] = outcome.length

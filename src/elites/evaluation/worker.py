@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Outcome, Transitions
 from elites.evaluation.shared import arrays_in
+from elites.tasks.episode import Ending, EpisodeResult, Transitions
 
 PR_SET_PDEATHSIG = 1
 WORKING = "ELITES_WORKER"  # is set in the environment of workers
@@ -110,7 +110,7 @@ class Worker:
         return {"episode": index, "differs": "" if second is None else _differ(outcome, second)}
 
 
-def _differ(first: Outcome, second: Outcome) -> str:
+def _differ(first: EpisodeResult, second: EpisodeResult) -> str:
     """How two runs of an episode differ; nothing if they do not."""
     if Ending.SKIPPED in (first.ending, second.ending):
         return ""

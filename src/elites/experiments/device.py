@@ -11,7 +11,7 @@ import numpy as np
 from elites.algorithms.algorithm import Algorithm, Round
 from elites.archives.archive import Status
 from elites.evaluation.device import rollout
-from elites.evaluation.evaluation import Ending
+from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
 ROWS = 100  # generations that one dispatch can tell of

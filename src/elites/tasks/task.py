@@ -9,13 +9,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from elites.errors import require
-from elites.tasks.stepping import Stepped
 
 if TYPE_CHECKING:
     import jax
     import numpy as np
 
-    from elites.evaluation.evaluation import Outcome, Transitions
+    from elites.tasks.episode import EpisodeResult, Transitions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +65,13 @@ class Task:
         """Numbers that describe a step."""
         return self.descriptor_size if self.describes_steps else 0
 
-    def settled(self) -> Task:
-        """The task as a run records it, with what had to be found out first."""
-        return self
-
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)
 
 
-class Simulator(Stepped, Protocol):
-    """Runs episodes of one task, one at a time, outside the interpreter's lock; or steps through them."""
+class Simulator(Protocol):
+    """Runs whole episodes of one task, one at a time, or steps through them."""
 
     def run(
         self,
@@ -84,16 +79,22 @@ class Simulator(Stepped, Protocol):
         sizes: np.ndarray,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
-    ) -> Outcome:
+        transitions: Transitions[np.ndarray] | None,
+    ) -> EpisodeResult:
         """One episode of the controller `parameters` (flat, laid out as `elites.policies` says).
 
         `stop[0]`, set from any thread, ends the episode at its next step. `transitions`, views of one
         episode's rows, are filled in.
         """
 
+    def begin(self, seed: int) -> np.ndarray:
+        """Starts the episode with this seed. Returns the observation."""
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """One step. Returns (observation, reward, whether the task ended the episode)."""
+
     def close(self) -> None:
-        """Frees what the simulator holds."""
+        """Frees the resources of the simulator."""
 
 
 class HostTask(Task, ABC):

@@ -8,7 +8,6 @@ is known to leave nothing behind, `fresh=False` uses one again and again.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -73,15 +72,6 @@ class GymnasiumTask(HostTask):
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
         return GymnasiumSimulator(self)
-
-    def settled(self) -> GymnasiumTask:
-        """The task as a run records it: its QD offset is measured unless it was given."""
-        if not math.isnan(self.qd_offset):
-            return self
-        from elites.tasks.gymnasium.offset import measured_offset
-
-        qd_offset, how = measured_offset(self)
-        return dataclasses.replace(self, qd_offset=qd_offset, qd_offset_from=how)
 
 
 def gymnasium_task(

@@ -11,8 +11,8 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Outcome, Transitions
 from elites.evaluation.perceptron import Perceptron
+from elites.tasks.episode import Ending, EpisodeResult, Transitions
 from elites.tasks.gymnasium.environments import make_environment, spaces_of, told_once
 from elites.tasks.gymnasium.imports import function_at, one_line
 
@@ -78,9 +78,9 @@ class GymnasiumSimulator:
         sizes: np.ndarray,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
+        transitions: Transitions[np.ndarray] | None,
         beat: Callable[[], None] = lambda: None,
-    ) -> Outcome:
+    ) -> EpisodeResult:
         """One whole episode: see `elites.tasks.task.Simulator`. `beat` is called with every step."""
         if self._policy is None or self._policy.sizes != tuple(sizes):
             self._policy = Perceptron(tuple(int(size) for size in sizes))
@@ -99,9 +99,9 @@ class GymnasiumSimulator:
         policy: Perceptron,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
+        transitions: Transitions[np.ndarray] | None,
         beat: Callable[[], None],
-    ) -> Outcome:
+    ) -> EpisodeResult:
         task, outputs, actions = self.task, self._outputs, self._actions
         observations, rewards = self._observations, self._rewards
         size = task.descriptor_size
@@ -113,7 +113,7 @@ class GymnasiumSimulator:
         length, ending, as_they_are = 0, Ending.TRUNCATED, self._as_they_are
         for length in range(1, task.episode_length + 1):
             if stop[0]:
-                return Outcome(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
+                return EpisodeResult(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
             output = policy(observations[length - 1])
             if math.isnan(output.dot(output)):  # of the observation, or of the controller
                 ending, length = Ending.INVALID, length - 1
@@ -153,7 +153,7 @@ class GymnasiumSimulator:
             if described:
                 transitions.contacts[: len(described)] = described
         if ending == Ending.INVALID:
-            return Outcome(math.nan, np.full(size, np.nan), length, ending)
+            return EpisodeResult(math.nan, np.full(size, np.nan), length, ending)
         if self._describe:
             episode = Episode(
                 observations[: length + 1].copy(),
@@ -166,7 +166,7 @@ class GymnasiumSimulator:
             descriptor = self._checked(self._describe(episode), "descriptor")
         else:
             descriptor = self._checked(np.mean(described, axis=0), "descriptor")
-        return Outcome(fitness, descriptor, length, ending)
+        return EpisodeResult(fitness, descriptor, length, ending)
 
     def _checked(self, given: Any, what: str) -> np.ndarray:
         """A descriptor within its bounds."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Outcome, Transitions
+from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.qdgym import bullet, episode
 from elites.tasks.qdgym.robots import FLOOR, Robot
 
@@ -92,8 +92,8 @@ class QDGymSimulator:
         sizes: np.ndarray,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
-    ) -> Outcome:
+        transitions: Transitions[np.ndarray] | None,
+    ) -> EpisodeResult:
         """One whole episode: see `elites.tasks.task.Simulator`. The arguments' shapes must be right."""
         self._require_open()
         fitness, descriptor, length, ending = episode.rollout(
@@ -110,7 +110,7 @@ class QDGymSimulator:
         if ending == episode.INVALID:  # a world in which NaN has been is not used again
             self.close()
             self._open()
-        return Outcome(fitness, descriptor, length, ending)
+        return EpisodeResult(fitness, descriptor, length, ending)
 
     def begin(self, seed: int) -> np.ndarray:
         """Starts the episode with this seed. Returns the observation."""
