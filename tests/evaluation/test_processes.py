@@ -11,12 +11,9 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from elites import ElitesError, Ending, Policy, ProcessEvaluator, gymnasium_task
 from elites.evaluation.evaluation import blank_evaluation
-from elites.evaluation.perceptron import Perceptron
 from elites.tasks.gymnasium.simulator import _sum
 from tests import outside
 
@@ -113,24 +110,6 @@ def test_episodes_beyond_the_limit_are_skipped(evaluator, undisturbed):
     assert (some.ending[5:] == Ending.SKIPPED).all()
     assert np.isnan(some.fitness[5:]).all()
     np.testing.assert_array_equal(some.fitness[:5], undisturbed.fitness[:5])
-
-
-@given(
-    sizes=st.sampled_from([(3, 1), (5, 8, 2), (24, 128, 128, 4), (1, 40, 7, 3)]),
-    seed=st.integers(0, 100),
-    kind=st.sampled_from([np.float32, np.float64]),
-)
-def test_workers_controllers_are_those_of_jax(sizes, seed, kind):
-    rng = np.random.default_rng(seed)
-    policy = Policy(sizes)
-    parameters = rng.normal(0, 0.5, policy.parameter_count).astype(np.float32)
-    observation = rng.normal(size=sizes[0]).astype(kind)
-    before = observation.copy()
-    perceptron = Perceptron(sizes)
-    perceptron.load(parameters)
-    expected = np.asarray(policy.apply(parameters, observation.astype(np.float32)))
-    np.testing.assert_allclose(perceptron(observation), expected, atol=2e-5)
-    np.testing.assert_array_equal(observation, before)
 
 
 def test_workers_never_import_jax():

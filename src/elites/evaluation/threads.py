@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.policies.layout import parameter_count
 from elites.tasks.episode import EpisodeResult, Transitions
-from elites.tasks.task import CompiledTask, Simulator, Task, parameter_count
+from elites.tasks.task import CompiledTask, Simulator, Task
 
 
 class ThreadEvaluator:

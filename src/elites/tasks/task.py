@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from elites.errors import require
@@ -129,8 +128,3 @@ class DeviceTask(Task, ABC):
     @abstractmethod
     def step(self, state: Any, action: jax.Array) -> Stepping:
         """One step."""
-
-
-def parameter_count(sizes: tuple[int, ...]) -> int:
-    """Weights and biases of a perceptron with these layer sizes."""
-    return sum(math.prod(pair) + pair[1] for pair in pairwise(sizes))

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.perceptron import Perceptron
+from elites.policies.numpy import NumpyPolicy
 from elites.tasks.episode import Ending, EpisodeResult, Transitions
 from elites.tasks.gymnasium.environments import make_environment, spaces_of, told_once
 from elites.tasks.gymnasium.imports import function_at, one_line
@@ -63,7 +63,7 @@ class GymnasiumSimulator:
         self._outputs = np.zeros((steps, sizes[1]), np.float32)
         self._actions = np.zeros((steps, sizes[1]), spaces.low.dtype)
         self._rewards = np.zeros(steps)
-        self._policy: Perceptron | None = None
+        self._policy: NumpyPolicy | None = None
         self._used = False
 
     def _made(self) -> gymnasium.Env[Any, Any]:
@@ -83,7 +83,7 @@ class GymnasiumSimulator:
     ) -> EpisodeResult:
         """One whole episode: see `elites.tasks.task.Simulator`. `beat` is called with every step."""
         if self._policy is None or self._policy.sizes != tuple(sizes):
-            self._policy = Perceptron(tuple(int(size) for size in sizes))
+            self._policy = NumpyPolicy(tuple(int(size) for size in sizes))
         self._policy.load(parameters)
         try:
             return self._run(self._policy, seed, stop, transitions, beat)
@@ -96,7 +96,7 @@ class GymnasiumSimulator:
 
     def _run(
         self,
-        policy: Perceptron,
+        policy: NumpyPolicy,
         seed: int,
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,

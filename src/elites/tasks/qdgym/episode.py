@@ -2,58 +2,26 @@
 
 The order of operations and their precision are those of PyBullet's own environments, so that results agree
 with theirs; what looks odd and is marked "sic" is part of the task as everyone has measured it.
-All code that Numba compiles is in this file and in `bullet.py`.
+All code that Numba compiles is in this file, in `bullet.py` and in `elites.policies.numba`.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from math import asin, atan2, cos, pi, sin, sqrt, tanh
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from math import asin, atan2, cos, pi, sin, sqrt
+from typing import NamedTuple
 
-import numba
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
-from elites.cache import cache_folder
+from elites.machine_code import Compiler
+from elites.policies import numba as policy
 from elites.tasks.qdgym import bullet as b3
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 TIME_STEP = 0.0165
 TARGET_X, TARGET_Y = 1e3, 0.0
-TERMINATED, TRUNCATED, INVALID, STOPPED = 0, 1, 2, 3  # elites.evaluation.Ending, and a run cut short
+TERMINATED, TRUNCATED, INVALID, STOPPED = 0, 1, 2, 3  # elites.tasks.episode.Ending, and a run cut short
 
-
-def _numba_cache() -> str | None:
-    """A folder per content of the compiled files: Numba alone would miss a change in an imported one."""
-    sources = b"".join(Path(file).read_bytes() for file in (__file__, b3.__file__))
-    modes = f"{numba.__version__} boundscheck={numba.config.BOUNDSCHECK}"
-    folder = cache_folder(f"numba-{hashlib.sha256(sources + modes.encode()).hexdigest()[:16]}")
-    return None if folder is None else str(folder)
-
-
-CACHE = None if numba.config.DISABLE_JIT else _numba_cache()
-
-
-@contextmanager
-def _caching_in(folder: str | None) -> Iterator[None]:
-    """Numba reads its setting when a function is decorated; other users of Numba keep their own."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder or ""
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def compiled(function: Function, **options: Any) -> Function:
-    """Compiles for threads, with NumPy's division, and keeps the machine code between processes."""
-    with _caching_in(CACHE):
-        return njit(nogil=True, cache=CACHE is not None, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+compiled = Compiler(__file__, b3.__file__, policy.__file__)
 
 
 class World(NamedTuple):
@@ -402,35 +370,6 @@ def any_nan(values: np.ndarray) -> bool:
     return False
 
 
-@partial(compiled, fastmath={"contract"})
-def perceptron(
-    parameters: np.ndarray, sizes: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, action: np.ndarray
-) -> None:
-    """Fills in the action: rectified hidden units, tanh at the end.
-
-    `inputs` begins with the observation; it and `outputs` are scratch as long as the widest layer.
-    """
-    start = 0
-    layers = len(sizes) - 1
-    for layer in range(layers):
-        width_in, width_out = sizes[layer], sizes[layer + 1]
-        biases = start + width_in * width_out
-        for j in range(width_out):
-            outputs[j] = parameters[biases + j]
-        for i in range(width_in):  # over inputs on the outside: vectorised without reordering a sum
-            row = parameters[start + i * width_out : start + (i + 1) * width_out]
-            value = inputs[i]
-            for j in range(width_out):
-                outputs[j] += value * row[j]
-        if layer < layers - 1:
-            for j in range(width_out):
-                outputs[j] = max(outputs[j], np.float32(0))
-        inputs, outputs = outputs, inputs
-        start = biases + width_out
-    for j in range(len(action)):
-        action[j] = tanh(inputs[j])
-
-
 @compiled
 def rollout(
     world: World,
@@ -461,7 +400,7 @@ def rollout(
             ending = STOPPED
             break
         fill(inputs, observation)
-        perceptron(parameters, sizes, inputs, outputs, action)
+        policy.perceptron(parameters, sizes, inputs, outputs, action)
         if any_nan(action):
             ending = INVALID
             break
