@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.qdgym import QDGymTask
-    from elites.tasks.task import Task
+    from elites.tasks.task import DeviceTask, Stepping, Task
 
 _HOME = {
     "ALGORITHMS": "elites.algorithms",
@@ -53,6 +53,7 @@ _HOME = {
     "Algorithm": "elites.algorithms.algorithm",
     "ArchiveMetrics": "elites.metrics.archive",
     "CorrectedArchive": "elites.archives.corrected",
+    "DeviceTask": "elites.tasks.task",
     "ElitesError": "elites.errors",
     "Ending": "elites.tasks.episode",
     "Episode": "elites.tasks.gymnasium.simulator",
@@ -72,6 +73,7 @@ _HOME = {
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.archives.saved",
     "Status": "elites.archives.archive",
+    "Stepping": "elites.tasks.task",
     "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
@@ -102,6 +104,7 @@ __all__ = [
     "Algorithm",
     "ArchiveMetrics",
     "CorrectedArchive",
+    "DeviceTask",
     "ElitesError",
     "Ending",
     "Episode",
@@ -121,6 +124,7 @@ __all__ = [
     "RunConfig",
     "SavedArchive",
     "Status",
+    "Stepping",
     "Study",
     "Task",
     "ThreadEvaluator",

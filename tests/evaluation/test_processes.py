@@ -79,7 +79,8 @@ def test_transitions_tell_the_whole_episode(undisturbed):
         assert not steps.actions[index, length:].any()
         np.testing.assert_allclose(steps.rewards[index].sum(), undisturbed.fitness[index], rtol=1e-6)
         np.testing.assert_allclose(
-            steps.contacts[index, :length], np.clip(steps.observations[index, 1 : length + 1, :2], -3, 3)
+            steps.step_descriptors[index, :length],
+            np.clip(steps.observations[index, 1 : length + 1, :2], -3, 3),
         )
         moved = np.diff(steps.observations[index, : length + 1, :2], axis=0)
         pushed = 0.1 * steps.actions[index, :length] * [2, 0.25]  # as the bounds of the actions say

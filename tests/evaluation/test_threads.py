@@ -74,13 +74,13 @@ def test_transitions_add_up_to_the_episode(robot, evaluators):
     assert_allclose = np.testing.assert_allclose
     for episode, length in enumerate(evaluation.length):
         assert_allclose(record.rewards[episode].sum(), evaluation.fitness[episode], rtol=1e-5)
-        touched = record.contacts[episode, :length].mean(axis=0)
+        touched = record.step_descriptors[episode, :length].mean(axis=0)
         assert_allclose(touched, evaluation.descriptor[episode], rtol=1e-6)
         assert not record.rewards[episode, length:].any()
         assert not record.observations[episode, length + 1 :].any()
         actions = Policy.of(task).apply(parameters[episode], record.observations[episode, :length])
         assert_allclose(record.actions[episode, :length], actions, atol=1e-5)
-    assert (record.contacts <= 1).all()
+    assert (record.step_descriptors <= 1).all()
     assert (evaluation.length[evaluation.ending == Ending.TRUNCATED] == 1000).all()
     assert_same(evaluation._replace(transitions=None), evaluators(task.name).evaluate(parameters, range(6)))
 

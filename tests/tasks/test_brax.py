@@ -35,7 +35,7 @@ def test_episodes_of_random_controllers(robot):
     assert found.invalid == 0
     assert found.transitions.observations.shape == (COUNT, 101, task.observation_size)
     np.testing.assert_allclose(found.transitions.rewards.sum(1), found.fitness, rtol=1e-4, atol=1e-2)
-    contacts = found.transitions.contacts.sum(1) / found.length[:, None]
+    contacts = found.transitions.step_descriptors.sum(1) / found.length[:, None]
     np.testing.assert_allclose(contacts, found.descriptor, atol=1e-6)
     # No descriptor is empty or constant: every foot touches the floor more in some gaits than in others.
     assert found.descriptor.shape[1] == len(task.feet)

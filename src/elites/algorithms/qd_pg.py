@@ -190,7 +190,7 @@ class QDPG:
     def _state_descriptors(self, evaluation: Evaluation) -> jax.Array:
         """The descriptor of the state that each step leads to, `[n, T, d]`."""
         assert evaluation.transitions is not None
-        contacts = jnp.asarray(evaluation.transitions.contacts, jnp.float32)
+        contacts = jnp.asarray(evaluation.transitions.step_descriptors, jnp.float32)
         contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
         if self.config.state_descriptor == "contacts":
             return contacts

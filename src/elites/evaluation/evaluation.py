@@ -47,7 +47,7 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
             observations=np.zeros((*shape, steps + 1, task.observation_size), np.float32),
             actions=np.zeros((*shape, steps, task.action_size), np.float32),
             rewards=np.zeros((*shape, steps)),
-            contacts=np.zeros((*shape, steps, task.step_descriptor_size), task.step_kind),
+            step_descriptors=np.zeros((*shape, steps, task.step_descriptor_size), task.step_descriptor_dtype),
         )
         if transitions
         else None,

@@ -189,7 +189,7 @@ class ProcessEvaluator:
                 "observations": (np.float32, (count, steps + 1, task.observation_size)),
                 "actions": (np.float32, (count, steps, task.action_size)),
                 "rewards": (np.float64, (count, steps)),
-                "contacts": (task.step_kind, (count, steps, task.step_descriptor_size)),
+                "step_descriptors": (task.step_descriptor_dtype, (count, steps, task.step_descriptor_size)),
             }
         return arrays
 

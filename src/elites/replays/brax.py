@@ -52,7 +52,7 @@ def run(
         def step(carried: tuple[Any, jax.Array], _: None) -> tuple[tuple[Any, jax.Array], _Path]:
             state, observation = carried
             after = task.step(state, policy.act(layers, observation))
-            seen = _Path(state.x.pos, state.x.rot, after.reward, after.contacts, after.terminated)
+            seen = _Path(state.x.pos, state.x.rot, after.reward, after.descriptor, after.terminated)
             return (after.state, after.observation), seen
 
         (last, _), path = jax.lax.scan(step, task.reset(seed), length=task.episode_length)

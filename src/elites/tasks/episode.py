@@ -30,7 +30,7 @@ class Transitions(NamedTuple, Generic[Array]):
     observations: Array  # float32 […, T + 1, observation_size]
     actions: Array  # float32 […, T, action_size]
     rewards: Array  # […, T], float64 on the host and float32 on the device
-    contacts: Array  # […, T, step_descriptor_size] of the task's step_kind: what describes each step
+    step_descriptors: Array  # […, T, step_descriptor_size] of the task's step_descriptor_dtype
 
 
 class EpisodeResult(NamedTuple):

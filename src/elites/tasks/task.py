@@ -25,7 +25,7 @@ class Task:
         *("descriptor_names", "descriptor_bounds"),
     )
     descriptor_phrase: ClassVar[str] = "contact of {}"  # what a figure calls a dimension
-    step_kind: ClassVar[str] = "uint8"  # of a step's descriptor: a foot touches the floor, or does not
+    step_descriptor_dtype: ClassVar[str] = "uint8"  # in Transitions: a foot touches the floor, or does not
     measures_offset: ClassVar[bool] = False  # whether a qd_offset of NaN asks for it to be measured
 
     name: str
@@ -109,17 +109,23 @@ class CompiledTask(HostTask):
 
 
 class Stepping(NamedTuple):
-    """What one step of a device task came to."""
+    """The result of one step of a device task."""
 
     state: Any
     observation: jax.Array
     reward: jax.Array
     terminated: jax.Array  # whether the task ended the episode
-    contacts: jax.Array  # bool [descriptor_size], whose mean over the episode is the descriptor
+    descriptor: jax.Array  # [step_descriptor_size] of the step, numbers or bool
 
 
 class DeviceTask(Task, ABC):
-    """A task that is pure JAX: its episodes run inside the programs that ask for them."""
+    """A task that is pure JAX: its episodes run inside the programs of those who evaluate it.
+
+    An episode's descriptor is the mean of its steps' descriptors, unless `episode_descriptor` is overridden.
+    An episode with a descriptor that is not finite is invalid.
+    """
+
+    step_descriptor_dtype: ClassVar[str] = "float32"
 
     @abstractmethod
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
@@ -128,3 +134,26 @@ class DeviceTask(Task, ABC):
     @abstractmethod
     def step(self, state: Any, action: jax.Array) -> Stepping:
         """One step."""
+
+    def episode_descriptor(self, mean: jax.Array, state: Any) -> jax.Array:
+        """The descriptor of an episode, `[descriptor_size]`.
+
+        `mean` is that of its steps' descriptors, `[step_descriptor_size]`; `state` is that after its last
+        step. Only for tasks that override this method is that state kept.
+        """
+        return mean
+
+    @property
+    def describes_episodes(self) -> bool:
+        """Whether the descriptor is more than the mean of the steps' descriptors."""
+        return type(self).episode_descriptor is not DeviceTask.episode_descriptor
+
+    @property
+    def describes_steps(self) -> bool:
+        """Whether a step has a descriptor of the same kind as an episode."""
+        return not self.describes_episodes
+
+    @property
+    def step_descriptor_size(self) -> int:
+        """Numbers that describe a step; any number, 0 included, for tasks that describe whole episodes."""
+        return self.descriptor_size

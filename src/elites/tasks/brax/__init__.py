@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from elites.errors import require
 from elites.tasks.task import DeviceTask, Stepping
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class BraxTask(DeviceTask):
     """A Brax robot on a flat floor."""
+
+    step_descriptor_dtype: ClassVar[str] = "uint8"
 
     robot: str  # Brax's name for it
     feet: tuple[str, ...]  # the shapes of it that count as feet

@@ -33,7 +33,7 @@ class GymnasiumTask(HostTask):
 
     fixed: ClassVar[tuple[str, ...]] = ("name", "environment")
     descriptor_phrase: ClassVar[str] = "{}"
-    step_kind: ClassVar[str] = "float32"
+    step_descriptor_dtype: ClassVar[str] = "float32"
     measures_offset: ClassVar[bool] = True
 
     environment: str  # Gymnasium's id, or `module:function` of what makes it

@@ -151,7 +151,7 @@ class GymnasiumSimulator:
             transitions.actions[:length] = outputs[:length]
             transitions.rewards[:length] = rewards[:length]
             if described:
-                transitions.contacts[: len(described)] = described
+                transitions.step_descriptors[: len(described)] = described
         if ending == Ending.INVALID:
             return EpisodeResult(math.nan, np.full(size, np.nan), length, ending)
         if self._describe:
