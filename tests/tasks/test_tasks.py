@@ -17,6 +17,22 @@ def test_there_are_the_eight_tasks_of_the_paper():
     assert [int(np.prod(TASKS[name].grid)) for name in NAMES] == [TASKS[name].cells for name in NAMES]
 
 
+@pytest.mark.parametrize(
+    ("robots", "names"),
+    [
+        (("qd-walker", "brax-walker2d"), ("right foot", "left foot")),
+        (("qd-halfcheetah", "brax-halfcheetah"), ("front foot", "back foot")),
+        (
+            ("qd-ant", "brax-ant"),
+            ("front left foot", "front right foot", "back left foot", "back right foot"),
+        ),
+        (("qd-hopper", "brax-hopper"), ("foot",)),
+    ],
+)
+def test_feet_are_named_for_people(robots, names):
+    assert [make_task(robot).descriptor_names for robot in robots] == [names, names]
+
+
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_only_uncertain_tasks_depend_on_the_seed(robot, evaluators):
     for name, differ in ((f"qd-{robot}", True), (f"qd-deterministic-{robot}", False)):

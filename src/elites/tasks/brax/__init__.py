@@ -46,24 +46,30 @@ class BraxTask(DeviceTask):
 
 
 class _Robot(NamedTuple):
-    """Brax's name for a robot, its sizes and feet, Brax's own noise, and the archive that goes with it."""
+    """Brax's name for a robot, its sizes and feet, Brax's own noise, and the robot's archive."""
 
     name: str
     observation_size: int
     action_size: int
-    feet: tuple[str, ...]
+    feet: dict[str, str]  # shapes of Brax's model, with their names for people
     noise: float
     cells: int
     grid: tuple[int, ...]
     qd_offset: float
 
 
-_ANT_FEET = ("left_foot_geom", "right_foot_geom", "third_foot_geom", "fourth_foot_geom")
+_WALKER_FEET = {"foot_geom": "right foot", "foot_left_geom": "left foot"}
+_ANT_FEET = {
+    "left_foot_geom": "front left foot",
+    "right_foot_geom": "front right foot",
+    "third_foot_geom": "back left foot",
+    "fourth_foot_geom": "back right foot",
+}
 _ROBOTS = (
-    _Robot("walker2d", 17, 6, ("foot_geom", "foot_left_geom"), 5e-3, 1024, (32, 32), -54.0),
-    _Robot("halfcheetah", 17, 6, ("ffoot", "bfoot"), 0.1, 1024, (32, 32), -1276.0),
+    _Robot("walker2d", 17, 6, _WALKER_FEET, 5e-3, 1024, (32, 32), -54.0),
+    _Robot("halfcheetah", 17, 6, {"ffoot": "front foot", "bfoot": "back foot"}, 0.1, 1024, (32, 32), -1276.0),
     _Robot("ant", 27, 8, _ANT_FEET, 0.1, 1296, (6, 6, 6, 6), -3000.0),
-    _Robot("hopper", 11, 3, ("foot_geom",), 5e-3, 1000, (1000,), 0.0),
+    _Robot("hopper", 11, 3, {"foot_geom": "foot"}, 5e-3, 1000, (1000,), 0.0),
 )
 
 
@@ -71,10 +77,10 @@ def _task(robot: _Robot, variant: str, noise: float) -> BraxTask:
     return BraxTask(
         name=f"brax-{variant}{robot.name}",
         robot=robot.name,
-        feet=robot.feet,
+        feet=tuple(robot.feet),
         observation_size=robot.observation_size,
         action_size=robot.action_size,
-        descriptor_names=tuple(foot.removesuffix("_geom") for foot in robot.feet),
+        descriptor_names=tuple(robot.feet.values()),
         descriptor_bounds=((0.0, 1.0),) * len(robot.feet),
         cells=robot.cells,
         grid=robot.grid,

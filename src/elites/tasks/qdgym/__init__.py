@@ -50,7 +50,7 @@ def _pair(
             robot=robot,
             observation_size=robot.observation_size,
             action_size=robot.motors,
-            descriptor_names=robot.feet,
+            descriptor_names=robot.foot_names,
             descriptor_bounds=((0.0, 1.0),) * len(robot.feet),
             cells=cells,
             grid=grid,

@@ -15,6 +15,7 @@ class Robot:
     power: float
     contacts: tuple[str, ...]
     feet: tuple[str, ...]  # contacts that make up the descriptor, in its order
+    foot_names: tuple[str, ...]  # the same, for people
     strength: dict[str, float] = field(default_factory=dict)  # by joint; 100 unless given
     min_height: float = -inf  # of the torso, to count as upright
     max_pitch: float = inf
@@ -32,6 +33,7 @@ WALKER = Robot(
     power=0.40,
     contacts=("foot", "foot_left"),
     feet=("foot", "foot_left"),
+    foot_names=("right foot", "left foot"),
     strength={"foot_joint": 30.0, "foot_left_joint": 30.0},
     min_height=0.8,
     max_pitch=1.0,
@@ -43,6 +45,7 @@ HALF_CHEETAH = Robot(
     power=0.90,
     contacts=("ffoot", "fshin", "fthigh", "bfoot", "bshin", "bthigh"),
     feet=("ffoot", "bfoot"),
+    foot_names=("front foot", "back foot"),
     strength={"bthigh": 120.0, "bshin": 90.0, "bfoot": 60.0, "fthigh": 140.0, "fshin": 60.0, "ffoot": 30.0},
     max_pitch=1.0,
     fatal=("fshin", "fthigh", "bshin", "bthigh"),
@@ -55,6 +58,7 @@ ANT = Robot(
     power=2.5,
     contacts=("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"),
     feet=("front_left_foot", "front_right_foot", "left_back_foot", "right_back_foot"),
+    foot_names=("front left foot", "front right foot", "back left foot", "back right foot"),
     min_height=0.26,
 )
 
@@ -64,6 +68,7 @@ HOPPER = Robot(
     power=0.75,
     contacts=("foot",),
     feet=("foot",),
+    foot_names=("foot",),
     min_height=0.8,
     max_pitch=1.0,
 )
