@@ -41,17 +41,17 @@ def by_hand(task, parameters, seed):
 def test_episodes_are_those_done_step_by_step(steps):
     task = dataclasses.replace(POINT, episode_length=steps)
     parameters, seeds = controllers(6), np.arange(6)
-    found = DeviceEvaluator(task, hidden=(4,)).evaluate(parameters, seeds, transitions=True)
+    evaluation = DeviceEvaluator(task, hidden=(4,)).evaluate(parameters, seeds, transitions=True)
     endings = set()
     for index in range(len(seeds)):
         rewards, described, observations, ending = by_hand(task, parameters[index], seeds[index])
         length = len(rewards)
         endings.add(ending)
-        assert found.length[index] == length
-        assert found.ending[index] == ending
-        assert found.fitness[index] == pytest.approx(sum(rewards), abs=1e-4)
-        np.testing.assert_allclose(found.descriptor[index], np.mean(described, axis=0), atol=1e-6)
-        steps_of = found.transitions
+        assert evaluation.length[index] == length
+        assert evaluation.ending[index] == ending
+        assert evaluation.fitness[index] == pytest.approx(sum(rewards), abs=1e-4)
+        np.testing.assert_allclose(evaluation.descriptor[index], np.mean(described, axis=0), atol=1e-6)
+        steps_of = evaluation.transitions
         np.testing.assert_allclose(steps_of.rewards[index, :length], rewards, atol=1e-5)
         np.testing.assert_allclose(steps_of.observations[index, : length + 1], observations, atol=1e-5)
         np.testing.assert_array_equal(steps_of.step_descriptors[index, :length], described)
@@ -73,26 +73,26 @@ def test_chunks_and_several_episodes_change_nothing():
     np.testing.assert_allclose(single.fitness.reshape(5, 3), whole.fitness, atol=1e-6)
 
 
-def test_the_limit_skips_and_tells():
-    told = []
-    found = DeviceEvaluator(POINT, hidden=(4,), chunk=2).evaluate(
-        controllers(5), np.arange(5), limit=3, on_episode=told.append
+def test_the_limit_skips_and_reports():
+    lengths = []
+    evaluation = DeviceEvaluator(POINT, hidden=(4,), chunk=2).evaluate(
+        controllers(5), np.arange(5), limit=3, on_episode=lengths.append
     )
-    np.testing.assert_array_equal(found.ending == Ending.SKIPPED, [False, False, False, True, True])
-    np.testing.assert_array_equal(np.isnan(found.fitness), found.ending == Ending.SKIPPED)
-    assert told == found.length[:3].tolist()
+    np.testing.assert_array_equal(evaluation.ending == Ending.SKIPPED, [False, False, False, True, True])
+    np.testing.assert_array_equal(np.isnan(evaluation.fitness), evaluation.ending == Ending.SKIPPED)
+    assert lengths == evaluation.length[:3].tolist()
 
 
-def test_nan_is_told_and_ends_only_its_own_episode():
+def test_nan_is_reported_and_ends_only_its_own_episode():
     task = dataclasses.replace(POINT, noise=30.0)  # some start where the reward is NaN
-    found = DeviceEvaluator(task, hidden=(4,)).evaluate(controllers(1).repeat(40, 0), np.arange(40))
-    invalid = found.ending == Ending.INVALID
-    assert 0 < found.invalid == invalid.sum() < 40
-    assert np.isnan(found.fitness[invalid]).all()
-    assert np.isfinite(found.fitness[~invalid]).all()
+    evaluation = DeviceEvaluator(task, hidden=(4,)).evaluate(controllers(1).repeat(40, 0), np.arange(40))
+    invalid = evaluation.ending == Ending.INVALID
+    assert 0 < evaluation.invalid == invalid.sum() < 40
+    assert np.isnan(evaluation.fitness[invalid]).all()
+    assert np.isfinite(evaluation.fitness[~invalid]).all()
 
 
-def test_wrong_controllers_are_told():
+def test_wrong_controllers_are_reported():
     with pytest.raises(ElitesError, match=r"controllers are \[2, 3\]; they must be \[2, 26\]"):
         DeviceEvaluator(POINT, hidden=(4,)).evaluate(np.zeros((2, 3)), np.arange(2))
 

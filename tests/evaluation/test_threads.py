@@ -163,7 +163,7 @@ def _raise(*_):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "seeds", "told"),
+    ("parameters", "seeds", "message"),
     [
         (np.zeros((2, 5)), [0, 1], r"parameters have shape \(2, 5\); .* takes \(controllers, 18947\)"),
         (np.zeros(18947), [0], r"parameters have shape \(18947,\)"),
@@ -172,8 +172,8 @@ def _raise(*_):
         (np.zeros((2, 18947)), [0.0, 1.0], "must be whole numbers from 0"),
     ],
 )
-def test_wrong_input_is_refused_before_compiled_code_sees_it(parameters, seeds, told, evaluators):
-    with pytest.raises(ElitesError, match=told):
+def test_wrong_input_is_refused_before_compiled_code_sees_it(parameters, seeds, message, evaluators):
+    with pytest.raises(ElitesError, match=message):
         evaluators("qd-hopper").evaluate(parameters, seeds)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from elites import ElitesError, cli
-from elites.cluster import differing
+from elites.cluster import differing_package
 from elites.studies import plan
 from elites.studies.cluster import keep_log, remote_run
 from elites.studies.study import STUDIES, Choice, make_study
@@ -248,10 +248,10 @@ def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
 
 def test_machines_agree_in_what_they_both_have():
     ours = {"numpy": "2.0", "gymnasium": "1.0", "mujoco": None}
-    assert differing(ours, dict(ours)) is None
-    assert differing(ours, {**ours, "gymnasium": None, "mujoco": "3.0"}) is None
-    assert differing(ours, {**ours, "gymnasium": "1.1"}) == "gymnasium"
-    assert differing(ours, {**ours, "numpy": None}) == "numpy"
+    assert differing_package(ours, dict(ours)) is None
+    assert differing_package(ours, {**ours, "gymnasium": None, "mujoco": "3.0"}) is None
+    assert differing_package(ours, {**ours, "gymnasium": "1.1"}) == "gymnasium"
+    assert differing_package(ours, {**ours, "numpy": None}) == "numpy"
 
 
 def test_a_folder_with_other_runs_is_refused(tmp_path):

@@ -78,7 +78,7 @@ def test_halfcheetah_ends_early_only_when_asked_to():
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "told"),
+    ("name", "parameters", "message"),
     [
         ("qd-worm", {}, "unknown task 'qd-worm'; the tasks are qd-walker"),
         ("qd-ant", {"gravity": 1}, "no parameter 'gravity'; it has"),
@@ -97,8 +97,8 @@ def test_halfcheetah_ends_early_only_when_asked_to():
         ("qd-ant", {"ends_on_fall": "no"}, "ends_on_fall is 'no'; it must be true or false"),
     ],
 )
-def test_wrong_parameters_are_named(name, parameters, told):
-    with pytest.raises(ElitesError, match=told):
+def test_wrong_parameters_are_named(name, parameters, message):
+    with pytest.raises(ElitesError, match=message):
         make_task(name, **parameters)
 
 

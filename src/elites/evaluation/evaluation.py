@@ -34,7 +34,7 @@ class Evaluation(NamedTuple, Generic[Array]):
 def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evaluation[np.ndarray]:
     """An evaluation to fill in: no episode has been run yet.
 
-    Transitions are zeros: pages that no episode reaches are never touched, so they take no memory.
+    Transitions are zeros: pages that no episode writes take no memory.
     """
     steps, shape = task.episode_length, seeds.shape
     return Evaluation(
@@ -57,7 +57,7 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
 class Evaluator(Protocol):
     """Runs batches of controllers on one task. A result depends on task, controller and seed alone.
 
-    On the device that holds but for rounding, which differs from batch to batch and which physics blows up.
+    On the device, rounding also depends on the batch, and physics amplifies such differences.
     """
 
     def evaluate(
@@ -72,10 +72,10 @@ class Evaluator(Protocol):
         """Runs an episode for each seed.
 
         Args:
-            parameters: `[n, P]`, a flat controller a row.
-            seeds: whole numbers from 0, `[n]` for one episode a controller or `[n, m]` for m episodes.
+            parameters: `[n, P]`, one flat controller per row.
+            seeds: whole numbers from 0, `[n]` for one episode per controller or `[n, m]` for m episodes.
             transitions: whether to record every step.
-            limit: how many episodes to run, row by row; the others count as skipped, with NaN fitness.
+            limit: the number of episodes to run, row by row; the others count as skipped, with NaN fitness.
             on_episode: called in the calling thread with the steps of each episode that has ended.
         """
 

@@ -1,4 +1,4 @@
-"""What every task says about itself, wherever it is simulated."""
+"""The interfaces of tasks: simulated on the host, or pure JAX."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is solved: its sizes, its descriptor, and the archive and QD-score offset that go with it."""
+    """The facts of a task: its sizes, its descriptor, its default archive and its QD-score offset."""
 
-    fixed: ClassVar[tuple[str, ...]] = (  # fields that are no parameters
+    fixed: ClassVar[tuple[str, ...]] = (  # fields that are not parameters
         *("name", "robot", "feet", "observation_size", "action_size"),
         *("descriptor_names", "descriptor_bounds"),
     )
-    descriptor_phrase: ClassVar[str] = "contact of {}"  # what a figure calls a dimension
+    descriptor_phrase: ClassVar[str] = "contact of {}"  # label of a dimension on figures
     step_descriptor_dtype: ClassVar[str] = "uint8"  # in Transitions: a foot touches the floor, or does not
-    measures_offset: ClassVar[bool] = False  # whether a qd_offset of NaN asks for it to be measured
+    measures_offset: ClassVar[bool] = False  # whether a run measures a qd_offset that is NaN
 
     name: str
     observation_size: int
@@ -35,14 +35,14 @@ class Task:
     descriptor_bounds: tuple[tuple[float, float], ...]
     cells: int  # of the CVT archive
     grid: tuple[int, ...]  # cells per descriptor dimension of the grid archive
-    qd_offset: float  # fitness that counts nothing in the QD-score
+    qd_offset: float  # subtracted from the fitness in the QD-score: an elite with this fitness adds 0
     episode_length: int = 1000  # steps after which an episode is truncated
 
     def __post_init__(self) -> None:
         require(self.episode_length >= 1, "episode_length", self.episode_length, "at least 1")
         require(self.cells >= 1, "cells", self.cells, "at least 1")
-        measured = self.measures_offset and math.isnan(self.qd_offset)
-        require(measured or math.isfinite(self.qd_offset), "qd_offset", self.qd_offset, "finite")
+        unknown = self.measures_offset and math.isnan(self.qd_offset)
+        require(unknown or math.isfinite(self.qd_offset), "qd_offset", self.qd_offset, "finite")
         require(
             len(self.grid) == self.descriptor_size and min(self.grid) >= 1,
             "grid",
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def step_descriptor_size(self) -> int:
-        """Numbers that describe a step."""
+        """The length of a step's descriptor."""
         return self.descriptor_size if self.describes_steps else 0
 
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
@@ -80,10 +80,10 @@ class Simulator(Protocol):
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
     ) -> EpisodeResult:
-        """One episode of the controller `parameters` (flat, laid out as `elites.policies` says).
+        """Runs one episode of the controller `parameters`, flat as in `elites.policies.layout`.
 
-        `stop[0]`, set from any thread, ends the episode at its next step. `transitions`, views of one
-        episode's rows, are filled in.
+        Any thread can set `stop[0]` to end the episode at its next step. `transitions`, views of the rows of
+        one episode, are filled in.
         """
 
     def begin(self, seed: int) -> np.ndarray:
@@ -119,7 +119,7 @@ class Stepping(NamedTuple):
 
 
 class DeviceTask(Task, ABC):
-    """A task that is pure JAX: its episodes run inside the programs of those who evaluate it.
+    """A task that is pure JAX: its episodes run inside a compiled program.
 
     An episode's descriptor is the mean of its steps' descriptors, unless `episode_descriptor` is overridden.
     An episode with a descriptor that is not finite is invalid.
@@ -155,5 +155,5 @@ class DeviceTask(Task, ABC):
 
     @property
     def step_descriptor_size(self) -> int:
-        """Numbers that describe a step; any number, 0 included, for tasks that describe whole episodes."""
+        """The length of a step's descriptor; any, even 0, for tasks that describe whole episodes."""
         return self.descriptor_size

@@ -1,9 +1,10 @@
-"""Brax's locomotion robots, described by how their feet touch down: whole episodes on the accelerator.
+"""Brax's locomotion robots, described by their feet's contacts: whole episodes on the accelerator.
 
-Physics, observation, reward and early ends are those of Brax's own environments. The descriptor is, per foot,
-the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own noise
-on positions and velocities. A QD offset is the worst fitness, rounded down, of 400 random controllers, of the
-same with weights three times as large and, for walker2d, of the elites of twenty runs of PGA-MAP-Elites.
+Physics, observation, reward and termination are those of Brax's own environments. The descriptor is, per
+foot, the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own
+noise on positions and velocities. The QD offset is the worst fitness, rounded down, of 400 random
+controllers, of the same controllers with three times as large weights and, for walker2d, of the elites of
+twenty runs of PGA-MAP-Elites.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class BraxTask(DeviceTask):
 
     step_descriptor_dtype: ClassVar[str] = "uint8"
 
-    robot: str  # Brax's name for it
-    feet: tuple[str, ...]  # the shapes of it that count as feet
+    robot: str  # Brax's name
+    feet: tuple[str, ...]  # shapes of Brax's model
     noise: float  # of the initial positions and velocities
     backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
 

@@ -1,7 +1,7 @@
 """QDGym compiled: whole episodes without the interpreter and without its lock.
 
-The order of operations and their precision are those of PyBullet's own environments, so that results agree
-with theirs; what looks odd and is marked "sic" is part of the task as everyone has measured it.
+The order of operations and their precision are those of PyBullet's own environments, so that results agree.
+Lines marked "sic" look wrong, but are part of the task as published results have it.
 All code that Numba compiles is in this file, in `bullet.py` and in `elites.policies.numba`.
 """
 
@@ -39,7 +39,7 @@ class Anatomy(NamedTuple):
     links: int
     torso: int  # a link; -1 is the base
     parts: np.ndarray  # links whose mean position is the robot's; -1 is the base
-    contacts: np.ndarray  # links whose touching the floor is observed
+    contacts: np.ndarray  # links whose contact with the floor is observed
     feet: np.ndarray  # positions among `contacts`
     fatal: np.ndarray  # per contact: whether it must not happen
     moving_position: np.ndarray  # per joint that moves, motor or not
@@ -55,7 +55,7 @@ class Anatomy(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Where an episode is recorded. With no room for a step, nothing is."""
+    """The arrays in which an episode is recorded; of length 0 if it is not."""
 
     observations: np.ndarray
     actions: np.ndarray
@@ -72,7 +72,7 @@ def fill(target: np.ndarray, values: np.ndarray) -> None:
 
 @compiled
 def clear(target: np.ndarray) -> None:
-    """target[:] = 0, likewise."""
+    """target[:] = 0, which compiles as slowly."""
     for i in range(len(target)):
         target[i] = 0
 
@@ -200,14 +200,14 @@ def observe(
     if anatomy.torso >= 0:
         b3.request_link_velocity(command, 1)
     status = submit(world.client, command)
-    found = np.empty(4, np.intp)
-    at = found.ctypes.data
+    pointers = np.empty(4, np.intp)
+    at = pointers.ctypes.data
     b3.actual_state(status, 0, 0, 0, 0, 0, at, at + 8, 0, 0, 0, at + 16, at + 24)
     coordinates = len(anatomy.moving_position)
-    q = carray(b3.pointer(found[0]), 7 + coordinates, np.float64)  # the base's pose first
-    u = carray(b3.pointer(found[1]), 6 + coordinates, np.float64)
-    link_poses = carray(b3.pointer(found[2]), (anatomy.links, 7), np.float64)
-    link_velocities = carray(b3.pointer(found[3]), (anatomy.links, 6), np.float64)
+    q = carray(b3.pointer(pointers[0]), 7 + coordinates, np.float64)  # the base's pose first
+    u = carray(b3.pointer(pointers[1]), 6 + coordinates, np.float64)
+    link_poses = carray(b3.pointer(pointers[2]), (anatomy.links, 7), np.float64)
+    link_velocities = carray(b3.pointer(pointers[3]), (anatomy.links, 6), np.float64)
 
     if anatomy.torso < 0:
         pose, velocity, speed_y = q[:7], u[:6], u[1]
@@ -288,10 +288,10 @@ def find_contacts(world: World, anatomy: Anatomy, contacts: np.ndarray) -> None:
     b3.contacts_body_a(command, world.body)
     b3.contacts_body_b(command, world.floor)
     submit(world.client, command)
-    found = np.empty(1, b3.CONTACTS)
-    b3.get_contacts(world.client, found.ctypes.data)
+    information = np.empty(1, b3.CONTACTS)
+    b3.get_contacts(world.client, information.ctypes.data)
     clear(contacts)
-    points = carray(b3.pointer(found[0]["points"]), found[0]["count"], b3.CONTACT)
+    points = carray(b3.pointer(information[0]["points"]), information[0]["count"], b3.CONTACT)
     for k in range(len(points)):
         for i in range(len(contacts)):
             if points[k]["link_a"] == anatomy.contacts[i] and points[k]["link_b"] == -1:

@@ -1,4 +1,4 @@
-"""The four QDGym robots: what their model files do not say. Nothing heavy is imported here."""
+"""The four QDGym robots: facts that their model files do not hold. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import inf
 
 @dataclass(frozen=True)
 class Robot:
-    """A PyBullet locomotion robot. `contacts` are the links whose touching the floor is observed."""
+    """A PyBullet locomotion robot. `contacts` are the links whose contact with the floor is observed."""
 
     model: str
     motors: int
@@ -16,7 +16,7 @@ class Robot:
     contacts: tuple[str, ...]
     feet: tuple[str, ...]  # contacts that make up the descriptor, in its order
     foot_names: tuple[str, ...]  # the same, for people
-    strength: dict[str, float] = field(default_factory=dict)  # by joint; 100 unless given
+    strength: dict[str, float] = field(default_factory=dict)  # by joint; 100 by default
     min_height: float = -inf  # of the torso, to count as upright
     max_pitch: float = inf
     fatal: tuple[str, ...] = ()  # contacts that must not happen, to count as upright
@@ -79,4 +79,4 @@ FLOOR = (
     "plane100.obj",
     "plane.mtl",
     "checker_blue.png",
-)  # its model, and what that refers to
+)  # its model, and the files that the model refers to
