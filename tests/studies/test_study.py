@@ -181,11 +181,11 @@ def measured(study, **cell):
     return plan.Measured(cells, "cpu", 8 * 10**9)
 
 
-def test_a_task_is_settled_once_for_all_of_its_runs(tmp_path, monkeypatch):
-    settled = []
+def test_an_offset_is_measured_once_for_all_runs_of_a_task(tmp_path, monkeypatch):
+    measured = []
 
     def count(task):
-        settled.append(task.name)
+        measured.append(task.name)
         return -5.0, "measured"
 
     monkeypatch.setattr("elites.evaluation.offset.measure_offset", count)
@@ -198,7 +198,7 @@ def test_a_task_is_settled_once_for_all_of_its_runs(tmp_path, monkeypatch):
     study = make_study(str(path))
     assert len(study.jobs()) == len(study.jobs()) == 6
     assert all(job.configs[0].task_parameters["qd_offset"] == -5.0 for job in study.jobs())
-    assert settled == ["gym:Pendulum-v1"]
+    assert measured == ["gym:Pendulum-v1"]
 
 
 def test_what_it_will_cost(tmp_path):
