@@ -33,9 +33,9 @@ def parts(repetitions: int) -> dict[str, float]:
     from elites import PGAMAPElites, QDGymTask, ThreadEvaluator, make_task
     from elites.algorithms.base import solutions
     from elites.archives.archive import insert
-    from elites.evaluation.evaluation import Ending
     from elites.learning import critics, replay_buffer
     from elites.results.checkpoints import Checkpoints
+    from elites.tasks.episode import Ending
 
     task = make_task("qd-walker")
     assert isinstance(task, QDGymTask)

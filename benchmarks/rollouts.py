@@ -22,7 +22,9 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from shared.controllers import layers, random_controllers
+from shared.controllers import random_controllers
+
+from elites.policies import split_layers
 
 ROBOTS = {
     "walker": "Walker2DBulletEnv-v0",
@@ -37,7 +39,7 @@ def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...])
     """Steps per second, resets left out."""
     steps, seconds = 0, 0.0
     for seed, parameters in enumerate(controllers):
-        *hidden, (last, last_biases) = layers(parameters, sizes)
+        *hidden, (last, last_biases) = split_layers(parameters, sizes)
         observation, _ = environment.reset(seed=seed)
         started = time.perf_counter()
         for _ in range(LIMIT):
@@ -56,6 +58,7 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
     """An episode from the package's own pieces, with a clock around Bullet's: seconds inside, in all."""
     import numba
 
+    from elites.policies.numba import perceptron
     from elites.tasks.qdgym import episode
 
     gettime = numba.types.ExternalFunction(
@@ -80,7 +83,7 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
         height, distance = episode.reset(world, anatomy, angles, contacts, observation)
         for _ in range(limit):
             episode.fill(inputs, observation)
-            episode.perceptron(parameters, sizes, inputs, outputs, action)
+            perceptron(parameters, sizes, inputs, outputs, action)
             episode.push(world, anatomy, action)
             before = now(spec)
             episode.advance(world)

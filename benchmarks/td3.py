@@ -25,9 +25,9 @@ def main() -> None:
     import numpy as np
 
     from elites.algorithms.td3 import TD3
+    from elites.evaluation.environment import StatelessSimulator
     from elites.learning import critics
     from elites.tasks import make_task
-    from elites.tasks.stepping import Stepper
     from elites.tasks.task import CompiledTask
 
     task, key, steps = make_task("qd-walker"), jax.random.key(0), 200
@@ -48,7 +48,7 @@ def main() -> None:
     )
     training_ms = 1e3 * timed(lambda: train(state.td3, state.buffer), repetitions) / steps
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, 6)).astype(np.float32)
-    stepper = Stepper(task.simulator)
+    stepper = StatelessSimulator(task.simulator)
 
     def walk() -> None:
         """The environment alone, episodes and all."""

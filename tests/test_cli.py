@@ -38,7 +38,7 @@ def test_random_controllers_are_evaluated():
     assert done.returncode == 0, done.stderr
     assert "qd-hopper: 5 controllers" in done.stdout
     assert "fitness" in done.stdout
-    assert "foot_left" in done.stdout
+    assert "left foot" in done.stdout
     assert "steps/s" in done.stdout
     assert done.stderr == ""
 

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from elites import cli
+from elites import cli, load_archive
 
 ROOT = Path(__file__).parent.parent
 
@@ -52,7 +52,7 @@ def test_everything_promised_can_be_imported():
 def test_the_tutorial_for_your_own_environment_runs(tmp_path, monkeypatch, capsys):
     """Its script and its commands, with small budgets; the script is fifty lines at most."""
     text = (ROOT / "docs" / "your-own-task.md").read_text()
-    (script,) = (block.split("```")[0] for block in text.split("```python\n")[1:])
+    script = text.split("```python\n")[1].split("```")[0]
     assert len(script.splitlines()) <= 50
     (tmp_path / "pendulum.py").write_text(script.replace("evaluations=2000", "evaluations=60"))
     done = subprocess.run([sys.executable, "pendulum.py"], capture_output=True, text=True, cwd=tmp_path)
@@ -71,6 +71,19 @@ def test_the_tutorial_for_your_own_environment_runs(tmp_path, monkeypatch, capsy
         assert cli.main([*arguments, *few]) == 0
         assert capsys.readouterr().err == ""
     assert Path("runs/again/best.mp4").exists()
+
+
+def test_the_tutorial_for_a_task_in_jax_runs(tmp_path):
+    text = (ROOT / "docs" / "your-own-task.md").read_text()
+    _, _, block = text.split("```python\n")
+    script = block.split("```")[0].replace("evaluations=2000", "evaluations=300")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("300 of 300") == 2
+    archives = [load_archive(tmp_path / "runs" / name) for name in ("drift", "harbour")]
+    assert archives[0].descriptor.min() >= 0
+    assert archives[1].descriptor.min() < 0  # a place, not a share of the time
+    assert all(len(archive.fitness) > 5 for archive in archives)
 
 
 def test_benchmarks_run_where_gymnasium_is_not_installed():

@@ -1,4 +1,4 @@
-"""Controllers in NumPy, as somebody without Elites would write them: what is compared with."""
+"""Random controllers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 
-Layers = list[tuple[np.ndarray, np.ndarray]]
-
-
-def layers(parameters: np.ndarray, sizes: tuple[int, ...]) -> Layers:
-    """Weights and biases of each layer of a flat controller."""
-    found, start = [], 0
-    for inputs, outputs in pairwise(sizes):
-        biases = start + inputs * outputs
-        found.append((parameters[start:biases].reshape(inputs, outputs), parameters[biases:][:outputs]))
-        start = biases + outputs
-    return found
-
 
 def random_controllers(sizes: tuple[int, ...], count: int) -> np.ndarray:
-    """Always the same ones, flat, with the spread of `elites.policies`."""
+    """Random controllers, flat, with the spread of `elites.policies`; the same in every call."""
     generator = np.random.default_rng(0)
     pieces = []
     for inputs, outputs in pairwise(sizes):

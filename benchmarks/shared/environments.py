@@ -24,7 +24,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from shared.controllers import layers, random_controllers
+from shared.controllers import random_controllers
+
+from elites.policies import split_layers
 
 ENVIRONMENT = "BipedalWalker-v3"
 LIMIT = 400  # steps an episode
@@ -42,7 +44,7 @@ def plain(controllers: np.ndarray, sizes: tuple[int, ...]) -> tuple[float, float
     environment = gymnasium.make(ENVIRONMENT)
     steps, started, busy = 0, time.perf_counter(), time.process_time()
     for seed, parameters in enumerate(controllers):
-        *hidden, (last, last_biases) = layers(parameters, sizes)
+        *hidden, (last, last_biases) = split_layers(parameters, sizes)
         observation, _ = environment.reset(seed=seed)
         for _ in range(LIMIT):
             for weights, biases in hidden:
@@ -61,7 +63,7 @@ def vectorised(
     vector: Any, controllers: np.ndarray, sizes: tuple[int, ...], steps: int
 ) -> tuple[float, float]:
     """Steps per second of two environments that step together; one that ends goes on with the next seed."""
-    pairs = [layers(parameters, sizes) for parameters in controllers[:2]]
+    pairs = [split_layers(parameters, sizes) for parameters in controllers[:2]]
     *hidden, (last, last_biases) = [
         (np.stack(weights), np.stack(biases))
         for weights, biases in (zip(*layer, strict=True) for layer in zip(*pairs, strict=True))

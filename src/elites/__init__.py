@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
     from elites.archives.archive import Status
     from elites.errors import ElitesError
-    from elites.evaluation.evaluation import Ending, Evaluation, Evaluator, Transitions
+    from elites.evaluation.evaluation import Evaluation, Evaluator
     from elites.evaluation.processes import ProcessEvaluator
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from elites.studies.run import run_study
     from elites.studies.study import Study, make_study
     from elites.tasks import TASKS, make_task
+    from elites.tasks.episode import Ending, Transitions
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.qdgym import QDGymTask
-    from elites.tasks.task import Task
+    from elites.tasks.task import DeviceTask, Stepping, Task
 
 _HOME = {
     "ALGORITHMS": "elites.algorithms",
@@ -56,8 +57,9 @@ _HOME = {
     "ArchiveMetrics": "elites.metrics.archive",
     "Batch": "elites.algorithms.base",
     "CorrectedArchive": "elites.results.corrected",
+    "DeviceTask": "elites.tasks.task",
     "ElitesError": "elites.errors",
-    "Ending": "elites.evaluation.evaluation",
+    "Ending": "elites.tasks.episode",
     "Episode": "elites.tasks.gymnasium.simulator",
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
@@ -78,11 +80,12 @@ _HOME = {
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.results.archive",
     "Status": "elites.archives.archive",
+    "Stepping": "elites.tasks.task",
     "Stream": "elites.algorithms.base",
     "Study": "elites.studies.study",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
-    "Transitions": "elites.evaluation.evaluation",
+    "Transitions": "elites.tasks.episode",
     "archive_metrics": "elites.metrics.archive",
     "correct": "elites.experiments.correct",
     "from_pyribs": "elites.metrics.pyribs",
@@ -109,6 +112,7 @@ __all__ = [
     "ArchiveMetrics",
     "Batch",
     "CorrectedArchive",
+    "DeviceTask",
     "ElitesError",
     "Ending",
     "Episode",
@@ -131,6 +135,7 @@ __all__ = [
     "RunConfig",
     "SavedArchive",
     "Status",
+    "Stepping",
     "Stream",
     "Study",
     "Task",

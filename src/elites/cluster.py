@@ -1,4 +1,4 @@
-"""Ray, which is installed by the extra `cluster`: reached when asked for, quietly, and telling nobody."""
+"""The connection to a Ray cluster. Ray comes with the extra `cluster`; its log and its statistics are off."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from elites.errors import ElitesError
 from elites.versions import package_version
 
 ANSWER_SECONDS = 10.0
-OF_SOME_TASKS = ("gymnasium", "mujoco")
+OPTIONAL = ("gymnasium", "mujoco")  # packages that only some tasks need
 
 
 def require_ray() -> None:
-    """Says which extra to install where Ray is missing."""
+    """Raises an error that names the extra to install if Ray is missing."""
     if find_spec("ray") is None:
         raise ElitesError("--cluster needs Ray, which is not installed: pip install 'elites[cluster]'")
 
@@ -30,7 +30,7 @@ def connect(address: str) -> Any:
 
     if ray.is_initialized():
         return ray
-    _refuse_silent(address)
+    _require_answer(address)
     _quiet(ray)
     try:
         ray.init(
@@ -41,25 +41,25 @@ def connect(address: str) -> Any:
             namespace="elites",
         )
     except (ConnectionError, RuntimeError, ValueError, AssertionError, TimeoutError, OSError) as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ElitesError(
-            f"no Ray cluster can be reached at {address!r} ({why}); `ray start --head` begins one"
+            f"no Ray cluster can be reached at {address!r} ({reason}); `ray start --head` starts one"
         ) from None
     return ray
 
 
 def _quiet(ray: Any) -> None:
-    """Ray prints the log of a lost machine into the driver's output, and has no option against it.
+    """Keeps Ray from printing the log of a lost machine, for which it has no option.
 
-    What a person should know of a lost machine is told by whoever had given it work.
+    The code that gave work to the machine reports its loss.
     """
     worker = ray._private.worker
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *arguments, **named: None
 
 
-def _refuse_silent(address: str) -> None:
-    """Ray itself would try again for many minutes where nobody answers."""
+def _require_answer(address: str) -> None:
+    """Raises an error if nothing answers at the address, where Ray itself would retry for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         if address != "auto":
@@ -69,27 +69,27 @@ def _refuse_silent(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise ElitesError(
-            f"no Ray cluster answers at {address!r} ({error}); `ray start --head` begins one"
+            f"no Ray cluster answers at {address!r} ({error}); `ray start --head` starts one"
         ) from None
 
 
 def versions() -> dict[str, str | None]:
-    """What an episode's result may depend on; all machines must agree in it."""
-    return {name: package_version(name) for name in ("elites", "numpy", "numba", "pybullet", *OF_SOME_TASKS)}
+    """Versions of the packages that results depend on: all machines must have the same."""
+    return {name: package_version(name) for name in ("elites", "numpy", "numba", "pybullet", *OPTIONAL)}
 
 
-def differing(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str | None:
-    """The first package in which machines do not agree, None if they do.
+def differing_package(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str | None:
+    """The first package of which two machines have different versions; None if there is none.
 
-    What only some tasks need may be missing on either: a task that needs it says so itself.
+    An optional package may be missing on either machine: a task that needs it reports that itself.
     """
-    for name, own in ours.items():
+    for name, our_version in ours.items():
         other = theirs.get(name)
-        if own != other and not (name in OF_SOME_TASKS and None in (own, other)):
+        if our_version != other and not (name in OPTIONAL and None in (our_version, other)):
             return name
     return None
 
 
 def nodes(ray: Any) -> list[dict[str, Any]]:
-    """The machines that are there, with what they offer."""
+    """The machines of the cluster that have a core to offer."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]

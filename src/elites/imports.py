@@ -14,7 +14,7 @@ from elites.errors import ElitesError
 
 
 def path_of(function: Callable[..., Any]) -> str:
-    """The import path of a function, refused if another process could not import it."""
+    """The import path of a function; an error if another process cannot import it."""
     name = getattr(function, "__qualname__", None)
     module = getattr(function, "__module__", None)
     if name is None or module is None:
@@ -22,17 +22,17 @@ def path_of(function: Callable[..., Any]) -> str:
     if inspect.ismethod(function) and not inspect.isclass(function.__self__):
         raise ElitesError(f"{module}:{name} is a method of an object: no other process has that object")
     if "<" in name:
-        what = "a lambda" if "<lambda>" in name else "inside another function"
-        raise ElitesError(f"{module}:{name} is {what}: no other process can import it; define it in a module")
+        kind = "a lambda" if "<lambda>" in name else "inside another function"
+        raise ElitesError(f"{module}:{name} is {kind}: no other process can import it; define it in a module")
     if module == "__main__":
         module = _script()
         if module is None:
-            raise ElitesError(f"{name} is of no file: no other process can import it; define it in a module")
+            raise ElitesError(f"{name} is in no file: no other process can import it; define it in a module")
     return f"{module}:{name}"
 
 
 def _script() -> str | None:
-    """The name that the script of this process has as a module; `python -m` knows it."""
+    """The module name of this process's script; with `python -m`, the name that was given."""
     main = sys.modules.get("__main__")
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     if spec is not None:
@@ -40,23 +40,23 @@ def _script() -> str | None:
     return Path(file).stem if file and Path(file).suffix == ".py" else None
 
 
-def look_here_too() -> None:
-    """Modules are also looked for in the current folder, as with `python -m`, but after all others."""
+def search_current_folder() -> None:
+    """Adds the current folder to the search path, as `python -m` does, but at its end."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
 
 
 def import_module(name: str, what: str) -> ModuleType:
-    """A module of the user's, or one line that says why not."""
+    """A user's module; `what` names it in the error, of one line, if it cannot be imported."""
     if name == _script():
         return sys.modules["__main__"]
-    look_here_too()
+    search_current_folder()
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        raise ElitesError(f"{what}: {error} (looked for where Python does and in {Path.cwd()})") from error
+        raise ElitesError(f"{what}: {error} (searched in sys.path and {Path.cwd()})") from error
     except ElitesError:
         raise
     except Exception as error:

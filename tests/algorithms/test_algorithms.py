@@ -24,7 +24,8 @@ from elites import (
 )
 from elites.algorithms.base import mean_of_episodes
 from elites.archives.archive import Status
-from elites.evaluation.evaluation import Ending, Transitions, blank_evaluation
+from elites.evaluation.evaluation import blank_evaluation
+from elites.tasks.episode import Ending, Transitions
 
 SMALL = {
     "initial": 30, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,

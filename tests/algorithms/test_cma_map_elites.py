@@ -15,7 +15,8 @@ from elites import ElitesError, Task, archive_metrics, make_algorithm, make_task
 from elites.algorithms import cma_map_elites
 from elites.algorithms.cma_map_elites import improvement
 from elites.archives.archive import Solutions, empty_archive
-from elites.evaluation.evaluation import Ending, blank_evaluation
+from elites.evaluation.evaluation import blank_evaluation
+from elites.tasks.episode import Ending
 from elites.variation.covariance import PARTS, Strategies, size_in_bytes
 
 RIBS = {"full": "cma_es", "separable": "sep_cma_es", "limited-memory": "lm_ma_es"}

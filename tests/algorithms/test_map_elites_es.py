@@ -4,7 +4,7 @@ import numpy as np
 
 from elites import make_algorithm, make_task
 from elites.archives.archive import Status
-from elites.evaluation.evaluation import Ending, Transitions
+from elites.tasks.episode import Ending, Transitions
 from tests.algorithms.test_algorithms import chosen, evolve, last, small
 
 

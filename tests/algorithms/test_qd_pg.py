@@ -19,7 +19,7 @@ def test_the_buffer_holds_the_descriptor_of_each_steps_state(kind):
     algorithm = small("qd-pg", state_descriptor=kind, buffer_size=5000)
     expected, told = [], list(evolve(algorithm, generations=2))
     for _, _, _, evaluation, _ in told:
-        for contacts, length in zip(evaluation.transitions.contacts, evaluation.length, strict=True):
+        for contacts, length in zip(evaluation.transitions.step_descriptors, evaluation.length, strict=True):
             steps = contacts[:length].astype(float)
             expected.append(
                 np.cumsum(steps, 0) / np.arange(1, length + 1)[:, None] if kind == "mean" else steps

@@ -3,9 +3,9 @@ import numpy as np
 
 from elites import make_task
 from elites.algorithms.td3 import TD3, TD3Config
-from elites.evaluation.evaluation import Ending
+from elites.evaluation.environment import StatelessSimulator
+from elites.tasks.episode import Ending
 from elites.tasks.qdgym.environment import QDGymEnv
-from elites.tasks.stepping import Stepper
 from tests.algorithms.test_algorithms import evolve, small
 
 
@@ -34,7 +34,7 @@ def test_the_actor_finds_a_known_optimum():
         discount=0.5,
     )  # fmt: skip
     algorithm = TD3(make_task("qd-hopper"), config)
-    algorithm.environment.stepper = Stepper(Target)
+    algorithm.environment.simulator = StatelessSimulator(Target)
     state = algorithm.init(jax.random.key(0))
     state, _ = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(1), algorithm.opening[0][0])
     state, batch = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(2), algorithm.generation[0])
@@ -71,7 +71,7 @@ def test_an_environment_elsewhere_is_brought_there_by_replaying():
     environment = QDGymEnv(task)
     environment.reset(seed=5)
     expected = [environment.step(action) for action in actions]
-    straight, jumping = Stepper(task.simulator), Stepper(task.simulator)
+    straight, jumping = StatelessSimulator(task.simulator), StatelessSimulator(task.simulator)
     straight.begin(5)
     for count, (observation, reward, terminated, _, _) in enumerate(expected):
         found = straight.step(5, count, actions, actions[count])

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites import ElitesError, Policy, ThreadEvaluator, make_task
-from elites.evaluation.evaluation import Ending, blank_evaluation
+from elites.evaluation.evaluation import blank_evaluation
+from elites.tasks.episode import Ending
 from tests.conftest import ROBOTS, controllers
 
 
@@ -73,13 +74,13 @@ def test_transitions_add_up_to_the_episode(robot, evaluators):
     assert_allclose = np.testing.assert_allclose
     for episode, length in enumerate(evaluation.length):
         assert_allclose(record.rewards[episode].sum(), evaluation.fitness[episode], rtol=1e-5)
-        touched = record.contacts[episode, :length].mean(axis=0)
+        touched = record.step_descriptors[episode, :length].mean(axis=0)
         assert_allclose(touched, evaluation.descriptor[episode], rtol=1e-6)
         assert not record.rewards[episode, length:].any()
         assert not record.observations[episode, length + 1 :].any()
         actions = Policy.of(task).apply(parameters[episode], record.observations[episode, :length])
         assert_allclose(record.actions[episode, :length], actions, atol=1e-5)
-    assert (record.contacts <= 1).all()
+    assert (record.step_descriptors <= 1).all()
     assert (evaluation.length[evaluation.ending == Ending.TRUNCATED] == 1000).all()
     assert_same(evaluation._replace(transitions=None), evaluators(task.name).evaluate(parameters, range(6)))
 
@@ -162,7 +163,7 @@ def _raise(*_):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "seeds", "told"),
+    ("parameters", "seeds", "message"),
     [
         (np.zeros((2, 5)), [0, 1], r"parameters have shape \(2, 5\); .* takes \(controllers, 18947\)"),
         (np.zeros(18947), [0], r"parameters have shape \(18947,\)"),
@@ -171,8 +172,8 @@ def _raise(*_):
         (np.zeros((2, 18947)), [0.0, 1.0], "must be whole numbers from 0"),
     ],
 )
-def test_wrong_input_is_refused_before_compiled_code_sees_it(parameters, seeds, told, evaluators):
-    with pytest.raises(ElitesError, match=told):
+def test_wrong_input_is_refused_before_compiled_code_sees_it(parameters, seeds, message, evaluators):
+    with pytest.raises(ElitesError, match=message):
         evaluators("qd-hopper").evaluate(parameters, seeds)
 
 

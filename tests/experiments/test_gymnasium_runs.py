@@ -151,6 +151,7 @@ def test_what_steps_are_described_by_describes_the_episode_unless_told(folder):
     with elites.ProcessEvaluator(plain, hidden=(8,), processes=1) as evaluator:
         found = evaluator.evaluate(parameters, np.arange(3), transitions=True)
     means = [
-        steps[:length].mean(0) for steps, length in zip(found.transitions.contacts, found.length, strict=True)
+        steps[:length].mean(0)
+        for steps, length in zip(found.transitions.step_descriptors, found.length, strict=True)
     ]
     np.testing.assert_allclose(found.descriptor, means, rtol=1e-5, atol=1e-6)

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elites.evaluation.evaluation import Ending, Evaluation, Transitions
+from elites.evaluation.evaluation import Evaluation
 from elites.learning.replay_buffer import add, empty_buffer, sample
+from elites.tasks.episode import Ending, Transitions
 
 EPISODES, STEPS, OBSERVATION, ACTION = 3, 5, 2, 1
 episodes = st.lists(

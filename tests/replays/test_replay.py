@@ -13,7 +13,7 @@ from elites import ElitesError, RunConfig, cli, load_archive
 from elites.replays.bullet import BulletScene, Camera
 from elites.replays.capsules import Camera as Rays
 from elites.replays.capsules import Shapes
-from elites.replays.choice import by_descriptor, grid_of, in_cell, spread_out
+from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import Clip
 from elites.results.archive import save_archive
 from tests.experiments.test_gymnasium_runs import task as push
@@ -95,15 +95,15 @@ def test_drawing_changes_nothing_in_the_simulation():
     parameters = np.zeros((1, elites.Policy.of(task, ()).parameter_count), np.float32)
     parameters[0, ::7] = 0.5
     with elites.ThreadEvaluator(task, hidden=(), threads=1) as evaluator:
-        found = evaluator.evaluate(parameters, [5], transitions=True)
+        evaluation = evaluator.evaluate(parameters, [5], transitions=True)
     simulator = task.simulator()
     camera = Camera(simulator, (64, 48))
     seen = [simulator.begin(5)]
-    for action in found.transitions.actions[0, : found.length[0]]:
+    for action in evaluation.transitions.actions[0, : evaluation.length[0]]:
         camera.shot(camera.torso(), 0.0, -10.0, 3.0)
         seen.append(simulator.advance(action)[0])
     simulator.close()
-    np.testing.assert_array_equal(seen, found.transitions.observations[0, : found.length[0] + 1])
+    np.testing.assert_array_equal(seen, evaluation.transitions.observations[0, : evaluation.length[0] + 1])
 
 
 def test_the_camera_follows(hopper):
@@ -144,20 +144,21 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
         fitness=np.array([5, 4, 3, 2, 1.0]),
         cell=np.array([4, 7, 9, 11, 13]),
     )
-    assert spread_out(archive, (2, 2)) == [None, 2, 0, 4]  # the first dimension rightwards, the second up
-    assert spread_out(archive, (1, 3)) == [0, 3, 2]
+    # The first dimension runs to the right, the second upwards.
+    assert best_per_region(archive, (2, 2)) == [None, 2, 0, 4]
+    assert best_per_region(archive, (1, 3)) == [0, 3, 2]
     line = dataclasses.replace(archive, bounds=archive.bounds[:1], descriptor=archive.descriptor[:, :1])
-    assert spread_out(line, (2, 2)) == [0, None, 3, 2]
-    assert in_cell(archive, 9) == 2
-    assert by_descriptor(archive, (0.0, 0.4)) == 3
-    assert grid_of("2x5") == (2, 5)
+    assert best_per_region(line, (2, 2)) == [0, None, 3, 2]
+    assert elite_in_cell(archive, 9) == 2
+    assert nearest_elite(archive, (0.0, 0.4)) == 3
+    assert parse_grid("2x5") == (2, 5)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--cell", "100"], "cell is 100; it must be from 0 to 63"),
-        (["--cell", "EMPTY"], "is empty; the nearest that is not is"),
+        (["--cell", "EMPTY"], "is empty; the nearest cell with an elite is"),
         (["--descriptor", "0.5"], "descriptor is (0.5,); it must be 2 numbers"),
         (["--descriptor", "0.5", "7"], "descriptor is (0.5, 7.0); it must be within -3 to 3, -3 to 3"),
         (["--grid", "3"], "grid is '3'; it must be rows x columns, such as 3x3"),
@@ -171,7 +172,7 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
         (["--size", "8", "8"], "size is (8, 8); it must be from 32 to 4096 pixels"),
     ],
 )
-def test_what_cannot_be_shown_gets_one_line(arguments, told, pushed, capsys):
+def test_what_cannot_be_shown_gets_one_line(arguments, message, pushed, capsys):
     filled = set(load_archive(pushed).cell.tolist())
     empty = next(cell for cell in range(64) if cell not in filled)
     given = [str(empty) if word == "EMPTY" else word for word in arguments]
@@ -179,7 +180,7 @@ def test_what_cannot_be_shown_gets_one_line(arguments, told, pushed, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
 
 
 def test_a_folder_without_a_run_gets_one_line(tmp_path, capsys):
@@ -187,7 +188,7 @@ def test_a_folder_without_a_run_gets_one_line(tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
 
 
-def test_an_environment_that_cannot_draw_is_told_of(pushed, tmp_path):
+def test_an_environment_that_cannot_draw_is_reported(pushed, tmp_path):
     blind = tmp_path / "blind"
     blind.mkdir()
     record = json.loads((pushed / "config.json").read_text())
@@ -199,7 +200,7 @@ def test_an_environment_that_cannot_draw_is_told_of(pushed, tmp_path):
     assert not (blind / "best.mp4").exists()
 
 
-def test_an_environment_that_raises_while_it_draws_is_told_of(pushed, tmp_path):
+def test_an_environment_that_raises_while_it_draws_is_reported(pushed, tmp_path):
     troubled = tmp_path / "troubled"
     troubled.mkdir()
     record = json.loads((pushed / "config.json").read_text())

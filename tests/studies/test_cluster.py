@@ -65,7 +65,7 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
         actor = next(iter(remote._actors.values()))
         wrong = actor.handle.evaluate.remote(parameters[:, :5], np.arange(1), np.arange(1), False)
         with pytest.raises(ElitesError, match=r"^parameters have shape \(1, 5\); qd-hopper with layers"):
-            remote._got(wrong, actor)  # what an episode raises far away is told as if it were here
+            remote._result_of(wrong, actor)  # an error on another machine reads as one here
         with pytest.raises(ElitesError, match="parameters have shape"):
             remote.evaluate(parameters[:, :5], seeds)
     with pytest.raises(ElitesError, match="the evaluator is closed"):
@@ -161,9 +161,9 @@ def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
 
 
 def test_nobody_there():
-    from elites.cluster import _refuse_silent
+    from elites.cluster import _require_answer
 
     with pytest.raises(ElitesError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
-        _refuse_silent("127.0.0.1:1")
+        _require_answer("127.0.0.1:1")
     with pytest.raises(ElitesError, match="it must be HOST:PORT"):
-        _refuse_silent("nowhere")
+        _require_answer("nowhere")

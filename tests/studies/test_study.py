@@ -5,7 +5,7 @@ import json
 import pytest
 
 from elites import ElitesError, cli
-from elites.cluster import differing
+from elites.cluster import differing_package
 from elites.studies import plan
 from elites.studies.cluster import keep_log, remote_run
 from elites.studies.study import STUDIES, Choice, make_study
@@ -181,14 +181,14 @@ def measured(study, **cell):
     return plan.Measured(cells, "cpu", 8 * 10**9)
 
 
-def test_a_task_is_settled_once_for_all_of_its_runs(tmp_path, monkeypatch):
-    settled = []
+def test_an_offset_is_measured_once_for_all_runs_of_a_task(tmp_path, monkeypatch):
+    measured = []
 
     def count(task):
-        settled.append(task.name)
+        measured.append(task.name)
         return -5.0, "measured"
 
-    monkeypatch.setattr("elites.tasks.gymnasium.offset.measured_offset", count)
+    monkeypatch.setattr("elites.evaluation.offset.measure_offset", count)
     path = tmp_path / "mine.toml"
     path.write_text(
         """seeds = 3
@@ -198,7 +198,7 @@ def test_a_task_is_settled_once_for_all_of_its_runs(tmp_path, monkeypatch):
     study = make_study(str(path))
     assert len(study.jobs()) == len(study.jobs()) == 6
     assert all(job.configs[0].task_parameters["qd_offset"] == -5.0 for job in study.jobs())
-    assert settled == ["gym:Pendulum-v1"]
+    assert measured == ["gym:Pendulum-v1"]
 
 
 def test_what_it_will_cost(tmp_path):
@@ -248,10 +248,10 @@ def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
 
 def test_machines_agree_in_what_they_both_have():
     ours = {"numpy": "2.0", "gymnasium": "1.0", "mujoco": None}
-    assert differing(ours, dict(ours)) is None
-    assert differing(ours, {**ours, "gymnasium": None, "mujoco": "3.0"}) is None
-    assert differing(ours, {**ours, "gymnasium": "1.1"}) == "gymnasium"
-    assert differing(ours, {**ours, "numpy": None}) == "numpy"
+    assert differing_package(ours, dict(ours)) is None
+    assert differing_package(ours, {**ours, "gymnasium": None, "mujoco": "3.0"}) is None
+    assert differing_package(ours, {**ours, "gymnasium": "1.1"}) == "gymnasium"
+    assert differing_package(ours, {**ours, "numpy": None}) == "numpy"
 
 
 def test_a_folder_with_other_runs_is_refused(tmp_path):

@@ -3,8 +3,8 @@
 import numpy as np
 
 from elites import ThreadEvaluator, make_task
+from elites.policies import parameter_count
 from elites.tasks.qdgym.library import require_bullet
-from elites.tasks.task import parameter_count
 
 CONTROLLERS = 10
 

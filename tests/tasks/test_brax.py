@@ -10,9 +10,9 @@ import pytest
 
 from elites import ElitesError, Execution, RunConfig, load_archive, make_task, read_table, run
 from elites.evaluation.device import DeviceEvaluator
-from elites.evaluation.evaluation import Ending
 from elites.tasks import brax
 from elites.tasks.brax import simulation
+from elites.tasks.episode import Ending
 from tests.algorithms.test_algorithms import chosen
 
 ROBOTS = ("walker2d", "halfcheetah", "ant", "hopper")
@@ -31,23 +31,25 @@ def evaluated(robot):
 
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_episodes_of_random_controllers(robot):
-    task, _, found, again = evaluated(robot)
-    assert found.invalid == 0
-    assert found.transitions.observations.shape == (COUNT, 101, task.observation_size)
-    np.testing.assert_allclose(found.transitions.rewards.sum(1), found.fitness, rtol=1e-4, atol=1e-2)
-    contacts = found.transitions.contacts.sum(1) / found.length[:, None]
-    np.testing.assert_allclose(contacts, found.descriptor, atol=1e-6)
+    task, _, evaluation, again = evaluated(robot)
+    assert evaluation.invalid == 0
+    assert evaluation.transitions.observations.shape == (COUNT, 101, task.observation_size)
+    np.testing.assert_allclose(
+        evaluation.transitions.rewards.sum(1), evaluation.fitness, rtol=1e-4, atol=1e-2
+    )
+    contacts = evaluation.transitions.step_descriptors.sum(1) / evaluation.length[:, None]
+    np.testing.assert_allclose(contacts, evaluation.descriptor, atol=1e-6)
     # No descriptor is empty or constant: every foot touches the floor more in some gaits than in others.
-    assert found.descriptor.shape[1] == len(task.feet)
-    assert (found.descriptor.max(0) - found.descriptor.min(0) > 0.2).all()
-    assert ((found.descriptor > 0.02) & (found.descriptor < 0.98)).any(0).all()
+    assert evaluation.descriptor.shape[1] == len(task.feet)
+    assert (evaluation.descriptor.max(0) - evaluation.descriptor.min(0) > 0.2).all()
+    assert ((evaluation.descriptor > 0.02) & (evaluation.descriptor < 0.98)).any(0).all()
     if robot == "halfcheetah":
-        assert (found.ending == Ending.TRUNCATED).all()
+        assert (evaluation.ending == Ending.TRUNCATED).all()
     else:
-        assert Ending.TERMINATED in found.ending
-        assert Ending.INVALID not in found.ending
+        assert Ending.TERMINATED in evaluation.ending
+        assert Ending.INVALID not in evaluation.ending
     # A controller's episode does not depend on its neighbours.
-    np.testing.assert_array_equal(found.fitness, again.fitness[::-1])
+    np.testing.assert_array_equal(evaluation.fitness, again.fitness[::-1])
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
@@ -99,8 +101,8 @@ def test_a_group_of_runs_on_brax(tmp_path):
         assert table["gradient_steps"][-1] == 12
     archive = load_archive(outcomes[1].folder)
     with DeviceEvaluator(config.make_task(), hidden=(8,)) as evaluator:
-        found = evaluator.evaluate(archive.parameters, archive.seed)
-    assert np.mean(np.abs(found.fitness - archive.fitness) < 0.1) > 0.8  # physics is chaotic
+        evaluation = evaluator.evaluate(archive.parameters, archive.seed)
+    assert np.mean(np.abs(evaluation.fitness - archive.fitness) < 0.1) > 0.8  # physics is chaotic
 
 
 def test_td3_and_cma_on_brax(tmp_path):
@@ -118,7 +120,7 @@ def test_td3_and_cma_on_brax(tmp_path):
         assert outcome.metrics["coverage"] > 0
 
 
-def test_wrong_parameters_are_told():
+def test_wrong_parameters_are_reported():
     with pytest.raises(ElitesError, match="backend is 'bullet'; it must be one of spring, positional"):
         make_task("brax-ant", backend="bullet")
     with pytest.raises(ElitesError, match=r"noise is -1.0; it must be at least 0"):
@@ -130,11 +132,11 @@ def test_wrong_parameters_are_told():
 def test_without_brax_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(simulation, "find_spec", lambda name: None)
     task = dataclasses.replace(brax.TASKS[0], noise=0.123)  # one that is not made yet
-    told = r"brax tasks need brax, .* install elites\[brax\]"
-    with pytest.raises(ElitesError, match=told):
+    message = r"brax tasks need brax, .* install elites\[brax\]"
+    with pytest.raises(ElitesError, match=message):
         task.reset(jnp.uint32(0))
     config = RunConfig(algorithm="map-elites", task="brax-hopper", task_parameters={"noise": 0.123})
-    with pytest.raises(ElitesError, match=told):
+    with pytest.raises(ElitesError, match=message):
         run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()  # the same command works once Brax is there
 

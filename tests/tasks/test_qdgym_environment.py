@@ -5,7 +5,7 @@ from gymnasium.utils.env_checker import check_env
 
 import elites
 from elites import ElitesError, make_task
-from elites.evaluation.evaluation import Ending
+from elites.tasks.episode import Ending
 from elites.tasks.qdgym.environment import QDGymEnv
 from tests.conftest import ROBOTS, controllers
 
@@ -50,7 +50,7 @@ def test_steps_reproduce_an_evaluators_episode_bit_for_bit(robot, evaluators):
             np.testing.assert_array_equal(observation, record.observations[episode, step])
             observation, reward, terminated, _, info = environment.step(record.actions[episode, step])
             assert reward == record.rewards[episode, step]
-            np.testing.assert_array_equal(info["contacts"], record.contacts[episode, step])
+            np.testing.assert_array_equal(info["contacts"], record.step_descriptors[episode, step])
             total += reward
         np.testing.assert_array_equal(observation, record.observations[episode, step + 1])
         assert np.float32(total) == evaluation.fitness[episode]

@@ -97,7 +97,7 @@ def test_a_wheel_that_is_not_to_be_had_is_one_line_and_leaves_nothing(no_bullet)
     assert done.returncode == 2
     assert re.fullmatch(
         r"elites: there is no pybullet 3\.2\.7 wheel for Python 3\.11 on this platform "
-        r"\(.+\) where pip looks; QDGym tasks cannot run without it, Brax and Gymnasium tasks can\n",
+        r"\(.+\) in pip's index; QDGym tasks cannot run without it, Brax and Gymnasium tasks can\n",
         done.stderr,
     )
     assert list(no_bullet.iterdir()) == []
@@ -106,7 +106,7 @@ def test_a_wheel_that_is_not_to_be_had_is_one_line_and_leaves_nothing(no_bullet)
 def test_a_folder_that_holds_something_else_is_refused(no_bullet, capsys):
     (no_bullet / "thesis.tex").touch()
     assert main(["install-bullet", "--to", str(no_bullet)]) == 2
-    assert "holds something else" in capsys.readouterr().err
+    assert "is not an empty folder; it must be new or empty" in capsys.readouterr().err
     assert (no_bullet / "thesis.tex").exists()
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from elites import TASKS, ElitesError, ThreadEvaluator, make_task
-from elites.evaluation.evaluation import Ending
 from elites.memory import available_bytes, left_by_groups
+from elites.tasks.episode import Ending
 from tests.conftest import ROBOTS, controllers
 
 NAMES = [f"qd-{variant}{robot}" for variant in ("", "deterministic-") for robot in ROBOTS]
@@ -15,6 +15,22 @@ def test_there_are_the_eight_tasks_of_the_paper():
     assert [name for name in TASKS if name.startswith("qd-")] == NAMES
     assert [TASKS[name].cells for name in NAMES[:4]] == [1024, 1024, 1296, 1000]
     assert [int(np.prod(TASKS[name].grid)) for name in NAMES] == [TASKS[name].cells for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("robots", "names"),
+    [
+        (("qd-walker", "brax-walker2d"), ("right foot", "left foot")),
+        (("qd-halfcheetah", "brax-halfcheetah"), ("front foot", "back foot")),
+        (
+            ("qd-ant", "brax-ant"),
+            ("front left foot", "front right foot", "back left foot", "back right foot"),
+        ),
+        (("qd-hopper", "brax-hopper"), ("foot",)),
+    ],
+)
+def test_feet_are_named_for_people(robots, names):
+    assert [make_task(robot).descriptor_names for robot in robots] == [names, names]
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
@@ -62,7 +78,7 @@ def test_halfcheetah_ends_early_only_when_asked_to():
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "told"),
+    ("name", "parameters", "message"),
     [
         ("qd-worm", {}, "unknown task 'qd-worm'; the tasks are qd-walker"),
         ("qd-ant", {"gravity": 1}, "no parameter 'gravity'; it has"),
@@ -81,8 +97,8 @@ def test_halfcheetah_ends_early_only_when_asked_to():
         ("qd-ant", {"ends_on_fall": "no"}, "ends_on_fall is 'no'; it must be true or false"),
     ],
 )
-def test_wrong_parameters_are_named(name, parameters, told):
-    with pytest.raises(ElitesError, match=told):
+def test_wrong_parameters_are_named(name, parameters, message):
+    with pytest.raises(ElitesError, match=message):
         make_task(name, **parameters)
 
 

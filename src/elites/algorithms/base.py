@@ -15,8 +15,9 @@ from elites.archives.cells import make_cells
 from elites.archives.deep_grid import DeepGrid
 from elites.errors import require
 from elites.evaluation.environment import Environment
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
 from elites.policies import Policy
+from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation.offspring import Offspring, random_genomes
 
@@ -154,7 +155,7 @@ class Algorithm(ABC):
         return Batch(jnp.concatenate(parameters), jnp.concatenate(numbers), jnp.concatenate(parents))
 
     def insert(
-        self, archive: Archive, batch: Batch, evaluation: Evaluation, progress: Progress
+        self, archive: Archive, batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress
     ) -> tuple[Archive, jax.Array]:
         """Adds an evaluated batch to the archive. Returns the Status of each."""
         offspring = solutions(batch, evaluation, progress)
@@ -167,7 +168,7 @@ def start() -> Progress:
     return Progress(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
 
-def advance(progress: Progress, evaluation: Evaluation) -> Progress:
+def advance(progress: Progress, evaluation: Evaluation[jax.Array]) -> Progress:
     """After a generation of one round."""
     evaluated = (evaluation.ending != Ending.SKIPPED).sum()
     return progress._replace(
@@ -185,7 +186,7 @@ def random_rounds(
     return tuple((Round("random", size, episodes, transitions),) for size in sizes)
 
 
-def mean_of_episodes(evaluation: Evaluation) -> tuple[jax.Array, jax.Array]:
+def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Fitness `[n]` and descriptor `[n, d]` of genomes: the mean, if they have several episodes.
 
     A genome one of whose episodes is invalid, or was not run, is NaN. The mean of equal numbers is exactly
@@ -202,7 +203,7 @@ def mean_of_episodes(evaluation: Evaluation) -> tuple[jax.Array, jax.Array]:
     return mean(fitness), mean(descriptor)
 
 
-def solutions(batch: Batch, evaluation: Evaluation, progress: Progress) -> Solutions:
+def solutions(batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress) -> Solutions:
     """What was evaluated, with its origin."""
     count, episodes = len(batch.operator), evaluation.fitness.size // len(batch.operator)
     fitness, descriptor = mean_of_episodes(evaluation)
@@ -220,7 +221,7 @@ def solutions(batch: Batch, evaluation: Evaluation, progress: Progress) -> Solut
     )
 
 
-def mark_skipped(evaluation: Evaluation, status: jax.Array) -> jax.Array:
+def mark_skipped(evaluation: Evaluation[jax.Array], status: jax.Array) -> jax.Array:
     """The status, SKIPPED for offspring that the budget had no room for."""
     first = evaluation.ending.reshape(len(status), -1)[:, 0]
     return jnp.where(first == Ending.SKIPPED, Status.SKIPPED, status)

@@ -30,7 +30,8 @@ from elites.algorithms.base import (
 from elites.archives.archive import Archive, Status, select
 from elites.archives.cells import spans
 from elites.errors import require
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
+from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
 from elites.variation.offspring import children
@@ -280,7 +281,7 @@ class MAPElitesES(Algorithm):
         first = (weights * moments.deviation()[:, None], biases + moments.mean @ weights)
         return self.policy.flat((first, *others))
 
-    def _observed(self, state: State, evaluation: Evaluation) -> Moments:
+    def _observed(self, state: State, evaluation: Evaluation[jax.Array]) -> Moments:
         """The moments with all observations of these episodes."""
         if not self.config.normalise:
             return state.moments

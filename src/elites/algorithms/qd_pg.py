@@ -29,8 +29,9 @@ from elites.archives import state_descriptors
 from elites.archives.archive import Archive, draw
 from elites.archives.cells import spans
 from elites.errors import ElitesError, require
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
+from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation.policy_gradient import PolicyGradient
 
@@ -153,16 +154,18 @@ class QDPG(Algorithm):
             progress=advance(state.progress, evaluation),
         ), status
 
-    def _state_descriptors(self, evaluation: Evaluation) -> jax.Array:
+    def _state_descriptors(self, evaluation: Evaluation[jax.Array]) -> jax.Array:
         """The descriptor of the state that each step leads to, `[n, T, d]`."""
         assert evaluation.transitions is not None
-        contacts = jnp.asarray(evaluation.transitions.contacts, jnp.float32)
+        contacts = jnp.asarray(evaluation.transitions.step_descriptors, jnp.float32)
         contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
         if self.config.state_descriptor == "contacts":
             return contacts
         return jnp.cumsum(contacts, axis=1) / jnp.arange(1, contacts.shape[1] + 1)[:, None]
 
-    def _candidates(self, key: jax.Array, descriptors: jax.Array, evaluation: Evaluation) -> jax.Array:
+    def _candidates(
+        self, key: jax.Array, descriptors: jax.Array, evaluation: Evaluation[jax.Array]
+    ) -> jax.Array:
         """Descriptors of steps that happened, drawn uniformly; NaN if none did."""
         happened = jnp.arange(descriptors.shape[1]) < evaluation.length[:, None]
         happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]

@@ -14,8 +14,8 @@ class Tasks:
     """List the tasks and their sizes."""
 
     def run(self) -> int:
+        from elites.policies import parameter_count
         from elites.tasks import TASKS
-        from elites.tasks.task import parameter_count
 
         rows = [("task", "observation", "action", "descriptor", "controller", "cells", "steps", "QD offset")]
         rows += [

@@ -1,4 +1,4 @@
-"""How controllers are evaluated."""
+"""Evaluators run batches of controllers on a task: on threads, in processes, on a cluster or on a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
 def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, cluster: str | None = None) -> Any:
-    """What runs episodes of this task, here or on a Ray cluster: an Evaluator, to be closed after use."""
+    """An `Evaluator` of this task, here or on a Ray cluster. It must be closed after use."""
     require(threads is None or threads >= 1, "threads", threads, "at least 1")
     if isinstance(task, DeviceTask):
         refuse_cluster(task, cluster)
@@ -28,11 +28,11 @@ def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, clust
         from elites.evaluation.processes import ProcessEvaluator
 
         return ProcessEvaluator(task, hidden=hidden, processes=threads)
-    raise ElitesError(f"{task.name} cannot be run")
+    raise ElitesError(f"{task.name} has no evaluator; it must be a HostTask or a DeviceTask")
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:
-    """A task that is pure JAX runs inside one program, which cannot be spread."""
+    """Raises an error where a cluster is given for a task that is pure JAX: it runs inside one program."""
     if cluster is not None:
         raise ElitesError(
             f"--cluster spreads episodes that run outside JAX; {task.name} runs in one program. "

@@ -1,7 +1,7 @@
 """Evaluation on a Ray cluster: an actor on each machine runs episodes on all cores that the machine offers.
 
-Which machine runs an episode changes nothing in its result. Episodes that a lost machine was running are
-given to the others; one that joins is put to use.
+A result does not depend on the machine that ran the episode. Episodes of a machine that is lost are given to
+others; a machine that joins gets episodes, too.
 """
 
 from __future__ import annotations
@@ -15,58 +15,63 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.cluster import connect, differing, nodes, versions
+from elites.cluster import connect, differing_package, nodes, versions
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
-from elites.evaluation.evaluation import Evaluation, Transitions, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch
+from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
 
-LOOK_SECONDS = 10.0  # between looks for machines that have joined
-NOBODY_SECONDS = 120.0  # without any machine before giving up
-IN_FLIGHT = 2  # parts given to an actor at a time: it need not wait for the next
-PARTS = 4  # a thread gets, at least, of a large batch: so that all end at about the same time
+SEARCH_SECONDS = 10.0  # between searches for machines that have joined
+NO_MACHINE_SECONDS = 120.0  # without any machine before the evaluation fails
+IN_FLIGHT = 2  # parts given to an actor at a time, so that it never waits for the next one
+PARTS_PER_THREAD = 4  # at least, of a large batch, so that all threads end at about the same time
+
+EXTRA_ROWS = (1, 0, 0, 0)  # of each array of Transitions: an episode has one observation more than steps
 
 
 class Part(NamedTuple):
-    """Some episodes in a row of a batch."""
+    """Consecutive episodes of a batch."""
 
     first: int
     last: int
 
 
-class Told(NamedTuple):
-    """What a part came to: an Evaluation whose transitions end where their episodes do."""
+class PartResult(NamedTuple):
+    """The evaluation of a part, without its transitions, and those without the rows after each episode."""
 
-    evaluation: Evaluation
-    steps: Transitions | None  # rows of all episodes, one after another
+    evaluation: Evaluation[np.ndarray]
+    steps: Transitions[np.ndarray] | None  # rows of all episodes, one after another
 
 
-class Episodes:
-    """The actor: an evaluator on one machine."""
+class EvaluatorActor:
+    """An evaluator on one machine."""
 
     def __init__(self, task: Task, hidden: tuple[int, ...], threads: int) -> None:
         self.evaluator = evaluator_of(task, hidden, threads)
 
-    def about(self) -> dict[str, str | None]:
-        """The versions that it runs."""
+    def package_versions(self) -> dict[str, str | None]:
+        """The versions of the packages on this machine."""
         return versions()
 
     def evaluate(
         self, parameters: np.ndarray, rows: np.ndarray, seeds: np.ndarray, transitions: bool
-    ) -> Told:
-        """An episode of `parameters[row]` for each row, with its seed."""
-        found = self.evaluator.evaluate(parameters[rows], seeds, transitions=transitions)
-        steps = found.transitions
+    ) -> PartResult:
+        """Runs an episode of `parameters[row]` for each row, with its seed."""
+        evaluation = self.evaluator.evaluate(parameters[rows], seeds, transitions=transitions)
+        steps = evaluation.transitions
         if steps is None:
-            return Told(found, None)
+            return PartResult(evaluation, None)
         flat = Transitions(
             *(
-                np.concatenate([array[index, : length + more] for index, length in enumerate(found.length)])
-                for array, more in zip(steps, (1, 0, 0, 0), strict=True)
+                np.concatenate(
+                    [array[index, : length + extra] for index, length in enumerate(evaluation.length)]
+                )
+                for array, extra in zip(steps, EXTRA_ROWS, strict=True)
             )
         )
-        return Told(found._replace(transitions=None), flat)
+        return PartResult(evaluation._replace(transitions=None), flat)
 
 
 @dataclass
@@ -74,9 +79,9 @@ class _Actor:
     node: str
     threads: int
     handle: Any
-    ready: Any  # a reference that is there once it has started
+    versions: Any  # a reference to its package versions, available once it has started
     started: bool = False
-    flying: int = 0
+    in_flight: int = 0  # parts
 
 
 class ClusterEvaluator:
@@ -90,15 +95,15 @@ class ClusterEvaluator:
         hidden: tuple[int, ...] = (128, 128),
         threads: int | None = None,
     ) -> None:
-        """`threads` are those on each machine; as many as it offers cores unless given."""
+        """`threads` is the number on each machine; by default, the number of cores that it offers."""
         if threads is not None and threads < 1:
             raise ElitesError(f"threads is {threads}; it must be at least 1")
         self._ray = connect(address)
         self.task, self.sizes, self._hidden, self._threads = task, task.controller(hidden), hidden, threads
         self._actors: dict[str, _Actor] = {}
-        self._looked = -np.inf
+        self._searched = -np.inf  # time of the last search for machines
         self._open = True
-        self._look()
+        self._start_actors()
         if not self._actors:
             raise ElitesError(f"the Ray cluster at {address!r} has no machine with a free core")
 
@@ -110,8 +115,8 @@ class ClusterEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
-        """See `Evaluator.evaluate`. What a lost machine was doing is done again by another."""
+    ) -> Evaluation[np.ndarray]:
+        """See `Evaluator.evaluate`. Episodes of a lost machine are run again by another one."""
         if not self._open:
             raise ElitesError("the evaluator is closed")
         parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
@@ -123,7 +128,7 @@ class ClusterEvaluator:
         flying: dict[Any, tuple[_Actor, Part]] = {}
         alone_since = time.monotonic()
         while waiting or flying:
-            self._look()
+            self._start_actors()
             for actor in self._free(waiting):
                 part = waiting.popleft()
                 rows = np.arange(part.first, part.last) // episodes
@@ -132,10 +137,10 @@ class ClusterEvaluator:
                     sent, rows - rows[0], flat[part.first : part.last], transitions
                 )
                 flying[call] = (actor, part)
-                actor.flying += 1
-            starting = [actor.ready for actor in self._actors.values() if not actor.started]
+                actor.in_flight += 1
+            starting = [actor.versions for actor in self._actors.values() if not actor.started]
             if not flying and not starting:
-                if time.monotonic() - alone_since > NOBODY_SECONDS:
+                if time.monotonic() - alone_since > NO_MACHINE_SECONDS:
                     raise ElitesError("no machine of the Ray cluster is left")
                 time.sleep(0.5)
                 continue
@@ -144,25 +149,25 @@ class ClusterEvaluator:
             for call in done:
                 if call in flying:
                     actor, part = flying.pop(call)
-                    actor.flying -= 1
-                    told = self._got(call, actor)
-                    if told is None:
+                    actor.in_flight -= 1
+                    result = self._result_of(call, actor)
+                    if result is None:
                         waiting.appendleft(part)
                         continue
-                    _store(told, evaluation, part)
+                    _store(result, evaluation, part)
                     if on_episode is not None:
-                        for length in told.evaluation.length:
+                        for length in result.evaluation.length:
                             on_episode(int(length))
                 else:
-                    self._begun(call)
+                    self._mark_started(call)
         return evaluation
 
     def at_once(self, episodes: int) -> int | None:
-        """Any number will do."""
+        """None: any number is fine."""
         return None
 
     def close(self) -> None:
-        """Ends the actors; the cluster goes on."""
+        """Ends the actors. The cluster itself keeps running."""
         self._open = False
         while self._actors:
             _, actor = self._actors.popitem()
@@ -174,39 +179,39 @@ class ClusterEvaluator:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _look(self) -> None:
-        """Puts an actor on each machine that has none."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+    def _start_actors(self) -> None:
+        """Starts an actor on each machine that has none."""
+        if time.monotonic() - self._searched < SEARCH_SECONDS:
             return
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        self._looked = time.monotonic()
+        self._searched = time.monotonic()
         for node in nodes(self._ray):
             name = node["NodeID"]
             if name in self._actors:
                 continue
             cores = int(node["Resources"]["CPU"])
             threads = cores if self._threads is None else self._threads
-            made = self._ray.remote(Episodes).options(
+            actor = self._ray.remote(EvaluatorActor).options(
                 num_cpus=min(cores, threads),
                 scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
             )
-            handle = made.remote(self.task, self._hidden, threads)
-            self._actors[name] = _Actor(name, threads, handle, handle.about.remote())
+            handle = actor.remote(self.task, self._hidden, threads)
+            self._actors[name] = _Actor(name, threads, handle, handle.package_versions.remote())
 
-    def _begun(self, call: Any) -> None:
-        """An actor has started, or its machine is lost."""
-        actor = next(actor for actor in self._actors.values() if actor.ready == call)
-        about = self._got(call, actor)
-        if about is None:
+    def _mark_started(self, call: Any) -> None:
+        """Notes that an actor has started, unless its machine is lost, and compares its package versions."""
+        actor = next(actor for actor in self._actors.values() if actor.versions == call)
+        theirs = self._result_of(call, actor)
+        if theirs is None:
             return
         ours = versions()
-        if (name := differing(ours, about)) is not None:
-            raise ElitesError(f"a machine of the cluster has {name} {about[name]}, this one {ours[name]}")
+        if (name := differing_package(ours, theirs)) is not None:
+            raise ElitesError(f"a machine of the cluster has {name} {theirs[name]}, this one {ours[name]}")
         actor.started = True
 
-    def _got(self, call: Any, actor: _Actor) -> Any:
-        """What a call came to; None if its machine or process is lost."""
+    def _result_of(self, call: Any, actor: _Actor) -> Any:
+        """The result of a call; None if its machine or process is lost."""
         try:
             return self._ray.get(call)
         except self._ray.exceptions.RayTaskError as error:
@@ -215,40 +220,42 @@ class ClusterEvaluator:
         except self._ray.exceptions.RayError:
             if self._actors.get(actor.node) is actor:
                 del self._actors[actor.node]
-                self._looked = -np.inf  # it may be only the process that died
+                self._searched = -np.inf  # perhaps only the process died
             return None
 
     def _free(self, waiting: deque[Part]) -> list[_Actor]:
-        """Actors that can take a part, as often as they can; those with the least to do first."""
-        room = [
+        """Actors that can take a part, once per part that they can take; the least busy ones first."""
+        free = [
             (place, actor)
             for actor in self._actors.values()
             if actor.started
-            for place in range(actor.flying, IN_FLIGHT)
+            for place in range(actor.in_flight, IN_FLIGHT)
         ]
-        room.sort(key=lambda found: found[0])
-        return [actor for _, actor in room][: len(waiting)]
+        free.sort(key=lambda pair: pair[0])
+        return [actor for _, actor in free][: len(waiting)]
 
     def _parts(self, total: int) -> list[Part]:
         threads = [actor.threads for actor in self._actors.values()] or [1]
-        size = max(max(threads), total // (PARTS * sum(threads)))
+        size = max(max(threads), total // (PARTS_PER_THREAD * sum(threads)))
         return [Part(first, min(first + size, total)) for first in range(0, total, size)]
 
 
-def _store(told: Told, evaluation: Evaluation, part: Part) -> None:
-    """Puts a part's episodes where they belong."""
-    found, count = told.evaluation, part.last - part.first
+def _store(result: PartResult, evaluation: Evaluation[np.ndarray], part: Part) -> None:
+    """Copies the results of a part into the evaluation of the batch."""
+    count = part.last - part.first
     for name in ("fitness", "descriptor", "length", "ending"):
-        whole: np.ndarray = getattr(evaluation, name)
-        whole.reshape(evaluation.seed.size, *whole.shape[evaluation.seed.ndim :])[part.first : part.last] = (
-            getattr(found, name)
-        )
-    if told.steps is None or evaluation.transitions is None:
+        flat = _per_episode(getattr(evaluation, name), evaluation.seed)
+        flat[part.first : part.last] = getattr(result.evaluation, name)
+    if result.steps is None or evaluation.transitions is None:
         return
-    for whole, rows, more in zip(evaluation.transitions, told.steps, (1, 0, 0, 0), strict=True):
-        into = whole.reshape(evaluation.seed.size, *whole.shape[evaluation.seed.ndim :])
-        at = 0
+    for array, rows, extra in zip(evaluation.transitions, result.steps, EXTRA_ROWS, strict=True):
+        flat, start = _per_episode(array, evaluation.seed), 0
         for index in range(count):
-            length = int(found.length[index]) + more
-            into[part.first + index, :length] = rows[at : at + length]
-            at += length
+            length = int(result.evaluation.length[index]) + extra
+            flat[part.first + index, :length] = rows[start : start + length]
+            start += length
+
+
+def _per_episode(array: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+    """A view of an array of an evaluation with one leading axis, over all episodes."""
+    return array.reshape(seeds.size, *array.shape[seeds.ndim :])

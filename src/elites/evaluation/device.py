@@ -1,7 +1,7 @@
 """Episodes of tasks that are pure JAX: a whole batch runs inside one program, on an accelerator or not.
 
-All episodes of a batch step together. One that has ended goes on stepping, unseen, until the last has ended:
-nothing of that reaches its fitness, its descriptor or its transitions.
+All episodes of a batch step together. Those that have ended keep stepping until the last one has ended;
+nothing of those steps reaches their fitness, descriptor or transitions.
 """
 
 from __future__ import annotations
@@ -17,30 +17,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Evaluation, Transitions, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.policies import Policy
-from elites.tasks.task import DeviceTask
+from elites.tasks.episode import Ending, Transitions
+from elites.tasks.task import DeviceTask, Stepping
 
-LOOK_EVERY = 50  # steps between looks at whether an episode is still running
-AT_ONCE = {"cpu": 1000}  # episodes: more than this gain nothing, and progress would be seldom
+CHECK_EVERY = 50  # steps between checks whether an episode is still running
+AT_ONCE = {"cpu": 1000}  # episodes: more are no faster, and progress would be reported too rarely
 AT_ONCE_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
 
 
-# The fields are typed as NumPy's arrays; inside a program they are JAX's.
-_Evaluation: Any = Evaluation
-_Transitions: Any = Transitions
-
-
 class _Running(NamedTuple):
-    """Episodes under way, `[n, …]`; the transitions are `[T, n, …]`."""
+    """Episodes in progress, `[n, …]`; the transitions are `[T, n, …]`."""
 
     step: jax.Array
     states: Any
     observation: jax.Array
     alive: jax.Array
     fitness: jax.Array
-    touches: jax.Array
+    descriptor: jax.Array  # the sum over the steps
     length: jax.Array
     ending: jax.Array
     transitions: tuple[jax.Array, ...] | None
@@ -54,17 +50,18 @@ def rollout(
     *,
     transitions: bool,
     runs: jax.Array | None = None,
-) -> Evaluation:
+) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
     Where `runs`, of the seeds' shape, is false the episode counts as skipped.
     """
     shape, steps = seeds.shape, task.episode_length
-    chunks = math.ceil(steps / LOOK_EVERY)
+    chunks = math.ceil(steps / CHECK_EVERY)
     every = math.ceil(steps / chunks)
     flat = seeds.reshape(-1)
     count = len(flat)
     layers = jax.vmap(policy.layers)(parameters)
+    dtype = np.dtype(task.step_descriptor_dtype)
 
     def act(observation: jax.Array) -> jax.Array:
         each = observation.reshape(len(parameters), -1, task.observation_size)
@@ -72,20 +69,22 @@ def rollout(
 
     states, observation = jax.vmap(task.reset)(flat)
     alive = jnp.ones(count, bool) if runs is None else runs.reshape(-1)
-    sizes = (task.observation_size, task.action_size, None, task.descriptor_size)
-    kinds = (jnp.float32, jnp.float32, jnp.float32, jnp.uint8)
+    sizes = (task.observation_size, task.action_size, None, task.step_descriptor_size)
+    dtypes = (jnp.float32, jnp.float32, jnp.float32, dtype)
     running = _Running(
         step=jnp.int32(0),
         states=states,
         observation=observation,
         alive=alive,
         fitness=jnp.zeros(count),
-        touches=jnp.zeros((count, task.descriptor_size), jnp.int32),
+        descriptor=jnp.zeros(
+            (count, task.step_descriptor_size), jnp.float32 if dtype.kind == "f" else jnp.int32
+        ),
         length=jnp.zeros(count, jnp.int32),
         ending=jnp.where(alive, jnp.uint8(Ending.TRUNCATED), jnp.uint8(Ending.SKIPPED)),
         transitions=tuple(
             jnp.zeros((chunks * every, count) if size is None else (chunks * every, count, size), kind)
-            for size, kind in zip(sizes, kinds, strict=True)
+            for size, kind in zip(sizes, dtypes, strict=True)
         )
         if transitions
         else None,
@@ -94,68 +93,103 @@ def rollout(
     def one(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
         alive, action = running.alive, act(running.observation)
         after = jax.vmap(task.step)(running.states, action)
+        _check_descriptor(task, after)
         finite = (
             jnp.isfinite(after.reward)
             & jnp.isfinite(action).all(-1)
             & jnp.isfinite(after.observation).all(-1)
         )
+        if jnp.issubdtype(after.descriptor.dtype, jnp.inexact):
+            finite &= jnp.isfinite(after.descriptor).all(-1)
         reward = jnp.where(alive, after.reward, 0)
-        contacts = alive[:, None] & after.contacts
+        if after.descriptor.dtype == bool:
+            descriptor = alive[:, None] & after.descriptor
+        else:
+            descriptor = jnp.where(alive[:, None], after.descriptor, 0).astype(running.descriptor.dtype)
         ended = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
         ends = alive & (after.terminated | ~finite)
         length = running.length + alive
         observed, acted = (jnp.where(alive[:, None], array, 0) for array in (after.observation, action))
-        seen = (observed, acted, reward, contacts)
+        recorded = (observed, acted, reward, descriptor)
         return running._replace(
             step=running.step + 1,
-            states=after.state,
+            states=_kept_at_end(alive, after.state, running.states)
+            if task.describes_episodes
+            else after.state,
             observation=after.observation,
             alive=alive & ~ends & (length < steps),
             fitness=running.fitness + reward,
-            touches=running.touches + contacts,
+            descriptor=running.descriptor + descriptor,
             length=length,
             ending=jnp.where(ends, ended, running.ending),
-        ), seen if transitions else None
+        ), recorded if transitions else None
 
     def some(running: _Running) -> _Running:
         start, rows = running.step, running.transitions
-        running, seen = jax.lax.scan(one, running, length=every)
-        if rows is not None and seen is not None:
+        running, recorded = jax.lax.scan(one, running, length=every)
+        if rows is not None and recorded is not None:
             rows = tuple(
                 jax.lax.dynamic_update_slice_in_dim(row, new.astype(row.dtype), start, 0)
-                for row, new in zip(rows, seen, strict=True)
+                for row, new in zip(rows, recorded, strict=True)
             )
         return running._replace(transitions=rows)
 
     done = jax.lax.while_loop(lambda now: (now.step < chunks * every) & now.alive.any(), some, running)
     valid = done.ending <= Ending.TRUNCATED
-    descriptor = done.touches / jnp.maximum(done.length, 1)[:, None]
-    return _Evaluation(  # type: ignore[no-any-return]
+    ending, descriptor = done.ending, done.descriptor / jnp.maximum(done.length, 1)[:, None]
+    if task.describes_episodes:
+        descriptor = jax.vmap(task.episode_descriptor)(descriptor, done.states)
+        if descriptor.shape[1:] != (task.descriptor_size,):
+            raise ElitesError(
+                f"{task.name}: the episode descriptor has the shape {list(descriptor.shape[1:])}; "
+                f"it must be [{task.descriptor_size}]"
+            )
+        finite = jnp.isfinite(descriptor).all(-1)
+        ending = jnp.where(valid & ~finite, jnp.uint8(Ending.INVALID), ending)
+        valid &= finite
+    return Evaluation(
         seed=seeds,
         fitness=jnp.where(valid, done.fitness, jnp.nan).reshape(shape),
         descriptor=jnp.where(valid[:, None], descriptor, jnp.nan).reshape(*shape, -1),
         length=done.length.reshape(shape),
-        ending=done.ending.reshape(shape),
+        ending=ending.reshape(shape),
         transitions=None
         if done.transitions is None
         else _transitions(done, observation, alive, steps, shape),
     )
 
 
-def _transitions(
-    done: _Running, first: jax.Array, alive: jax.Array, steps: int, shape: tuple[int, ...]
-) -> Transitions:
-    """Each episode's steps in a row."""
-    assert done.transitions is not None
-    rows = [jnp.moveaxis(row[:steps], 0, 1) for row in done.transitions]
-    rows[0] = jnp.concatenate([jnp.where(alive[:, None], first, 0)[:, None], rows[0]], axis=1)
-    return _Transitions(  # type: ignore[no-any-return]
-        *(row.reshape(*shape, *row.shape[1:]) for row in rows)
+def _check_descriptor(task: DeviceTask, after: Stepping) -> None:
+    """A descriptor that is cast silently would be a wrong one."""
+    shape, dtype = after.descriptor.shape[1:], after.descriptor.dtype
+    fits = np.can_cast(dtype, task.step_descriptor_dtype, "same_kind")
+    if shape != (task.step_descriptor_size,) or not fits:
+        raise ElitesError(
+            f"{task.name}: a step's descriptor is {dtype}{list(shape)}; it must be "
+            f"{task.step_descriptor_dtype}[{task.step_descriptor_size}] "
+            "(step_descriptor_dtype, step_descriptor_size)"
+        )
+
+
+def _kept_at_end(alive: jax.Array, after: Any, before: Any) -> Any:
+    """The states after a step; those of episodes that had ended before it stay as they are."""
+    return jax.vmap(lambda runs, *states: jax.tree.map(functools.partial(jnp.where, runs), *states))(
+        alive, after, before
     )
 
 
+def _transitions(
+    done: _Running, first: jax.Array, alive: jax.Array, steps: int, shape: tuple[int, ...]
+) -> Transitions[jax.Array]:
+    """The steps of each episode in a row."""
+    assert done.transitions is not None
+    rows = [jnp.moveaxis(row[:steps], 0, 1) for row in done.transitions]
+    rows[0] = jnp.concatenate([jnp.where(alive[:, None], first, 0)[:, None], rows[0]], axis=1)
+    return Transitions(*(row.reshape(*shape, *row.shape[1:]) for row in rows))
+
+
 class DeviceEvaluator:
-    """Runs batches of controllers on a task that is pure JAX. Batches of one size share one program."""
+    """Runs batches of controllers on a task that is pure JAX. Batches of the same size share one program."""
 
     def __init__(
         self, task: DeviceTask, *, hidden: tuple[int, ...] = (128, 128), chunk: int | None = None
@@ -165,7 +199,7 @@ class DeviceEvaluator:
         self.chunk = chunk
         self._run = functools.cache(self._compiled)
 
-    def _compiled(self, transitions: bool) -> Callable[..., Evaluation]:
+    def _compiled(self, transitions: bool) -> Callable[..., Evaluation[jax.Array]]:
         return jax.jit(functools.partial(rollout, self.task, self.policy, transitions=transitions))
 
     def __enter__(self) -> DeviceEvaluator:
@@ -182,8 +216,8 @@ class DeviceEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
-        """Runs an episode for each seed, as `Evaluator` says; as many controllers at a time as fit."""
+    ) -> Evaluation[np.ndarray]:
+        """See `Evaluator.evaluate`. As many controllers run at a time as fit."""
         controllers, given = np.asarray(parameters, np.float32), np.asarray(seeds)
         if controllers.shape != (len(given), self.policy.parameter_count):
             raise ElitesError(
@@ -203,8 +237,8 @@ class DeviceEvaluator:
                 np.concatenate([array[rows], np.zeros((short, *array.shape[1:]), array.dtype)])
                 for array in (controllers, given.astype(np.uint32), runs)
             ]
-            found = self._run(transitions)(part[0], part[1], runs=part[2])
-            for whole, piece in zip(jax.tree.leaves(blank), jax.tree.leaves(found), strict=True):
+            part_evaluation = self._run(transitions)(part[0], part[1], runs=part[2])
+            for whole, piece in zip(jax.tree.leaves(blank), jax.tree.leaves(part_evaluation), strict=True):
                 whole[rows] = np.asarray(piece)[: chunk - short]
             if on_episode is not None:
                 for length in blank.length[rows][runs[rows]]:
@@ -212,13 +246,14 @@ class DeviceEvaluator:
         return blank
 
     def at_once(self, episodes: int, transitions: bool = False) -> int:
-        """How many controllers, with so many episodes each, run at once."""
+        """The number of controllers, with so many episodes each, that run at once."""
         task = self.task
-        step = 4 * (task.observation_size + task.action_size + 1) + task.descriptor_size
+        described = task.step_descriptor_size * np.dtype(task.step_descriptor_dtype).itemsize
+        step = 4 * (task.observation_size + task.action_size + 1) + described
         most = AT_ONCE.get(jax.default_backend(), AT_ONCE_ELSEWHERE)
         if transitions:
             most = min(most, CHUNK_BYTES // (task.episode_length * step))
         return self.chunk or max(1, most // episodes)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to free."""

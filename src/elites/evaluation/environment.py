@@ -1,16 +1,21 @@
-"""The environment that an algorithm acts in step by step, inside its own program."""
+"""The environment that an algorithm steps through, inside its own program.
+
+The state of an environment follows from its episode's seed and the actions so far. A checkpoint holds those;
+a simulator in any other state is brought to that one by replaying them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, SupportsInt
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.tasks.stepping import Stepper
-from elites.tasks.task import DeviceTask, HostTask, Task
+from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
 
 
 class Place(NamedTuple):
@@ -28,48 +33,97 @@ class Environment(Protocol):
         """The beginning of the episode with this seed."""
 
     def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
-        """One step: (where it leads, reward, whether the task ended the episode)."""
+        """One step: (the next place, the reward, whether the task ended the episode)."""
 
 
 def environment_of(task: Task) -> Environment:
     """The environment of a task."""
     if isinstance(task, DeviceTask):
-        return _OnDevice(task)
+        return JaxEnvironment(task)
     if isinstance(task, HostTask):
-        return _OnHost(task)
-    raise ElitesError(f"{task.name} cannot be stepped through")
+        return SimulatedEnvironment(task)
+    raise ElitesError(f"{task.name} has no environment to step through")
 
 
-class _OnDevice:
-    """One that is pure JAX."""
+class JaxEnvironment:
+    """The environment of a task that is pure JAX."""
 
     def __init__(self, task: DeviceTask) -> None:
         self.task = task
 
     def begin(self, seed: jax.Array) -> Place:
+        """See `Environment.begin`."""
         state, observation = self.task.reset(seed)
         return Place(state, jnp.int32(0), observation)
 
     def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
+        """See `Environment.step`."""
         after = self.task.step(place.state, action)
         return Place(after.state, place.steps + 1, after.observation), after.reward, after.terminated
 
 
+class StatelessSimulator:
+    """A simulator as functions of their arguments alone, for `jax.pure_callback`.
+
+    The simulator is made when it is first used.
+    """
+
+    def __init__(self, make: Callable[[], Simulator]) -> None:
+        self._make = make
+        self._simulator: Simulator | None = None
+        self._position: tuple[int, int] | None = None  # (seed, steps so far) of the simulator
+        self._lock = threading.Lock()
+
+    def begin(self, seed: SupportsInt) -> np.ndarray:
+        """The first observation of the episode with this seed."""
+        with self._lock:
+            return self._begin(int(seed))
+
+    def step(
+        self, seed: SupportsInt, count: SupportsInt, actions: np.ndarray, action: np.ndarray
+    ) -> tuple[np.ndarray, np.float32, np.bool_, np.bool_]:
+        """(observation, reward, terminated, truncated) of `action`, after the first `count` of `actions`.
+
+        `truncated` is true where the simulator itself cuts the episode off before its time limit.
+        """
+        with self._lock:
+            position = (int(seed), int(count))
+            if self._position != position:
+                self._begin(position[0])
+                for earlier in np.asarray(actions)[: position[1]]:
+                    self._advance(earlier)
+            observation, reward, terminated = self._advance(np.asarray(action))
+            self._position = (position[0], position[1] + 1)
+            truncated = getattr(self._simulator, "truncated", False)
+            return observation, np.float32(reward), np.bool_(terminated), np.bool_(truncated)
+
+    def _begin(self, seed: int) -> np.ndarray:
+        if self._simulator is None:
+            self._simulator = self._make()
+        self._position = (seed, 0)
+        return self._simulator.begin(seed)
+
+    def _advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        assert self._simulator is not None
+        return self._simulator.advance(np.ascontiguousarray(action, np.float32))
+
+
 class _Trace(NamedTuple):
-    """A simulator outside JAX is where its episode's seed and the actions so far have led it."""
+    """The state of a simulator outside JAX: its episode's seed and the actions so far."""
 
     seed: jax.Array  # uint32
     actions: jax.Array  # [episode_length, action_size]
 
 
-class _OnHost:
-    """One that is simulated outside JAX."""
+class SimulatedEnvironment:
+    """The environment of a task that is simulated outside JAX."""
 
     def __init__(self, task: HostTask) -> None:
-        self.task, self.stepper = task, Stepper(task.simulator)
+        self.task, self.simulator = task, StatelessSimulator(task.simulator)
         self.failure: ElitesError | None = None
 
     def begin(self, seed: jax.Array) -> Place:
+        """See `Environment.begin`."""
         task = self.task
         observation = jax.pure_callback(
             self._begin,
@@ -81,6 +135,7 @@ class _OnHost:
         return Place(_Trace(seed, actions), jnp.int32(0), observation)
 
     def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
+        """See `Environment.step`."""
         trace: _Trace = place.state
         flag = jax.ShapeDtypeStruct((), jnp.bool_)
         observation, reward, terminated, truncated = jax.pure_callback(
@@ -93,16 +148,16 @@ class _OnHost:
             vmap_method="sequential",
         )
         after = trace._replace(actions=trace.actions.at[place.steps].set(action))
-        # Cut off by the simulator itself is cut off by the time limit, before its time.
+        # An episode that the simulator cuts off counts as one that has reached its time limit.
         steps = jnp.where(truncated, self.task.episode_length, place.steps + 1)
         return Place(after, steps, observation), reward, terminated
 
-    # An exception would go through JAX, which makes pages of it: it is kept, and NaN goes on instead.
+    # JAX would turn an exception into pages of text: it is kept, and the program continues with NaN.
 
     def _begin(self, seed: jax.Array) -> np.ndarray:
         try:
             if self.failure is None:
-                return self.stepper.begin(seed)
+                return self.simulator.begin(seed)
         except Exception as error:
             self._fail(error, seed)
         return np.full(self.task.observation_size, np.nan, np.float32)
@@ -110,21 +165,21 @@ class _OnHost:
     def _step(self, seed: jax.Array, *rest: Any) -> tuple[np.ndarray, np.float32, np.bool_, np.bool_]:
         try:
             if self.failure is None:
-                return self.stepper.step(seed, *rest)
+                return self.simulator.step(seed, *rest)
         except Exception as error:
             self._fail(error, seed)
-        nothing = np.full(self.task.observation_size, np.nan, np.float32)
-        return nothing, np.float32(np.nan), np.bool_(False), np.bool_(False)
+        observation = np.full(self.task.observation_size, np.nan, np.float32)
+        return observation, np.float32(np.nan), np.bool_(False), np.bool_(False)
 
     def _fail(self, error: Exception, seed: jax.Array) -> None:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
         failed = f"the training episode with seed {int(seed)} failed"
-        self.failure = ElitesError(f"{self.task.name}: {failed}: {told}")
+        self.failure = ElitesError(f"{self.task.name}: {failed}: {cause}")
         self.failure.__cause__ = error
 
 
 def raise_failure(environment: Environment | None) -> None:
-    """Raises what went wrong in an environment, if anything did."""
+    """Raises the error that an environment has met, if any."""
     failure = getattr(environment, "failure", None)
     if failure is not None:
         raise failure

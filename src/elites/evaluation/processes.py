@@ -1,8 +1,8 @@
-"""Evaluation in worker processes: for tasks whose episodes run in Python.
+"""Evaluation in worker processes, for tasks whose episodes run in Python.
 
-Workers start once. A batch's controllers and seeds, and everything that comes back, are in memory that they
-share; an episode costs a line of text each way. One that is free gets the next episode, and each result
-depends on its controller and seed alone: the number of workers changes nothing but the speed.
+Workers start once. The controllers, seeds and results of a batch are in shared memory; an episode costs a
+line of text each way. A worker that is free gets the next episode. A result depends on its controller and
+seed alone: the number of workers changes only the speed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, require
-from elites.evaluation.evaluation import Ending, Evaluation, Transitions
+from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
 from elites.evaluation.threads import checked_batch
-from elites.evaluation.worker import BEATS, STOP, WORKING
+from elites.evaluation.worker import BEATS, IN_WORKER, STOP
 from elites.tasks import parameters_of
+from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import HostTask
 
-ATTEMPTS = 3  # at an episode that kills its worker, or hangs
-LOOK_SECONDS = 0.5  # between looks at whether a worker hangs
-START_SECONDS = 120.0  # that a worker has to import what it needs and make its simulator
-STOP_SECONDS = 2.0  # that an episode under way has to end at its next step
+ATTEMPTS = 3  # for an episode that kills its worker, or hangs
+CHECK_SECONDS = 0.5  # between checks whether a worker hangs
+START_SECONDS = 120.0  # for a worker to import its modules and make its simulator
+STOP_SECONDS = 2.0  # for a running episode to end at its next step
 BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from elites.evaluation.worker import boot; boot(sys.argv[2:])"
@@ -49,27 +50,27 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 class _Worker:
     """The parent's end of a worker process."""
 
-    def __init__(self, slot: int, process: subprocess.Popen[bytes], talk: socket.socket) -> None:
-        self.slot, self.process, self.talk = slot, process, talk
+    def __init__(self, slot: int, process: subprocess.Popen[bytes], channel: socket.socket) -> None:
+        self.slot, self.process, self.channel = slot, process, channel
         self.ready = False
-        self.episodes: deque[int] = deque()  # the one under way, and those that it will go on with
-        self.batch = -1  # number of the last one that it was told of
-        self.beat, self.seen = -1, time.monotonic()  # its last sign of life, and when
+        self.episodes: deque[int] = deque()  # the running one, then the next ones
+        self.batch = -1  # number of the last batch that it received
+        self.beat, self.active = -1, time.monotonic()  # its last beat, and the time of its last activity
         self._text = b""
 
     def send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
         text = json.dumps(message).encode() + b"\n"
         if descriptor is None:
-            self.talk.sendall(text)
+            self.channel.sendall(text)
         else:
-            sent = socket.send_fds(self.talk, [text], [descriptor])
-            self.talk.sendall(text[sent:])
-        self.seen = time.monotonic()
+            sent = socket.send_fds(self.channel, [text], [descriptor])
+            self.channel.sendall(text[sent:])
+        self.active = time.monotonic()
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """What it says; None if it is gone."""
+        """The messages of the worker; None if it is gone."""
         try:
-            part = self.talk.recv(2**16)
+            part = self.channel.recv(2**16)
         except ConnectionError:
             part = b""
         if not part:
@@ -84,7 +85,7 @@ class _Worker:
         return messages
 
     def end(self, *, kill: bool) -> None:
-        self.talk.close()
+        self.channel.close()
         if kill:
             self.process.kill()
         try:
@@ -95,21 +96,21 @@ class _Worker:
 
 
 class ProcessEvaluator:
-    """One simulator per process; a process that is free takes the next episode.
+    """Runs batches with one simulator per process; a process that is free takes the next episode.
 
-    A worker that is killed, or makes no step for as long as the task's `patience`, is replaced and its
-    episode run again; one that does so three times ends the evaluation, as does an exception.
+    A worker that dies, or makes no step for longer than the task's `patience`, is replaced and its episode is
+    run again. An episode to which that happens three times ends the evaluation, as does an exception.
     """
 
     def __init__(
         self, task: HostTask, *, hidden: tuple[int, ...] = (128, 128), processes: int | None = None
     ) -> None:
-        """`hidden` are the controllers' hidden layers; `processes` is one per core unless given."""
+        """`hidden` are the sizes of the hidden layers; there is one process per core by default."""
         processes = len(os.sched_getaffinity(0)) if processes is None else processes
         require(processes >= 1, "threads", processes, "at least 1")
-        if os.environ.get(WORKING):
+        if os.environ.get(IN_WORKER):
             raise ElitesError(
-                "a worker process was asked to start a run: the script that it imports must do that "
+                "a worker process has imported a script that starts a run; the script must do that "
                 'only below `if __name__ == "__main__":`'
             )
         self.task = task
@@ -122,7 +123,7 @@ class ProcessEvaluator:
         self._lifeline = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, _Worker] = {}
-        self._checked = False  # whether an episode has been run twice
+        self._compared = False  # whether an episode has been run twice, to compare the results
         self._batches = self._died_at_start = 0
         self._end = weakref.finalize(
             self, _end_all, self._workers, self._selector, (self._board_file, *self._lifeline)
@@ -131,7 +132,7 @@ class ProcessEvaluator:
             for slot in range(processes):
                 self._start(slot)
             while not all(worker.ready for worker in self._workers.values()):
-                self._listen(lambda worker, message: None, lambda worker, how: None)
+                self._listen(lambda worker, message: None, lambda worker, reason: None)
         except BaseException:
             self.close()
             raise
@@ -144,7 +145,7 @@ class ProcessEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._end.alive:
             raise ElitesError("the evaluator is closed")
@@ -162,13 +163,13 @@ class ProcessEvaluator:
             self._run(batch, file, layout, total, episodes, on_episode)
         finally:
             os.close(file)
-        found = {
+        arrays = {
             name: array.reshape(*seeds.shape, *array.shape[1:])
             for name, array in batch.items()
             if name != "parameters"
         }
-        rows = Transitions(*(found.pop(name) for name in Transitions._fields)) if transitions else None
-        small = {name: array.copy() for name, array in found.items()}  # they do not keep the rest
+        rows = Transitions(*(arrays.pop(name) for name in Transitions._fields)) if transitions else None
+        small = {name: array.copy() for name, array in arrays.items()}  # frees the shared memory
         return Evaluation(**small, transitions=rows)
 
     def _arrays(
@@ -188,7 +189,7 @@ class ProcessEvaluator:
                 "observations": (np.float32, (count, steps + 1, task.observation_size)),
                 "actions": (np.float32, (count, steps, task.action_size)),
                 "rewards": (np.float64, (count, steps)),
-                "contacts": (task.step_kind, (count, steps, task.step_descriptor_size)),
+                "step_descriptors": (task.step_descriptor_dtype, (count, steps, task.step_descriptor_size)),
             }
         return arrays
 
@@ -206,17 +207,17 @@ class ProcessEvaluator:
         attempts: dict[int, int] = {}
 
         def give(worker: _Worker) -> None:
-            # One ahead while there are many: a worker that never sleeps stays on its core, and never waits.
+            # One ahead while many are left: a worker that never sleeps stays on its core and never waits.
             ahead = 2 if len(waiting) > 2 * len(self._workers) else 1
             while worker.ready and waiting and len(worker.episodes) < ahead:
                 index = waiting.popleft()
                 order = {"episode": index, "episodes": episodes, "again": index in attempts, "twice": False}
-                if not self._checked:
-                    self._checked = order["twice"] = True
+                if not self._compared:
+                    self._compared = order["twice"] = True
                 worker.episodes.append(index)
                 new = worker.batch != self._batches
                 worker.batch = self._batches
-                with contextlib.suppress(ConnectionError):  # it is gone, as will be noticed
+                with contextlib.suppress(ConnectionError):  # a worker that is gone is noticed by _listen
                     worker.send({**order, "batch": layout} if new else order, file if new else None)
 
         def finished(worker: _Worker, message: dict[str, Any]) -> None:
@@ -225,14 +226,14 @@ class ProcessEvaluator:
             if message["differs"]:
                 warnings.warn(
                     f"{self.task.name}: the same episode run twice differs ({message['differs']}): either "
-                    "reset(seed=…) does not settle all that is random, or something is kept from one episode "
-                    "to the next; runs cannot be repeated exactly",
+                    "reset(seed=…) does not seed all random numbers, or the environment keeps some state "
+                    "between episodes; runs cannot be repeated exactly",
                     stacklevel=5,
                 )
             if on_episode is not None:
                 on_episode(int(batch["length"][message["episode"]]))
 
-        def lost(worker: _Worker, how: str) -> None:
+        def lost(worker: _Worker, reason: str) -> None:
             if not worker.episodes:
                 return
             index = worker.episodes[0]
@@ -241,7 +242,7 @@ class ProcessEvaluator:
             if attempts[index] >= ATTEMPTS:
                 raise ElitesError(
                     f"{self.task.name}: the episode with seed {batch['seed'][index]} failed: "
-                    f"its worker {how}, {ATTEMPTS} times"
+                    f"its worker {reason}, {ATTEMPTS} times"
                 )
 
         self._board[STOP][0] = 0
@@ -252,15 +253,15 @@ class ProcessEvaluator:
                 self._listen(finished, lost)
         finally:
             self._board[STOP][0] = 1
-            self._quieten()
+            self._wait_until_idle()
 
     def _listen(
         self,
         finished: Callable[[_Worker, dict[str, Any]], None],
         lost: Callable[[_Worker, str], None],
     ) -> None:
-        """Waits for workers to say something, and replaces those that never will again."""
-        for key, _ in self._selector.select(LOOK_SECONDS):
+        """Waits for messages of workers, and replaces those that are dead or hang."""
+        for key, _ in self._selector.select(CHECK_SECONDS):
             worker: _Worker = key.data
             messages = worker.receive()
             if messages is None:
@@ -279,55 +280,55 @@ class ProcessEvaluator:
                 continue
             beat = int(self._board[BEATS][worker.slot])
             if beat != worker.beat:
-                worker.beat, worker.seen = beat, now
-            elif not worker.ready and now - worker.seen > START_SECONDS:
+                worker.beat, worker.active = beat, now
+            elif not worker.ready and now - worker.active > START_SECONDS:
                 self._replace(worker, f"was not ready after {START_SECONDS:g} s", lost)
-            elif worker.ready and now - worker.seen > self.patience:
+            elif worker.ready and now - worker.active > self.patience:
                 self._replace(worker, f"made no step for {self.patience:g} s (patience)", lost)
 
-    def _replace(self, worker: _Worker, how: str, lost: Callable[[_Worker, str], None]) -> None:
-        self._forget(worker, kill=True)
+    def _replace(self, worker: _Worker, reason: str, lost: Callable[[_Worker, str], None]) -> None:
+        self._remove(worker, kill=True)
         if not worker.ready:
             self._died_at_start += 1
             if self._died_at_start >= ATTEMPTS:
-                raise ElitesError(f"{self.task.name}: a worker {how} as it started, {ATTEMPTS} times")
+                raise ElitesError(f"{self.task.name}: a worker {reason} during its start, {ATTEMPTS} times")
         self._start(worker.slot)
-        lost(worker, how)
+        lost(worker, reason)
 
-    def _forget(self, worker: _Worker, *, kill: bool) -> None:
+    def _remove(self, worker: _Worker, *, kill: bool) -> None:
         del self._workers[worker.slot]
-        self._selector.unregister(worker.talk)
+        self._selector.unregister(worker.channel)
         worker.end(kill=kill)
 
-    def _quieten(self) -> None:
-        """Waits until no episode is under way; a worker that does not stop is replaced."""
-        until = time.monotonic() + STOP_SECONDS
+    def _wait_until_idle(self) -> None:
+        """Waits until no episode is running. A worker that does not stop is replaced."""
+        deadline = time.monotonic() + STOP_SECONDS
         while busy := [worker for worker in self._workers.values() if worker.episodes]:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 for worker in busy:
-                    self._forget(worker, kill=True)
+                    self._remove(worker, kill=True)
                     self._start(worker.slot)
                 return
             for key, _ in self._selector.select(0.05):
                 if key.data.receive() is None:
-                    self._forget(key.data, kill=True)
+                    self._remove(key.data, kill=True)
                     self._start(key.data.slot)
 
     def _start(self, slot: int) -> None:
-        """Starts a worker; it says when it is ready."""
+        """Starts a worker, which sends a message when it is ready."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = (theirs.fileno(), self._board_file, self._lifeline[0])
             by_main = threading.current_thread() is threading.main_thread()
             arguments = (*descriptors, slot, os.getpid(), int(by_main))
-            # Ctrl-C reaches all processes of a terminal; this one takes none until it can ignore it.
+            # Ctrl-C reaches all processes of a terminal: it is blocked until the worker ignores it.
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 process = subprocess.Popen(
                     [sys.executable, "-c", BOOT, json.dumps(_search_path()), *map(str, arguments)],
                     pass_fds=descriptors,
                     stdin=subprocess.DEVNULL,
-                    env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), WORKING: "1"},
+                    env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), IN_WORKER: "1"},
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -344,7 +345,7 @@ class ProcessEvaluator:
             worker.send(setup)
 
     def at_once(self, episodes: int) -> int | None:
-        """Any number will do."""
+        """None: any number is fine."""
         return None
 
     def close(self) -> None:
@@ -359,7 +360,7 @@ class ProcessEvaluator:
 
 
 def _search_path() -> list[str]:
-    """Where a worker looks for modules: where this process does, and in the current folder."""
+    """The search path of a worker: that of this process, and the current folder."""
     here = os.getcwd()
     path = [entry or here for entry in sys.path]
     return path if here in path else [*path, here]
@@ -369,7 +370,7 @@ def _end_all(
     workers: dict[int, _Worker], selector: selectors.BaseSelector, descriptors: tuple[int, ...]
 ) -> None:
     for worker in workers.values():
-        worker.talk.close()
+        worker.channel.close()
         if worker.episodes:
             worker.process.kill()
     while workers:

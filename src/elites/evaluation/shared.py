@@ -1,4 +1,4 @@
-"""Arrays in memory that processes share. It has no name: it goes with the last process that holds it."""
+"""Arrays in memory that processes share. It has no name: it is freed with the last process that holds it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import Any
 
 import numpy as np
 
-ALIGNED = 64
+ALIGNMENT = 64
 Layout = dict[str, tuple[str, list[int], int]]
-"""Of each array: its type, its shape and where it begins. Plain JSON."""
+"""(dtype, shape, offset) of each array, as plain JSON."""
 
 
 def layout_of(arrays: Mapping[str, tuple[Any, tuple[int, ...]]]) -> tuple[Layout, int]:
-    """Where arrays of these types and shapes go, and how many bytes they take."""
+    """The layout of arrays with these dtypes and shapes, and its size in bytes."""
     layout: Layout = {}
     end = 0
-    for name, (kind, shape) in arrays.items():
-        kind = np.dtype(kind)
-        layout[name] = (kind.str, list(shape), end)
-        size = kind.itemsize * int(np.prod(shape, dtype=np.int64))
-        end = -(-(end + size) // ALIGNED) * ALIGNED
-    return layout, max(end, ALIGNED)
+    for name, (dtype, shape) in arrays.items():
+        dtype = np.dtype(dtype)
+        layout[name] = (dtype.str, list(shape), end)
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        end = -(-(end + size) // ALIGNMENT) * ALIGNMENT
+    return layout, max(end, ALIGNMENT)
 
 
 def allocate(size: int) -> int:
-    """A file of zeros that lives in memory; pages that nobody touches take none."""
+    """A file of zeros in memory; pages that are never written take no memory."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("elites", os.MFD_CLOEXEC)
-    else:  # systems without: a file that is deleted already
+    else:  # other systems: a file that is already deleted
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)
@@ -39,9 +39,9 @@ def allocate(size: int) -> int:
 
 
 def arrays_in(descriptor: int, layout: Layout) -> dict[str, np.ndarray]:
-    """The arrays. The descriptor may be closed then: they keep the memory."""
+    """The arrays in a shared file. The file descriptor may be closed afterwards: they keep the memory."""
     memory = mmap.mmap(descriptor, 0)
     return {
-        name: np.ndarray(shape, np.dtype(kind), memory, offset)
-        for name, (kind, shape, offset) in layout.items()
+        name: np.ndarray(shape, np.dtype(dtype), memory, offset)
+        for name, (dtype, shape, offset) in layout.items()
     }

@@ -1,4 +1,4 @@
-"""Evaluation on threads: for tasks whose episodes run in compiled code outside the interpreter's lock."""
+"""Evaluation on threads, for tasks whose episodes run in compiled code outside the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Outcome, Transitions, blank_evaluation
-from elites.tasks.task import CompiledTask, Simulator, Task, parameter_count
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.policies.layout import parameter_count
+from elites.tasks.episode import EpisodeResult, Transitions
+from elites.tasks.task import CompiledTask, Simulator, Task
 
 
 class ThreadEvaluator:
-    """One simulator per thread; a thread that is free takes the next episode."""
+    """Runs batches with one simulator per thread; a thread that is free takes the next episode."""
 
     def __init__(
         self, task: CompiledTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
     ) -> None:
-        """`hidden` are the controllers' hidden layers; `threads` is one per core unless given."""
+        """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
         threads = len(os.sched_getaffinity(0)) if threads is None else threads
         if threads < 1:
             raise ElitesError(f"threads is {threads}; it must be at least 1")
@@ -40,7 +42,7 @@ class ThreadEvaluator:
         transitions: bool = False,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._simulators:
             raise ElitesError("the evaluator is closed")
@@ -57,29 +59,29 @@ class ThreadEvaluator:
                 rows = evaluation.transitions
                 record = rows and Transitions(*(array[at] for array in rows))
                 try:
-                    outcome = simulator.run(parameters[at[0]], layers, int(seeds[at]), self._stop, record)
+                    result = simulator.run(parameters[at[0]], layers, int(seeds[at]), self._stop, record)
                 except Exception as error:
-                    finished.put(_described(error, self.task.name, int(seeds[at])))
+                    finished.put(_with_episode(error, self.task.name, int(seeds[at])))
                     return
-                _store(outcome, evaluation, at)
-                finished.put(outcome.length)
+                _store(result, evaluation, at)
+                finished.put(result.length)
 
         self._stop[0] = 0
         workers = [self._executor.submit(work, simulator) for simulator in self._simulators]
         try:
             for _ in range(total):
-                result = finished.get()
-                if isinstance(result, Exception):
-                    raise result
+                length = finished.get()
+                if isinstance(length, Exception):
+                    raise length
                 if on_episode is not None:
-                    on_episode(result)
+                    on_episode(length)
         finally:
             self._stop[0] = 1
             wait(workers)
         return evaluation
 
     def at_once(self, episodes: int) -> int | None:
-        """Any number will do."""
+        """None: any number is fine."""
         return None
 
     def close(self) -> None:
@@ -98,7 +100,7 @@ class ThreadEvaluator:
 def checked_batch(
     task: Task, sizes: tuple[int, ...], parameters: ArrayLike, seeds: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both as simulators expect them: compiled code checks nothing itself."""
+    """Parameters and seeds in the form that simulators expect: compiled code checks nothing itself."""
     parameters = np.ascontiguousarray(parameters, np.float32).view()
     parameters.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
     size = parameter_count(sizes)
@@ -119,15 +121,15 @@ def checked_batch(
     return parameters, seeds
 
 
-def _store(outcome: Outcome, evaluation: Evaluation, at: tuple[np.integer, ...]) -> None:
-    evaluation.fitness[at] = outcome.fitness
-    evaluation.descriptor[at] = outcome.descriptor
-    evaluation.length[at] = outcome.length
-    evaluation.ending[at] = outcome.ending
+def _store(result: EpisodeResult, evaluation: Evaluation[np.ndarray], at: tuple[np.integer, ...]) -> None:
+    evaluation.fitness[at] = result.fitness
+    evaluation.descriptor[at] = result.descriptor
+    evaluation.length[at] = result.length
+    evaluation.ending[at] = result.ending
 
 
-def _described(error: Exception, task: str, seed: int) -> Exception:
-    """The error, saying which episode raised it."""
-    described = ElitesError(f"{task}: the episode with seed {seed} failed: {error}")
-    described.__cause__ = error
-    return described
+def _with_episode(error: Exception, task: str, seed: int) -> Exception:
+    """The error, with the episode that raised it."""
+    named = ElitesError(f"{task}: the episode with seed {seed} failed: {error}")
+    named.__cause__ = error
+    return named

@@ -1,7 +1,7 @@
-"""A worker process: runs episodes of a task, one at a time, as it is told to. It never imports JAX.
+"""A worker process: runs episodes of a task, one at a time, as its parent orders. It never imports JAX.
 
-It talks with its parent over a socket, a line of JSON each way; controllers, seeds and all results are in
-memory that both share. It ignores Ctrl-C, which is the parent's affair, and never outlives its parent.
+The two exchange lines of JSON over a socket; controllers, seeds and all results are in shared memory. It
+ignores Ctrl-C, which the parent handles, and never outlives its parent.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Outcome, Transitions
 from elites.evaluation.shared import arrays_in
+from elites.tasks.episode import Ending, EpisodeResult, Transitions
 
 PR_SET_PDEATHSIG = 1
-WORKING = "ELITES_WORKER"  # is set in the environment of workers
-STOP, BEATS = "stop", "beats"  # what all workers of an evaluator share
+IN_WORKER = "ELITES_WORKER"  # variable that is set in the environment of workers
+STOP, BEATS = "stop", "beats"  # arrays that all workers of an evaluator share
 
 
-def main(channel: int, board: int, lifeline: int, slot: int, parent: int, by_main: int) -> None:
-    """Serves until the parent is gone.
+def main(channel_file: int, board: int, lifeline: int, slot: int, parent: int, by_main: int) -> None:
+    """Executes the parent's orders until the parent is gone.
 
-    The numbers are file descriptors, a place on the board, a process, and whether its main thread asks.
+    The numbers are three file descriptors, the worker's index on the board, the parent's process number, and
+    whether the parent's main thread has started this process.
     """
     die_with(parent, lifeline, by_main=bool(by_main))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it was blocked until it could be ignored
-    with socket.socket(fileno=channel) as talk, contextlib.suppress(ConnectionError):
-        orders = Orders(talk)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent has blocked it until now
+    with socket.socket(fileno=channel_file) as channel, contextlib.suppress(ConnectionError):
+        orders = Orders(channel)
         setup = orders.next()
         if setup is None:
             return
@@ -47,18 +48,18 @@ def main(channel: int, board: int, lifeline: int, slot: int, parent: int, by_mai
         try:
             worker = Worker(setup, shared[STOP], shared[BEATS][slot : slot + 1])
         except BaseException as error:
-            _send(talk, {"error": told(error)})
+            _send(channel, {"error": error_line(error)})
             return
-        _send(talk, {"ready": True})
+        _send(channel, {"ready": True})
         while (order := orders.next()) is not None:
             if "batch" in order:
                 worker.take(orders.descriptors.popleft(), order["batch"])
-            _send(talk, worker.run(order))
+            _send(channel, worker.run(order))
         worker.simulator.close()
 
 
 class Worker:
-    """A simulator, and the batch that it works on."""
+    """A simulator and its current batch."""
 
     def __init__(self, setup: dict[str, Any], stop: np.ndarray, beats: np.ndarray) -> None:
         from elites.tasks import make_task
@@ -72,46 +73,46 @@ class Worker:
         self.batch: dict[str, np.ndarray] = {}
 
     def take(self, descriptor: int, layout: Any) -> None:
-        """Begins with another batch."""
+        """Switches to another batch."""
         self.batch = {}
         self.batch = arrays_in(descriptor, layout)
         os.close(descriptor)
 
     def beat(self) -> None:
-        """A sign of life."""
+        """Shows the parent that this worker is alive."""
         self.beats[0] += 1
 
     def run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """One episode. Returns what the parent is told."""
+        """Runs one episode. Returns the message for the parent."""
         batch, index = self.batch, order["episode"]
         if self.stop[0]:
             return {"episode": index, "differs": ""}
         rows = None
         if "rewards" in batch:
             rows = Transitions(*(batch[name][index] for name in Transitions._fields))
-            if order["again"]:  # what a worker that died has left
+            if order["again"]:  # clears the rows of a worker that died
                 for row in rows:
                     row[...] = 0
         parameters = batch["parameters"][index // order["episodes"]]
         seed = int(batch["seed"][index])
         self.beat()
         try:
-            outcome = self.simulator.run(parameters, self.sizes, seed, self.stop, rows, self.beat)
+            result = self.simulator.run(parameters, self.sizes, seed, self.stop, rows, self.beat)
             second = None
             if order["twice"]:
                 second = self.simulator.run(parameters, self.sizes, seed, self.stop, None, self.beat)
         except (Exception, SystemExit) as error:
-            return {"error": told(error)}
-        batch["fitness"][index] = outcome.fitness
-        batch["descriptor"][index] = outcome.descriptor
-        batch["length"][index] = outcome.length
-        batch["ending"][index] = outcome.ending
+            return {"error": error_line(error)}
+        batch["fitness"][index] = result.fitness
+        batch["descriptor"][index] = result.descriptor
+        batch["length"][index] = result.length
+        batch["ending"][index] = result.ending
         self.beat()
-        return {"episode": index, "differs": "" if second is None else _differ(outcome, second)}
+        return {"episode": index, "differs": "" if second is None else _differ(result, second)}
 
 
-def _differ(first: Outcome, second: Outcome) -> str:
-    """How two runs of an episode differ; nothing if they do not."""
+def _differ(first: EpisodeResult, second: EpisodeResult) -> str:
+    """The difference between two runs of an episode; empty if there is none."""
     if Ending.SKIPPED in (first.ending, second.ending):
         return ""
     same = first.length == second.length and np.array_equal(
@@ -122,19 +123,19 @@ def _differ(first: Outcome, second: Outcome) -> str:
     return f"fitness {first.fitness} after {first.length} steps, then {second.fitness} after {second.length}"
 
 
-def told(error: BaseException) -> str:
-    """In one line what went wrong."""
+def error_line(error: BaseException) -> str:
+    """An error in one line."""
     if isinstance(error, ElitesError):
         return str(error)
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def die_with(parent: int, lifeline: int, *, by_main: bool) -> None:
-    """Has this process killed when its parent ends, however that ends.
+    """Makes this process end with its parent, however that ends.
 
-    Linux does it itself, even if the interpreter hangs, when the thread ends that has started it: only the
-    main one lives as long as its process. Otherwise a thread waits for the end of a pipe that the parent
-    alone holds open.
+    Linux kills it, even if the interpreter hangs, when the thread that started it ends: only the main thread
+    lives as long as its process. Otherwise a thread waits for the end of a pipe that only the parent holds
+    open.
     """
     if sys.platform == "linux" and by_main:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -149,21 +150,21 @@ def die_with(parent: int, lifeline: int, *, by_main: bool) -> None:
     threading.Thread(target=watch, daemon=True, name="lifeline").start()
 
 
-def _send(talk: socket.socket, message: dict[str, Any]) -> None:
-    talk.sendall(json.dumps(message).encode() + b"\n")
+def _send(channel: socket.socket, message: dict[str, Any]) -> None:
+    channel.sendall(json.dumps(message).encode() + b"\n")
 
 
 class Orders:
-    """What the parent says, line by line; it may be one ahead, so that a worker need not wait."""
+    """The parent's orders, line by line. The parent may send one ahead, so that a worker need not wait."""
 
-    def __init__(self, talk: socket.socket) -> None:
-        self._talk, self._text = talk, b""
-        self.descriptors: deque[int] = deque()  # files that came with orders, one with each new batch
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel, self._text = channel, b""
+        self.descriptors: deque[int] = deque()  # files that were sent with orders, one for each new batch
 
     def next(self) -> dict[str, Any] | None:
         """The next order; None at the end."""
         while b"\n" not in self._text:
-            part, descriptors, _, _ = socket.recv_fds(self._talk, 2**20, 8)
+            part, descriptors, _, _ = socket.recv_fds(self._channel, 2**20, 8)
             if not part:
                 return None
             self._text += part
@@ -173,6 +174,6 @@ class Orders:
 
 
 def boot(arguments: list[str]) -> None:
-    """What the command line of a worker calls."""
+    """The entry point of a worker's command line."""
     gc.freeze()
     main(*(int(argument) for argument in arguments))

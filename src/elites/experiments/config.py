@@ -12,6 +12,7 @@ from typing import Any
 from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
+from elites.evaluation.offset import with_measured_offset
 from elites.metrics.metric import METRICS, Metric, load_metric
 from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
@@ -57,7 +58,7 @@ class RunConfig:
             object.__setattr__(self, "task", self.task.name)
         task = self.make_task()
         if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # found out once and for all
-            object.__setattr__(self, "task_parameters", parameters_of(task.settled()))
+            object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
 
     def make_task(self) -> Task:
         """The run's task."""

@@ -16,8 +16,9 @@ import numpy as np
 
 from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive, Status
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
 from elites.metrics.metric import PROGRESS, Elites, Metric
+from elites.tasks.episode import Ending
 
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
 
@@ -108,7 +109,7 @@ class Generation:
         generation: jax.Array,
         index: jax.Array,
         batch: Batch,
-        evaluation: Evaluation,
+        evaluation: Evaluation[jax.Array],
         counts: Counts,
         round: Round,
     ) -> tuple[Any, Counts]:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from elites.evaluation.evaluation import Ending, Evaluation
+from elites.evaluation.evaluation import Evaluation
+from elites.tasks.episode import Ending
 
 
 class Experience(NamedTuple):
@@ -35,7 +36,9 @@ def empty_buffer(capacity: int, observation_size: int, action_size: int, extra: 
     return ReplayBuffer(jnp.zeros((capacity, width)), jnp.int32(0), jnp.int32(0))
 
 
-def add(buffer: ReplayBuffer, evaluation: Evaluation, extra: jax.Array | None = None) -> ReplayBuffer:
+def add(
+    buffer: ReplayBuffer, evaluation: Evaluation[jax.Array], extra: jax.Array | None = None
+) -> ReplayBuffer:
     """Adds every transition of every episode, in order, with `extra` [n, T, e]; the oldest make room.
 
     An episode that gave NaN adds nothing. With the buffer donated to `jit`, nothing else is copied.

@@ -1,6 +1,6 @@
-"""QDGym's robots drawn by Bullet's own software renderer, in the very world that is simulated.
+"""QDGym's robots, drawn by Bullet's own software renderer in the simulated world itself.
 
-Drawing reads that world and changes nothing in it: the episode stays the evaluator's, bit for bit.
+Drawing does not change that world: the episode is the evaluator's, bit for bit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.replays.scene import Following
+from elites.replays.scene import SmoothTarget
 from elites.tasks.qdgym import QDGymTask, episode
 from elites.tasks.qdgym import bullet as b3
 from elites.tasks.qdgym.simulator import QDGymSimulator
@@ -19,8 +19,8 @@ from elites.tasks.qdgym.simulator import QDGymSimulator
 SOFTWARE = 1 << 16  # Bullet's number for its software renderer
 UP = 2  # the z axis
 NEAR, FAR = 0.1, 60.0
-FIELD = 50.0  # of view, upright, in degrees
-PACE = 0.1
+FIELD_OF_VIEW = 50.0  # vertical, in degrees
+PACE = 0.1  # of the camera: share of the distance per step
 VIEWS = {"ant.xml": (35.0, -25.0, 3.2, 0.4)}  # yaw and pitch in degrees, distance, height of the target
 COLOUR, FOOT_COLOUR = (0.90, 0.45, 0.15, 1.0), (0.15, 0.25, 0.45, 1.0)
 SIDE = (0.0, -12.0, 3.0, 0.75)  # the other robots move in a plane
@@ -41,7 +41,7 @@ class _Image(ctypes.Structure):
 
 
 def _external(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Bullet's that takes floats, too, which `bullet.external` does not know."""
+    """A function of Bullet's with float arguments, which `bullet.external` does not support."""
     return ctypes.CFUNCTYPE(result, *arguments)((name, b3.library))
 
 
@@ -53,7 +53,7 @@ class Camera:
         matrix = ctypes.c_float * 16
         self._view, self._projection = matrix(), matrix()
         project = _external("b3ComputeProjectionMatrixFOV", None, _real, _real, _real, _real, _address)
-        project(FIELD, size[0] / size[1], NEAR, FAR, ctypes.addressof(self._projection))
+        project(FIELD_OF_VIEW, size[0] / size[1], NEAR, FAR, ctypes.addressof(self._projection))
         self._look = _external(
             "b3ComputeViewMatrixFromYawPitchRoll",
             *(None, _address, _real, _real, _real, _real, ctypes.c_int, _address),
@@ -72,11 +72,11 @@ class Camera:
         self._image = _external("b3GetCameraImageData", None, _address, _address)
         self._state = _external("b3RequestActualStateCommandInit", _address, _address, ctypes.c_int)
         self._actual = _external("b3GetStatusActualState2", ctypes.c_int, *[_address] * 13)
-        self._found = (_address * 2)()
+        self._pointers = (_address * 2)()
         self._paint()
 
     def _paint(self) -> None:
-        """Colours: the models have none, and white on white is hard to see."""
+        """Colours the robot: the models have no colours."""
         begin = _external("b3InitUpdateVisualShape2", _address, _address, *[ctypes.c_int] * 3)
         colour = _external("b3UpdateVisualShapeRGBAColor", None, _address, _address)
         feet = set(self.anatomy.contacts[self.anatomy.feet].tolist())
@@ -88,17 +88,17 @@ class Camera:
             self._process(self.world.client)
 
     def torso(self) -> np.ndarray:
-        """Where the robot's torso is."""
+        """The position of the robot's torso."""
         client = self.world.client
         self._submit(client, self._state(client, self.world.body))
-        base, links = (ctypes.addressof(self._found) + 8 * index for index in range(2))
+        base, links = (ctypes.addressof(self._pointers) + 8 * index for index in range(2))
         self._actual(self._process(client), 0, 0, 0, 0, 0, base, 0, 0, 0, 0, links, 0)
         link = self.anatomy.torso
-        start = self._found[0] if link < 0 else self._found[1] + 7 * 8 * link  # poses are seven doubles
+        start = self._pointers[0] if link < 0 else self._pointers[1] + 7 * 8 * link  # poses are seven doubles
         return np.array((ctypes.c_double * 3).from_address(start))
 
     def shot(self, target: np.ndarray, yaw: float, pitch: float, distance: float) -> np.ndarray:
-        """A picture `[height, width, 3]` of what is around the target."""
+        """A picture `[height, width, 3]` of the surroundings of the target."""
         client = self.world.client
         at = (ctypes.c_float * 3)(*target)
         self._look(ctypes.addressof(at), distance, yaw, pitch, 0.0, UP, ctypes.addressof(self._view))
@@ -106,7 +106,7 @@ class Camera:
         self._matrices(command, ctypes.addressof(self._view), ctypes.addressof(self._projection))
         self._resolution(command, *self.size)
         self._renderer(command, SOFTWARE)
-        self._shadow(command, 0)  # would take as long again
+        self._shadow(command, 0)  # shadows would double the time
         self._submit(client, command)
         self._process(client)
         image = _Image()
@@ -128,16 +128,16 @@ class BulletScene:
         """See `Scene.frames`."""
         simulator = QDGymSimulator(self.task)
         try:
-            camera, follow = Camera(simulator, self.size), Following(PACE)
+            camera, follow = Camera(simulator, self.size), SmoothTarget(PACE)
             yaw, pitch, distance, height = VIEWS.get(self.task.robot.model, SIDE)
             simulator.begin(self.seed)
-            due = set(wanted)
-            for step in range(max(due, default=-1) + 1):
+            wanted_steps = set(wanted)
+            for step in range(max(wanted_steps, default=-1) + 1):
                 if step:
                     simulator.advance(np.ascontiguousarray(self.actions[step - 1]))
                 x, y, _ = camera.torso()
                 target = follow(np.array([x, y, height]))
-                if step in due:
+                if step in wanted_steps:
                     yield camera.shot(target, yaw, pitch, distance)
         finally:
             simulator.close()

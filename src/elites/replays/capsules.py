@@ -1,4 +1,4 @@
-"""A small software renderer: spheres and capsules on a chequered floor, one ray a pixel."""
+"""A small software renderer: spheres and capsules on a chequered floor, one ray per pixel."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 SKY, LIGHT, DARK = (250, 250, 252), (238, 238, 238), (160, 184, 226)
-SHADE = 0.62  # of the floor below a limb
+SHADE = 0.62  # factor on the floor below a limb
 SUN = np.array([0.35, -0.5, 0.79])  # towards the light; its length is 1, nearly
-FIELD = 50.0  # of view, upright, in degrees
+FIELD_OF_VIEW = 50.0  # vertical, in degrees
 
 
 class Shapes(NamedTuple):
@@ -30,7 +30,7 @@ class Camera:
         forward = np.array([-np.sin(yaw) * np.cos(pitch), np.cos(yaw) * np.cos(pitch), np.sin(pitch)])
         right = np.array([np.cos(yaw), np.sin(yaw), 0.0])
         self._axes = np.stack([right, np.cross(right, forward), forward])
-        self._focus = height / 2 / np.tan(np.radians(FIELD) / 2)  # pixels
+        self._focus = height / 2 / np.tan(np.radians(FIELD_OF_VIEW) / 2)  # pixels
         self._size, self._back = size, distance * forward
         x = (np.arange(width) + 0.5 - width / 2) / self._focus
         y = (height / 2 - np.arange(height) - 0.5) / self._focus
@@ -74,10 +74,10 @@ class Camera:
     def _box(
         self, origin: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float
     ) -> tuple[slice, slice]:
-        """The part of the picture that a capsule can be in."""
+        """The part of the picture that may show a capsule."""
         width, height = self._size
         x, y, z = self._axes @ (np.stack([start, end], axis=1) - origin[:, None])
-        if z.min() <= 2 * radius:  # behind the camera, or all around it
+        if z.min() <= 2 * radius:  # behind the camera, or around it
             return slice(0, 0 if z.max() <= 0 else height), slice(0, width)
         margin = 1.3 * radius
         columns = width / 2 + self._focus * np.concatenate([x - margin, x + margin]) / np.tile(z, 2)
@@ -93,7 +93,7 @@ class Camera:
 def _hit(
     origin: np.ndarray, rays: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far along each ray a capsule is, inf where it is not, and which way its surface faces there."""
+    """The distance of a capsule along each ray, inf where the ray misses it, and the surface's normal."""
     axis = end - start
     length = float(np.linalg.norm(axis))
     far = np.full(rays.shape[:-1], np.inf)
@@ -114,7 +114,7 @@ def _hit(
 
 
 def _nearest(a: np.ndarray, half_b: np.ndarray, c: float) -> np.ndarray:
-    """The smaller root of a t² + 2 half_b t + c, where it is ahead; inf where it is not."""
+    """The smaller root of a t² + 2 half_b t + c if it is positive, else inf."""
     inside = half_b**2 - a * c
     root = (-half_b - np.sqrt(np.maximum(inside, 0))) / np.maximum(a, 1e-12)
     return np.where((inside > 0) & (root > 0), root, np.inf)

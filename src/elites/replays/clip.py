@@ -1,4 +1,4 @@
-"""Pictures become a clip: captions, tiles, and a file that is whole or not there."""
+"""Captions, tiles, and the file of a clip, which is complete or absent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _font(height: int) -> Any:
 
 
 def captioned(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: bool) -> np.ndarray:
-    """The picture in this size, with a text in its corner; paler if its episode is over."""
+    """The picture in this size, with a text in its corner; pale if its episode is over."""
     image = Image.fromarray(picture)
     if image.size != size:
         image = ImageOps.pad(image, size, Image.Resampling.LANCZOS, color=(EMPTY,) * 3)
@@ -43,7 +43,7 @@ def captioned(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: 
 
 
 def blank_tile(size: tuple[int, int]) -> np.ndarray:
-    """Where there is no elite."""
+    """The tile of a region without an elite."""
     return captioned(np.full((size[1], size[0], 3), EMPTY, np.uint8), "no elite", size, at_end=False)
 
 
@@ -59,7 +59,7 @@ def tiled(pictures: list[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
 
 
 class Clip:
-    """A film that is written picture by picture, at so many a second."""
+    """A clip that is written picture by picture, at `rate` pictures per second."""
 
     def __init__(self, path: Path, rate: float) -> None:
         self.path, self.rate = path, rate
@@ -75,7 +75,7 @@ class Clip:
     def add(self, picture: np.ndarray) -> None:
         """The next picture `[height, width, 3]`."""
         if self.path.suffix == ".gif":
-            # The first picture's colours serve all: what stands still stays the same, and takes no room.
+            # All pictures have the colours of the first: parts that do not move take no space.
             image = Image.fromarray(picture)
             if not self._images:
                 self._images.append(image.quantize(COLOURS, dither=Image.Dither.NONE))
@@ -83,30 +83,31 @@ class Clip:
                 self._images.append(image.quantize(palette=self._images[0], dither=Image.Dither.NONE))
             return
         if self._film is None:
-            self._film = self._started(picture.shape[1], picture.shape[0])
+            self._film = self._start_encoder(picture.shape[1], picture.shape[0])
         assert self._film.stdin is not None
         try:
             self._film.stdin.write(picture.tobytes())
         except BrokenPipeError:
             self._finish(self._film)
 
-    def _started(self, width: int, height: int) -> subprocess.Popen[bytes]:
-        """A process that takes pictures and writes the film: imageio's own would fork this one."""
+    def _start_encoder(self, width: int, height: int) -> subprocess.Popen[bytes]:
+        """A process that encodes the pictures; imageio's own writer would fork this process."""
         import imageio_ffmpeg
 
-        taken = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
-        made = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
+        options = ("-y", "-v", "error")
+        source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
+        target = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
         return subprocess.Popen(
-            [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error", *taken, "-i", "-", *made, self._partial],
+            [imageio_ffmpeg.get_ffmpeg_exe(), *options, *source, "-i", "-", *target, self._partial],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
 
     def _finish(self, film: subprocess.Popen[bytes]) -> None:
-        told = film.communicate()[1].decode(errors="replace")
+        message = film.communicate()[1].decode(errors="replace")
         if film.returncode:
-            raise ElitesError(f"cannot write {self.path}: {' '.join(told.split())}")
+            raise ElitesError(f"cannot write {self.path}: {' '.join(message.split())}")
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:

@@ -13,29 +13,29 @@ from elites.errors import ElitesError
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """Render elites of a run as MP4 or GIF, and run their episodes again.
+    """Run the episodes of elites again and render them as MP4 or GIF.
 
-    Prints the fitness and the descriptor of each episode beside those that were recorded.
+    Prints the fitness and the descriptor of each episode beside the recorded ones.
     """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """The run's folder."""
+    """Folder of the run."""
     best: bool = False
-    """The elite of the highest fitness; so it is unless one of the next three is given."""
+    """Elite with the highest fitness. The default."""
     cell: int | None = None
-    """The elite of this cell."""
+    """Cell of the elite."""
     descriptor: tuple[float, ...] | None = None
-    """The elite nearest to this descriptor."""
+    """Descriptor to which the elite is the nearest one."""
     grid: str | None = None
-    """Rows x columns, such as 3x3: as many elites side by side, the best of each part of descriptor space."""
+    """Rows x columns of elites side by side, such as 3x3: the best of each region of descriptor space."""
     seed: int | None = None
-    """Of the episode; unless given, that of the one in which the elite was found."""
+    """Seed of the episode. Default: that of the episode in which the elite was found."""
     out: Path | None = None
-    """FILE.mp4 or FILE.gif; best.mp4, cell-I.mp4 or grid-RxC.mp4 in the run's folder unless given."""
+    """Output file, .mp4 or .gif. Default: best.mp4, cell-I.mp4 or grid-RxC.mp4 in the run's folder."""
     steps: int | None = None
-    """How many are shown at most; the whole episode unless given."""
+    """Largest number of steps to show. Default: the whole episode."""
     size: tuple[int, int] | None = None
-    """Width and height of an elite's picture in pixels; 480 360 unless given, of several 240 180."""
+    """Width and height of each elite's picture in pixels. Default: 480 360, with --grid 240 180."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

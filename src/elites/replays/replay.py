@@ -1,4 +1,4 @@
-"""An episode is run again as the evaluator runs it, drawn picture by picture, and told beside the record."""
+"""Runs the episodes of elites again, draws them, and compares them with the recorded results."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elites.errors import ElitesError, require
-from elites.replays.choice import by_descriptor, grid_of, in_cell, spread_out
+from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
 from elites.results.archive import SavedArchive, load_archive
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene
 
-SIZE, TILE = (480, 360), (240, 180)  # pixels, of one elite alone and of one among several
-RATES = {".mp4": 30.0, ".gif": 15.0}  # pictures a second, at most
+SIZE, TILE = (480, 360), (240, 180)  # pixels of a single elite, and of one of several
+RATES = {".mp4": 30.0, ".gif": 15.0}  # pictures per second at most
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """An elite's episode, as it was recorded and as it was run again."""
+    """The recorded results of an elite's episode, and those of running it again."""
 
-    elite: int  # in the archive, best first
+    elite: int  # index in the archive, best first
     cell: int
     seed: int
     recorded_fitness: float
@@ -35,7 +35,7 @@ class Replayed:
     recorded_descriptor: np.ndarray
     descriptor: np.ndarray
     length: int
-    episodes: int  # that the recorded numbers are the mean of; this is the first of them
+    episodes: int  # whose mean was recorded; this is the first of them
 
 
 def replay(
@@ -50,20 +50,20 @@ def replay(
     size: tuple[int, int] | None = None,
     on_frame: Callable[[int, int], None] | None = None,
 ) -> tuple[Path, list[Replayed]]:
-    """Draws elites of a run into an MP4 or a GIF. Returns its path, and what each episode came to.
+    """Draws elites of a run as MP4 or GIF. Returns the path of the file and the results of each episode.
 
     Args:
-        folder: the run's.
-        cell: whose elite is shown; the best one's unless this, `descriptor` or `grid` is given.
-        descriptor: the elite nearest to it is shown.
-        grid: rows x columns, such as "3x3": as many elites side by side, the best of each part of
-            descriptor space; the first dimension runs to the right and the second upwards.
-        seed: of the episode; unless given, that of the episode in which the elite was found.
-        out: the file, which ends in .mp4 or .gif; unless given `best.mp4`, `cell-I.mp4` or `grid-RxC.mp4`
-            in the run's folder.
-        steps: how many are shown at most.
-        size: pixels of one elite's picture, width and height.
-        on_frame: called with the pictures done and all there are.
+        folder: folder of the run.
+        cell: cell of the elite. Without this, `descriptor` and `grid`, the best elite is shown.
+        descriptor: descriptor to which the elite is the nearest one.
+        grid: rows x columns of elites side by side, such as "3x3": the best of each region of descriptor
+            space; the first dimension runs to the right and the second upwards.
+        seed: seed of the episode; by default, that of the episode in which the elite was found.
+        out: output file, .mp4 or .gif; by default `best.mp4`, `cell-I.mp4` or `grid-RxC.mp4` in the run's
+            folder.
+        steps: largest number of steps to show.
+        size: width and height of each elite's picture in pixels.
+        on_frame: function that is called with the number of pictures done and their total.
     """
     folder = Path(folder)
     choices = {"cell": cell, "descriptor": descriptor, "grid": grid}
@@ -74,19 +74,19 @@ def replay(
     require(steps is None or steps >= 1, "steps", steps, "at least 1")
     from elites.experiments.config import load_config
 
-    shape = None if grid is None else grid_of(grid)
+    shape = None if grid is None else parse_grid(grid)
     config, _ = load_config(folder)
     if not (folder / "archive.npz").exists():
         raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
     archive = load_archive(folder)
     if not len(archive.fitness):
-        raise ElitesError(f"{folder}: the archive is empty: there is nothing to show")
+        raise ElitesError(f"{folder}: the archive is empty; it must have an elite")
     if shape is not None:
-        elites, name = spread_out(archive, shape), f"grid-{shape[0]}x{shape[1]}"
+        elites, name = best_per_region(archive, shape), f"grid-{shape[0]}x{shape[1]}"
     elif cell is not None:
-        elites, name = [in_cell(archive, cell)], f"cell-{cell}"
+        elites, name = [elite_in_cell(archive, cell)], f"cell-{cell}"
     elif descriptor is not None:
-        elites = [by_descriptor(archive, descriptor)]
+        elites = [nearest_elite(archive, descriptor)]
         name = f"cell-{archive.cell[elites[0] or 0]}"
     else:
         elites, name = [0], "best"
@@ -95,10 +95,10 @@ def replay(
         raise ElitesError(f"out is {path}; it must end in {' or '.join(FORMATS)}")
     width, height = size or (SIZE if shape is None else TILE)
     require(min(width, height) >= 32 and max(width, height) <= 4096, "size", size, "from 32 to 4096 pixels")
-    size = width // 2 * 2, height // 2 * 2  # as films must have it
-    there = [elite for elite in elites if elite is not None]
-    seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in there]
-    scenes, replayed = _run(config.make_task(), archive, there, seeds, size)
+    size = width // 2 * 2, height // 2 * 2  # encoders need even numbers
+    present = [elite for elite in elites if elite is not None]
+    seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in present]
+    scenes, replayed = _run(config.make_task(), archive, present, seeds, size)
     shown = iter([(_caption(archive, one), scene) for one, scene in zip(replayed, scenes, strict=True)])
     tiles = [None if elite is None else next(shown) for elite in elites]
     _draw(path, tiles, shape or (1, 1), size, steps, on_frame)
@@ -106,7 +106,7 @@ def replay(
 
 
 def _caption(archive: SavedArchive, one: Replayed) -> str:
-    """What stands in the corner."""
+    """The text in the corner of a picture."""
     names = archive.about["task"]["descriptor_names"]
     if len(names) > 2:
         described = "descriptor " + " ".join(f"{value:.2f}" for value in one.descriptor)
@@ -134,16 +134,20 @@ def _run(
         scenes, fitness, descriptor, length = run(task, hidden, parameters, seeds, size)
     else:
         with evaluator_of(task, hidden, None) as evaluator:
-            found = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
-        fitness, descriptor, length = found.fitness, found.descriptor, found.length
+            evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
+        fitness, descriptor, length = evaluation.fitness, evaluation.descriptor, evaluation.length
+        scene_class: Callable[..., Scene]
         if isinstance(task, CompiledTask):
-            from elites.replays.bullet import BulletScene as Of
+            from elites.replays.bullet import BulletScene
+
+            scene_class = BulletScene
         else:
-            from elites.replays.gymnasium import GymnasiumScene as Of  # type: ignore[assignment]
-        actions = found.transitions.actions
+            from elites.replays.gymnasium import GymnasiumScene
+
+            scene_class = GymnasiumScene
+        actions = evaluation.transitions.actions
         scenes = [
-            Of(task, seed, actions[index, : length[index]], size)  # type: ignore[arg-type]
-            for index, seed in enumerate(seeds)
+            scene_class(task, seed, actions[index, : length[index]], size) for index, seed in enumerate(seeds)
         ]
     return scenes, [
         Replayed(
@@ -169,7 +173,7 @@ def _draw(
     steps: int | None,
     on_frame: Callable[[int, int], None] | None,
 ) -> None:
-    """Draws all tiles, as many pictures at a time as there are cores."""
+    """Draws all tiles, with one picture per core at a time."""
     scenes = [tile[1] for tile in tiles if tile is not None]
     texts = [tile[0] for tile in tiles if tile is not None]
     seconds = scenes[0].seconds
@@ -180,21 +184,21 @@ def _draw(
     empty = blank_tile(size)
     with ThreadPoolExecutor(cores) as pool, Clip(path, 1 / (seconds * every)) as clip:
         strands = [_Strands(scene, wanted, cores if len(scenes) == 1 else 1, pool) for scene in scenes]
-        kept = [empty] * len(scenes)
+        last_pictures = [empty] * len(scenes)
         for number, step in enumerate(wanted):
             for index, (scene, strand) in enumerate(zip(scenes, strands, strict=True)):
                 if step <= scene.steps or number == 0:
-                    kept[index] = captioned(strand.next(), texts[index], size, at_end=False)
+                    last_pictures[index] = captioned(strand.next(), texts[index], size, at_end=False)
                 elif step - every <= scene.steps:
-                    kept[index] = captioned(kept[index], "", size, at_end=True)
-            drawn = iter(kept)
+                    last_pictures[index] = captioned(last_pictures[index], "", size, at_end=True)
+            drawn = iter(last_pictures)
             clip.add(tiled([empty if tile is None else next(drawn) for tile in tiles], shape))
             if on_frame is not None:
                 on_frame(number + 1, len(wanted))
 
 
 class _Strands:
-    """The pictures of one scene, drawn ahead: each strand goes through the episode and draws its share."""
+    """The pictures of one scene, drawn ahead: each strand steps through the episode and draws its share."""
 
     def __init__(self, scene: Scene, wanted: range, count: int, pool: ThreadPoolExecutor) -> None:
         own = [step for step in wanted if step <= scene.steps]
@@ -217,7 +221,7 @@ class _Strands:
 
 
 def table(replayed: list[Replayed]) -> str:
-    """Every episode, as it was recorded and as it was replayed."""
+    """A table of the recorded and the replayed results of each episode."""
     from elites.reports.tables import aligned
 
     def described(values: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""What is drawn: one episode, from its first step to its last."""
+"""The interface of an episode that can be drawn."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 
 
 class Scene(Protocol):
-    """An episode that can be drawn. `frames` may be called several times, for other steps."""
+    """An episode that can be drawn. `frames` may be called several times, for different steps."""
 
-    steps: int  # that the episode has
-    seconds: float  # that a step takes
-    threaded: bool  # whether pictures may be drawn on several threads, not only on the first
+    steps: int  # of the episode
+    seconds: float  # of a step
+    threaded: bool  # whether several threads may draw
 
     def frames(self, wanted: Sequence[int]) -> Iterator[np.ndarray]:
-        """Pictures `[height, width, 3]` of the state after so many steps each, which must ascend."""
+        """Pictures `[height, width, 3]` of the states after these numbers of steps, in ascending order."""
 
 
-class Following:
-    """A camera's target, which follows smoothly: jolts of the robot are the robot's, not the picture's."""
+class SmoothTarget:
+    """A camera's target, which follows the robot without its jolts."""
 
     def __init__(self, pace: float) -> None:
-        self._pace = pace  # share of the distance that it makes up in a step
-        self._at: np.ndarray | None = None
+        self._pace = pace  # share of the distance per step
+        self._position: np.ndarray | None = None
 
-    def __call__(self, place: np.ndarray) -> np.ndarray:
-        self._at = place if self._at is None else self._at + self._pace * (place - self._at)
-        return self._at
+    def __call__(self, robot: np.ndarray) -> np.ndarray:
+        last = self._position
+        self._position = robot if last is None else last + self._pace * (robot - last)
+        return self._position

@@ -14,6 +14,7 @@ from typing import Any
 
 from elites.algorithms import find_algorithm
 from elites.errors import ElitesError, require
+from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask
@@ -158,7 +159,7 @@ def _settled(choice: Choice) -> dict[str, Any]:
     """A task's parameters: those given, or, where others have to be found out first, all of them."""
     task = make_task(choice.name, **choice.parameters)
     if isinstance(task, HostTask) and not isinstance(task, CompiledTask):
-        return parameters_of(task.settled())
+        return parameters_of(with_measured_offset(task))
     return dict(choice.parameters)
 
 

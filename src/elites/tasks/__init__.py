@@ -1,4 +1,4 @@
-"""Names become tasks here, and nowhere else."""
+"""All tasks by their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS
 
 
 def make_task(name: str, **parameters: Any) -> Task:
-    """The task called `name`, with some of its parameters changed (`noise`, `episode_length`, …).
+    """The task with this name and, where given, these parameters (`noise`, `episode_length`, …).
 
     `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`.
     """
@@ -29,7 +29,7 @@ def make_task(name: str, **parameters: Any) -> Task:
 
 
 def parameters_of(task: Task) -> dict[str, Any]:
-    """All parameters of a task, as `make_task` takes them."""
+    """All parameters of a task, as arguments of `make_task`."""
     return {
         field.name: getattr(task, field.name)
         for field in dataclasses.fields(task)

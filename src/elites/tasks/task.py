@@ -1,34 +1,32 @@
-"""What every task says about itself, wherever it is simulated."""
+"""The interfaces of tasks: simulated on the host, or pure JAX."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from elites.errors import require
-from elites.tasks.stepping import Stepped
 
 if TYPE_CHECKING:
     import jax
     import numpy as np
 
-    from elites.evaluation.evaluation import Outcome, Transitions
+    from elites.tasks.episode import EpisodeResult, Transitions
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is solved: its sizes, its descriptor, and the archive and QD-score offset that go with it."""
+    """The facts of a task: its sizes, its descriptor, its default archive and its QD-score offset."""
 
-    fixed: ClassVar[tuple[str, ...]] = (  # fields that are no parameters
+    fixed: ClassVar[tuple[str, ...]] = (  # fields that are not parameters
         *("name", "robot", "feet", "observation_size", "action_size"),
         *("descriptor_names", "descriptor_bounds"),
     )
-    descriptor_phrase: ClassVar[str] = "contact of {}"  # what a figure calls a dimension
-    step_kind: ClassVar[str] = "uint8"  # of a step's descriptor: a foot touches the floor, or does not
-    measures_offset: ClassVar[bool] = False  # whether a qd_offset of NaN asks for it to be measured
+    descriptor_phrase: ClassVar[str] = "contact of {}"  # label of a dimension on figures
+    step_descriptor_dtype: ClassVar[str] = "uint8"  # in Transitions: a foot touches the floor, or does not
+    measures_offset: ClassVar[bool] = False  # whether a run measures a qd_offset that is NaN
 
     name: str
     observation_size: int
@@ -37,14 +35,14 @@ class Task:
     descriptor_bounds: tuple[tuple[float, float], ...]
     cells: int  # of the CVT archive
     grid: tuple[int, ...]  # cells per descriptor dimension of the grid archive
-    qd_offset: float  # fitness that counts nothing in the QD-score
+    qd_offset: float  # subtracted from the fitness in the QD-score: an elite with this fitness adds 0
     episode_length: int = 1000  # steps after which an episode is truncated
 
     def __post_init__(self) -> None:
         require(self.episode_length >= 1, "episode_length", self.episode_length, "at least 1")
         require(self.cells >= 1, "cells", self.cells, "at least 1")
-        measured = self.measures_offset and math.isnan(self.qd_offset)
-        require(measured or math.isfinite(self.qd_offset), "qd_offset", self.qd_offset, "finite")
+        unknown = self.measures_offset and math.isnan(self.qd_offset)
+        require(unknown or math.isfinite(self.qd_offset), "qd_offset", self.qd_offset, "finite")
         require(
             len(self.grid) == self.descriptor_size and min(self.grid) >= 1,
             "grid",
@@ -63,20 +61,16 @@ class Task:
 
     @property
     def step_descriptor_size(self) -> int:
-        """Numbers that describe a step."""
+        """The length of a step's descriptor."""
         return self.descriptor_size if self.describes_steps else 0
-
-    def settled(self) -> Task:
-        """The task as a run records it, with what had to be found out first."""
-        return self
 
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)
 
 
-class Simulator(Stepped, Protocol):
-    """Runs episodes of one task, one at a time, outside the interpreter's lock; or steps through them."""
+class Simulator(Protocol):
+    """Runs whole episodes of one task, one at a time, or steps through them."""
 
     def run(
         self,
@@ -84,16 +78,22 @@ class Simulator(Stepped, Protocol):
         sizes: np.ndarray,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
-    ) -> Outcome:
-        """One episode of the controller `parameters` (flat, laid out as `elites.policies` says).
+        transitions: Transitions[np.ndarray] | None,
+    ) -> EpisodeResult:
+        """Runs one episode of the controller `parameters`, flat as in `elites.policies.layout`.
 
-        `stop[0]`, set from any thread, ends the episode at its next step. `transitions`, views of one
-        episode's rows, are filled in.
+        Any thread can set `stop[0]` to end the episode at its next step. `transitions`, views of the rows of
+        one episode, are filled in.
         """
 
+    def begin(self, seed: int) -> np.ndarray:
+        """Starts the episode with this seed. Returns the observation."""
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """One step. Returns (observation, reward, whether the task ended the episode)."""
+
     def close(self) -> None:
-        """Frees what the simulator holds."""
+        """Frees the resources of the simulator."""
 
 
 class HostTask(Task, ABC):
@@ -109,17 +109,23 @@ class CompiledTask(HostTask):
 
 
 class Stepping(NamedTuple):
-    """What one step of a device task came to."""
+    """The result of one step of a device task."""
 
     state: Any
     observation: jax.Array
     reward: jax.Array
     terminated: jax.Array  # whether the task ended the episode
-    contacts: jax.Array  # bool [descriptor_size], whose mean over the episode is the descriptor
+    descriptor: jax.Array  # [step_descriptor_size] of the step, numbers or bool
 
 
 class DeviceTask(Task, ABC):
-    """A task that is pure JAX: its episodes run inside the programs that ask for them."""
+    """A task that is pure JAX: its episodes run inside a compiled program.
+
+    An episode's descriptor is the mean of its steps' descriptors, unless `episode_descriptor` is overridden.
+    An episode with a descriptor that is not finite is invalid.
+    """
+
+    step_descriptor_dtype: ClassVar[str] = "float32"
 
     @abstractmethod
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
@@ -129,7 +135,25 @@ class DeviceTask(Task, ABC):
     def step(self, state: Any, action: jax.Array) -> Stepping:
         """One step."""
 
+    def episode_descriptor(self, mean: jax.Array, state: Any) -> jax.Array:
+        """The descriptor of an episode, `[descriptor_size]`.
 
-def parameter_count(sizes: tuple[int, ...]) -> int:
-    """Weights and biases of a perceptron with these layer sizes."""
-    return sum(math.prod(pair) + pair[1] for pair in pairwise(sizes))
+        `mean` is that of its steps' descriptors, `[step_descriptor_size]`; `state` is that after its last
+        step. Only for tasks that override this method is that state kept.
+        """
+        return mean
+
+    @property
+    def describes_episodes(self) -> bool:
+        """Whether the descriptor is more than the mean of the steps' descriptors."""
+        return type(self).episode_descriptor is not DeviceTask.episode_descriptor
+
+    @property
+    def describes_steps(self) -> bool:
+        """Whether a step has a descriptor of the same kind as an episode."""
+        return not self.describes_episodes
+
+    @property
+    def step_descriptor_size(self) -> int:
+        """The length of a step's descriptor; any, even 0, for tasks that describe whole episodes."""
+        return self.descriptor_size

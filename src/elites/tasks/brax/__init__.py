@@ -1,16 +1,17 @@
-"""Brax's locomotion robots, described by how their feet touch down: whole episodes on the accelerator.
+"""Brax's locomotion robots, described by their feet's contacts: whole episodes on the accelerator.
 
-Physics, observation, reward and early ends are those of Brax's own environments. The descriptor is, per foot,
-the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own noise
-on positions and velocities. A QD offset is the worst fitness, rounded down, of 400 random controllers, of the
-same with weights three times as large and, for walker2d, of the elites of twenty runs of PGA-MAP-Elites.
+Physics, observation, reward and termination are those of Brax's own environments. The descriptor is, per
+foot, the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own
+noise on positions and velocities. The QD offset is the worst fitness, rounded down, of 400 random
+controllers, of the same controllers with three times as large weights and, for walker2d, of the elites of
+twenty runs of PGA-MAP-Elites.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from elites.errors import require
 from elites.tasks.task import DeviceTask, Stepping
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 class BraxTask(DeviceTask):
     """A Brax robot on a flat floor."""
 
-    robot: str  # Brax's name for it
-    feet: tuple[str, ...]  # the shapes of it that count as feet
+    step_descriptor_dtype: ClassVar[str] = "uint8"
+
+    robot: str  # Brax's name
+    feet: tuple[str, ...]  # shapes of Brax's model
     noise: float  # of the initial positions and velocities
     backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
 
@@ -44,24 +47,30 @@ class BraxTask(DeviceTask):
 
 
 class _Robot(NamedTuple):
-    """Brax's name for a robot, its sizes and feet, Brax's own noise, and the archive that goes with it."""
+    """Brax's name for a robot, its sizes and feet, Brax's own noise, and the robot's archive."""
 
     name: str
     observation_size: int
     action_size: int
-    feet: tuple[str, ...]
+    feet: dict[str, str]  # shapes of Brax's model, with their names for people
     noise: float
     cells: int
     grid: tuple[int, ...]
     qd_offset: float
 
 
-_ANT_FEET = ("left_foot_geom", "right_foot_geom", "third_foot_geom", "fourth_foot_geom")
+_WALKER_FEET = {"foot_geom": "right foot", "foot_left_geom": "left foot"}
+_ANT_FEET = {
+    "left_foot_geom": "front left foot",
+    "right_foot_geom": "front right foot",
+    "third_foot_geom": "back left foot",
+    "fourth_foot_geom": "back right foot",
+}
 _ROBOTS = (
-    _Robot("walker2d", 17, 6, ("foot_geom", "foot_left_geom"), 5e-3, 1024, (32, 32), -54.0),
-    _Robot("halfcheetah", 17, 6, ("ffoot", "bfoot"), 0.1, 1024, (32, 32), -1276.0),
+    _Robot("walker2d", 17, 6, _WALKER_FEET, 5e-3, 1024, (32, 32), -54.0),
+    _Robot("halfcheetah", 17, 6, {"ffoot": "front foot", "bfoot": "back foot"}, 0.1, 1024, (32, 32), -1276.0),
     _Robot("ant", 27, 8, _ANT_FEET, 0.1, 1296, (6, 6, 6, 6), -3000.0),
-    _Robot("hopper", 11, 3, ("foot_geom",), 5e-3, 1000, (1000,), 0.0),
+    _Robot("hopper", 11, 3, {"foot_geom": "foot"}, 5e-3, 1000, (1000,), 0.0),
 )
 
 
@@ -69,10 +78,10 @@ def _task(robot: _Robot, variant: str, noise: float) -> BraxTask:
     return BraxTask(
         name=f"brax-{variant}{robot.name}",
         robot=robot.name,
-        feet=robot.feet,
+        feet=tuple(robot.feet),
         observation_size=robot.observation_size,
         action_size=robot.action_size,
-        descriptor_names=tuple(foot.removesuffix("_geom") for foot in robot.feet),
+        descriptor_names=tuple(robot.feet.values()),
         descriptor_bounds=((0.0, 1.0),) * len(robot.feet),
         cells=robot.cells,
         grid=robot.grid,

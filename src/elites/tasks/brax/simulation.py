@@ -1,4 +1,4 @@
-"""Brax's environments as pure functions of a task, and where their feet are."""
+"""Brax's environments as pure functions of a task, and the heights of their feet."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from elites.tasks.task import Stepping
 if TYPE_CHECKING:
     from elites.tasks.brax import BraxTask
 
-CAPSULE = 3  # MuJoCo's number for that shape; a foot that is none is a sphere
-UNROLL = 5  # frames of physics, at most: more take minutes to compile
-TOUCH = 0.01  # m: a foot whose lowest point is no higher touches the floor
+CAPSULE = 3  # MuJoCo's number for that shape; other feet are spheres
+UNROLL = 5  # frames of physics at most: more take minutes to compile
+TOUCH = 0.01  # m, largest height of the lowest point of a foot that touches the floor
 
 
 def reset(task: BraxTask, seed: jax.Array) -> tuple[Any, jax.Array]:
@@ -38,8 +38,8 @@ def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
     environment = _environment(task.robot, task.backend, task.noise)
     from brax.envs.base import State
 
-    nothing = jnp.zeros(())
-    after = environment.step(State(state, nothing, nothing, nothing, {}, {}), action)
+    zero = jnp.zeros(())
+    after = environment.step(State(state, zero, zero, zero, {}, {}), action)
     touching = feet_of(task).height(after.pipeline_state) <= TOUCH
     return Stepping(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
 
@@ -47,7 +47,7 @@ def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
 @functools.cache
 def _environment(robot: str, backend: str, noise: float) -> Any:
     """Brax's environment. On an accelerator its physics is unrolled, which makes it faster."""
-    # Its constants must not belong to the program that asked first.
+    # Its constants must not belong to the program that is being traced.
     with _quiet(), jax.ensure_compile_time_eval():
         from brax import envs
 
@@ -83,8 +83,8 @@ def _summing_in_order(backend: str) -> Iterator[None]:
 def segment_sum(data: jax.Array, segment_ids: jax.Array, num_segments: int) -> jax.Array:
     """As `jax.ops.segment_sum`, for few rows.
 
-    An accelerator's scatter adds in any order, so that a run would not repeat itself, and takes a program of
-    its own.
+    An accelerator's scatter adds in any order, so that runs could not be repeated, and needs a kernel of its
+    own.
     """
     belongs = segment_ids == jnp.arange(num_segments)[:, None]
     belongs = belongs.reshape(*belongs.shape, *(1 for _ in data.shape[1:]))
@@ -93,7 +93,7 @@ def segment_sum(data: jax.Array, segment_ids: jax.Array, num_segments: int) -> j
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Brax and MuJoCo tell of packages that are missing and models that are old: no user can help it."""
+    """Hides warnings of Brax and MuJoCo about missing packages and old models: no user can change them."""
     missing = [name for name in ("brax", "mujoco") if find_spec(name) is None]
     if missing:
         raise ElitesError(f"brax tasks need {missing[0]}, which is not installed; install elites[brax]")
@@ -110,7 +110,7 @@ def _quiet() -> Iterator[None]:
 
 
 class Feet(NamedTuple):
-    """Where the feet are: spheres, or capsules whose ends are `half` from their middle, on links."""
+    """The feet on their links: spheres, or capsules whose ends are `half` from their middle."""
 
     links: np.ndarray  # [feet]
     middle: np.ndarray  # [feet, 3] in the link's frame
@@ -118,7 +118,7 @@ class Feet(NamedTuple):
     radius: np.ndarray  # [feet]
 
     def height(self, state: Any) -> jax.Array:
-        """How far the lowest point of each foot is above the floor."""
+        """The height of the lowest point of each foot above the floor."""
         from brax.math import rotate
 
         position, rotation = state.x.pos[self.links], state.x.rot[self.links]
@@ -129,7 +129,7 @@ class Feet(NamedTuple):
 
 
 def model_of(task: BraxTask) -> tuple[Any, float]:
-    """MuJoCo's model of a task's robot, and how many seconds a step takes."""
+    """MuJoCo's model of a task's robot, and the seconds of a step."""
     environment = _environment(task.robot, task.backend, task.noise)
     return environment.sys.mj_model, float(environment.dt)
 

@@ -1,14 +1,13 @@
-"""Any Gymnasium environment as a task: continuous actions, a vector of observations, a descriptor of yours.
+"""Any Gymnasium environment with continuous actions and a vector of observations, as a task.
 
-Fitness is the sum of the rewards. An episode starts with `reset(seed=…)`, in an environment made for it:
-some, even BipedalWalker of Gymnasium, keep something from one episode to the next, so that what an episode
-comes to would depend on what ran before. Making one takes some milliseconds. Where it takes long, and `reset`
-is known to leave nothing behind, `fresh=False` uses one again and again.
+Fitness is the sum of the rewards. An episode starts with `reset(seed=…)` in a new environment: some, even
+Gymnasium's BipedalWalker, keep state between episodes, so that a result would depend on the episodes before.
+Making an environment takes some milliseconds. Where it takes long, and `reset` is known to clear all state,
+`fresh=False` uses one environment for all episodes.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
 PREFIX = "gym:"
-LENGTH = 1000  # steps, of an environment that sets no limit itself
+LENGTH = 1000  # steps of an episode in environments without a limit of their own
 GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
-MOST_CELLS = 1024  # of a CVT in more dimensions, unless told
+MOST_CELLS = 1024  # default of a CVT in more than four dimensions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +33,16 @@ class GymnasiumTask(HostTask):
 
     fixed: ClassVar[tuple[str, ...]] = ("name", "environment")
     descriptor_phrase: ClassVar[str] = "{}"
-    step_kind: ClassVar[str] = "float32"
+    step_descriptor_dtype: ClassVar[str] = "float32"
     measures_offset: ClassVar[bool] = True
 
-    environment: str  # Gymnasium's id, or `module:function` of what makes it
-    environment_options: dict[str, Any] = field(default_factory=dict)  # arguments of what makes it
-    descriptor: str | None = None  # `module:function` of an Episode
-    step_descriptor: str | None = None  # `module:function` of (observation, action, info), after each step
-    qd_offset_from: str = "given"  # or how it was measured
-    fresh: bool = True  # whether each episode has an environment of its own
-    patience: float = 60.0  # s that a step may take before its worker counts as hung
+    environment: str  # Gymnasium's id, or `module:function` of a function that makes the environment
+    environment_options: dict[str, Any] = field(default_factory=dict)  # arguments of the environment
+    descriptor: str | None = None  # `module:function` of a function of an Episode
+    step_descriptor: str | None = None  # `module:function` of a function of (observation, action, info)
+    qd_offset_from: str = "given"  # or a description of how it was measured
+    fresh: bool = True  # whether each episode has a new environment
+    patience: float = 60.0  # longest time of a step in s before its worker is considered hung
 
     def __post_init__(self) -> None:
         require(
@@ -74,15 +73,6 @@ class GymnasiumTask(HostTask):
 
         return GymnasiumSimulator(self)
 
-    def settled(self) -> GymnasiumTask:
-        """The task as a run records it: its QD offset is measured unless it was given."""
-        if not math.isnan(self.qd_offset):
-            return self
-        from elites.tasks.gymnasium.offset import measured_offset
-
-        qd_offset, how = measured_offset(self)
-        return dataclasses.replace(self, qd_offset=qd_offset, qd_offset_from=how)
-
 
 def gymnasium_task(
     environment: str | Callable[..., Any],
@@ -95,19 +85,19 @@ def gymnasium_task(
 ) -> GymnasiumTask:
     """A Gymnasium environment as a task, for `RunConfig` and the evaluators.
 
-    Functions must be ones that another process can import: of a module, not lambdas or inner functions.
-    A script's own are, if the script does nothing when it is imported (`if __name__ == "__main__":`).
+    Worker processes must be able to import the functions: lambdas and inner functions are refused. Functions
+    of a script work if it starts nothing when it is imported (`if __name__ == "__main__":`).
 
     Args:
         environment: Gymnasium's id, or a function that makes the environment.
-        descriptor: takes an `elites.Episode` and returns one number for each dimension.
-        step_descriptor: takes (observation, action, info) after each step and returns the same. Without a
-            descriptor of the episode, that is the mean of its steps'. QD-PG needs it.
-        descriptor_bounds: (lowest, highest) of each dimension; unless given, 0 and 1.
-        descriptor_names: for figures and summaries.
-        parameters: the other fields of `GymnasiumTask`: `environment_options` (arguments of what makes the
-            environment), `episode_length`, `cells`, `grid`, `qd_offset` (measured when a run begins, unless
-            given), `fresh`, `patience`.
+        descriptor: function of an `elites.Episode` that returns one number per dimension.
+        step_descriptor: function of (observation, action, info) after a step that returns one number per
+            dimension. QD-PG needs it. Without `descriptor`, an episode's is the mean over its steps.
+        descriptor_bounds: (lowest, highest) of each dimension; (0, 1) by default.
+        descriptor_names: labels of the dimensions in figures and summaries.
+        parameters: other fields of `GymnasiumTask`: `environment_options` (arguments of the environment),
+            `episode_length`, `cells`, `grid`, `qd_offset` (measured at the start of a run by default),
+            `fresh`, `patience`.
     """
     from elites.imports import path_of
 
@@ -127,7 +117,7 @@ def gymnasium_task(
 
 
 def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
-    """The task called `gym:…`. What is not given is found out by looking at the environment."""
+    """The task with the name `gym:…`. Parameters that are not given are read from the environment."""
     given = checked(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
     environment = name.removeprefix(PREFIX)
     require(
@@ -138,14 +128,14 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     )
     if "descriptor_bounds" in given:
         _require_pairs(given["descriptor_bounds"])
-    if "observation_size" not in given:  # else a run's record, which says all
+    if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
-        from elites.tasks.gymnasium.simulator import looked_at
+        from elites.tasks.gymnasium.simulator import inspect_environment
 
         options = given.get("environment_options", {})
         _require_plain(options)
-        given = {**looked_at(name, environment, given), **given}
+        given = {**inspect_environment(name, environment, given), **given}
     size = len(given["descriptor_bounds"])
     given.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
     given.setdefault("grid", GRIDS.get(size, (2,) * size))
@@ -162,9 +152,9 @@ def _require_pairs(bounds: Sequence[Sequence[float]]) -> None:
 
 
 def _require_plain(options: Any) -> None:
-    """Options go into the run's record."""
+    """Raises an error if options cannot be recorded in a run's folder."""
     try:
         plain = isinstance(options, dict) and json.loads(json.dumps(options)) == options
     except (TypeError, ValueError):
         plain = False
-    require(plain, "environment_options", repr(options), "a dict that JSON can hold")
+    require(plain, "environment_options", repr(options), "a dict that can be written as JSON")

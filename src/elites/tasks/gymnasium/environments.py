@@ -1,4 +1,4 @@
-"""Making an environment, and refusing one that no controller of ours can act in."""
+"""Makes Gymnasium environments, and checks that a controller can act in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elites.imports import function_at, import_module, one_line
 
 
 class Spaces(NamedTuple):
-    """What goes into an environment and comes out of it."""
+    """Sizes and bounds of observations and actions."""
 
     observation_size: int
     observation_type: np.dtype
@@ -34,19 +34,18 @@ def make_environment(
 ) -> gymnasium.Env[Any, Any]:
     """The environment with Gymnasium's id, or made by the function at `module:function`.
 
-    `episode_length`, if it is given, replaces the limit that goes with the id.
+    `episode_length`, if given, replaces the registered limit of the id.
     """
     if render_mode is not None:
         options = {**options, "render_mode": render_mode}
     module, colon, name = environment.partition(":")
-    factory = None
+    factory: Any = None
     if colon:  # Gymnasium's own ids may name the module that registers them, too
-        found: Any = import_module(module, f"environment {environment!r}")
+        factory = import_module(module, f"environment {environment!r}")
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is None and name not in gymnasium.registry:
-            function_at(environment, "environment")  # tells what there is
-        factory = found
+            factory = getattr(factory, part, None)
+        if factory is None and name not in gymnasium.registry:
+            function_at(environment, "environment")  # raises an error that lists the functions
     try:
         if factory is not None:
             made = factory(**options)
@@ -65,8 +64,8 @@ def make_environment(
 
 
 @contextlib.contextmanager
-def told_once() -> Iterator[None]:
-    """Keeps MuJoCo from telling with every environment what it has told with the first."""
+def quiet_mujoco() -> Iterator[None]:
+    """Hides MuJoCo's warnings, which it would repeat with every environment."""
     mujoco = sys.modules.get("mujoco")
     if mujoco is None:
         yield
@@ -81,21 +80,23 @@ def told_once() -> Iterator[None]:
 
 def _unknown(environment: str, error: Exception) -> str:
     near = difflib.get_close_matches(environment, gymnasium.registry, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.registry lists those there are"
+    hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.registry lists all environments"
     return f"unknown environment {environment!r}; {hint}"
 
 
 def spaces_of(environment: gymnasium.Env[Any, Any], name: str) -> Spaces:
-    """Its sizes and bounds; refused unless observations are a vector and actions are continuous."""
+    """Sizes and bounds; observations must be a vector, and actions a vector of continuous numbers."""
     observed, acted = environment.observation_space, environment.action_space
     if not isinstance(observed, spaces.Box) or len(observed.shape) != 1:
         raise ElitesError(
-            f"{name} observes {_told(observed)}; it must be a vector "
+            f"{name} has observations {_description(observed)}; they must be a vector "
             "(gymnasium.wrappers.FlattenObservation makes one)"
         )
     continuous = isinstance(acted, spaces.Box) and np.issubdtype(acted.dtype, np.floating)
     if not continuous or len(acted.shape or ()) != 1:
-        raise ElitesError(f"{name} takes actions {_told(acted)}; they must be a vector of continuous ones")
+        raise ElitesError(
+            f"{name} takes actions {_description(acted)}; they must be a vector of continuous numbers"
+        )
     assert isinstance(acted, spaces.Box)
     if not (
         np.isfinite(acted.low).all() and np.isfinite(acted.high).all() and (acted.low < acted.high).all()
@@ -107,7 +108,7 @@ def spaces_of(environment: gymnasium.Env[Any, Any], name: str) -> Spaces:
     return Spaces(observed.shape[0], np.dtype(observed.dtype), acted.low, acted.high)
 
 
-def _told(space: spaces.Space[Any]) -> str:
+def _description(space: spaces.Space[Any]) -> str:
     if isinstance(space, spaces.Box):
         return f"Box{space.shape} of {space.dtype}"
     return " ".join(str(space).split())

@@ -1,4 +1,4 @@
-"""Episodes of a Gymnasium environment, in the process that asks for them."""
+"""Episodes of a Gymnasium environment, in the calling process."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Ending, Outcome, Transitions
-from elites.evaluation.perceptron import Perceptron
 from elites.imports import function_at, one_line
-from elites.tasks.gymnasium.environments import make_environment, spaces_of, told_once
+from elites.policies.layout import parameter_count
+from elites.policies.numpy import NumpyPolicy
+from elites.tasks.episode import Ending, EpisodeResult, Transitions
+from elites.tasks.gymnasium.environments import make_environment, quiet_mujoco, spaces_of
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask
 
-ROUNDING = 1e-6  # of a bound's range: a descriptor no farther out counts as on the bound
+ROUNDING = 1e-6  # share of a bound's range by which a descriptor may exceed it
 
 
 class Episode(NamedTuple):
-    """What a descriptor is a function of: an episode of T steps, as the environment had it."""
+    """The argument of a descriptor function: an episode of T steps, in the environment's units."""
 
     observations: np.ndarray  # [T + 1, observation_size], the first from `reset`
     actions: np.ndarray  # [T, action_size], within the environment's bounds
@@ -34,39 +35,39 @@ class Episode(NamedTuple):
 
 
 class EpisodeError(Exception):
-    """The environment or the descriptor raised, or gave what no archive can take. Says all in one line."""
+    """The environment or the descriptor returned something unusable. The message is one line."""
 
 
 class GymnasiumSimulator:
-    """Runs episodes of one task, or steps through them. One at a time."""
+    """Runs whole episodes of one task, one at a time, or steps through them."""
 
     def __init__(self, task: GymnasiumTask) -> None:
         self.task = task
-        self.truncated = False  # whether the last step through `advance` was cut off by the environment
+        self.truncated = False  # whether the environment cut the episode off in the last `advance`
         self._describe = task.descriptor and function_at(task.descriptor, "descriptor")
         self._describe_step = task.step_descriptor and function_at(task.step_descriptor, "step_descriptor")
-        self._environment = self._made()
+        self._environment = self._make_environment()
         spaces = spaces_of(self._environment, task.name)
         sizes = (spaces.observation_size, len(spaces.low))
         if sizes != (task.observation_size, task.action_size):
             raise ElitesError(
                 f"{task.name} has {sizes[0]} observations and {sizes[1]} actions; "
-                f"the run was made for {task.observation_size} and {task.action_size}"
+                f"the task has {task.observation_size} and {task.action_size}"
             )
         self._low, self._high = spaces.low, spaces.high
         self._half = (spaces.high - spaces.low) / 2
         self._middle = spaces.low + self._half
         one = spaces.low.dtype == np.float32 and (spaces.low == -1).all() and (spaces.high == 1).all()
-        self._as_they_are = bool(one)
+        self._unscaled = bool(one)
         steps = task.episode_length
         self._observations = np.zeros((steps + 1, sizes[0]), spaces.observation_type)
         self._outputs = np.zeros((steps, sizes[1]), np.float32)
         self._actions = np.zeros((steps, sizes[1]), spaces.low.dtype)
         self._rewards = np.zeros(steps)
-        self._policy: Perceptron | None = None
+        self._policy: NumpyPolicy | None = None
         self._used = False
 
-    def _made(self) -> gymnasium.Env[Any, Any]:
+    def _make_environment(self) -> gymnasium.Env[Any, Any]:
         task = self.task
         return make_environment(
             task.environment, task.environment_options, episode_length=task.episode_length
@@ -78,12 +79,12 @@ class GymnasiumSimulator:
         sizes: np.ndarray,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
+        transitions: Transitions[np.ndarray] | None,
         beat: Callable[[], None] = lambda: None,
-    ) -> Outcome:
-        """One whole episode: see `elites.tasks.task.Simulator`. `beat` is called with every step."""
+    ) -> EpisodeResult:
+        """Runs one episode: see `elites.tasks.task.Simulator`. `beat` is called after every step."""
         if self._policy is None or self._policy.sizes != tuple(sizes):
-            self._policy = Perceptron(tuple(int(size) for size in sizes))
+            self._policy = NumpyPolicy(tuple(int(size) for size in sizes))
         self._policy.load(parameters)
         try:
             return self._run(self._policy, seed, stop, transitions, beat)
@@ -96,12 +97,12 @@ class GymnasiumSimulator:
 
     def _run(
         self,
-        policy: Perceptron,
+        policy: NumpyPolicy,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
+        transitions: Transitions[np.ndarray] | None,
         beat: Callable[[], None],
-    ) -> Outcome:
+    ) -> EpisodeResult:
         task, outputs, actions = self.task, self._outputs, self._actions
         observations, rewards = self._observations, self._rewards
         size = task.descriptor_size
@@ -110,16 +111,16 @@ class GymnasiumSimulator:
         observations[0] = observation
         step = self._environment.step
         infos, described = [dict(info)], []
-        length, ending, as_they_are = 0, Ending.TRUNCATED, self._as_they_are
+        length, ending, unscaled = 0, Ending.TRUNCATED, self._unscaled
         for length in range(1, task.episode_length + 1):
             if stop[0]:
-                return Outcome(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
+                return EpisodeResult(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
             output = policy(observations[length - 1])
-            if math.isnan(output.dot(output)):  # of the observation, or of the controller
+            if math.isnan(output.dot(output)):  # because of the observation or the controller
                 ending, length = Ending.INVALID, length - 1
                 break
             outputs[length - 1] = output
-            if as_they_are:
+            if unscaled:
                 action = output.copy()
             else:
                 action = self._scaled(output)
@@ -127,8 +128,8 @@ class GymnasiumSimulator:
             observation, reward, terminated, truncated, info = step(action)
             beat()
             if np.shape(observation) != shape:
-                given = list(np.shape(observation))
-                raise EpisodeError(f"an observation has the shape {given}; its space says {list(shape)}")
+                actual = list(np.shape(observation))
+                raise EpisodeError(f"an observation has the shape {actual}; its space says {list(shape)}")
             observations[length] = observation
             rewards[length - 1] = reward
             infos.append(dict(info))
@@ -143,21 +144,21 @@ class GymnasiumSimulator:
             if terminated or truncated:
                 break
         fitness = _sum(rewards[:length])
-        seen = (observations[: length + 1], outputs[:length])
-        if not (math.isfinite(fitness) and all(np.isfinite(array).all() for array in seen)):
+        recorded = (observations[: length + 1], outputs[:length])
+        if not (math.isfinite(fitness) and all(np.isfinite(array).all() for array in recorded)):
             ending = Ending.INVALID
         if transitions is not None:
             transitions.observations[: length + 1] = observations[: length + 1]
             transitions.actions[:length] = outputs[:length]
             transitions.rewards[:length] = rewards[:length]
             if described:
-                transitions.contacts[: len(described)] = described
+                transitions.step_descriptors[: len(described)] = described
         if ending == Ending.INVALID:
-            return Outcome(math.nan, np.full(size, np.nan), length, ending)
+            return EpisodeResult(math.nan, np.full(size, np.nan), length, ending)
         if self._describe:
             episode = Episode(
                 observations[: length + 1].copy(),
-                (outputs if as_they_are else actions)[:length].copy(),
+                (outputs if unscaled else actions)[:length].copy(),
                 rewards[:length].copy(),
                 infos,
                 ending == Ending.TERMINATED,
@@ -166,10 +167,10 @@ class GymnasiumSimulator:
             descriptor = self._checked(self._describe(episode), "descriptor")
         else:
             descriptor = self._checked(np.mean(described, axis=0), "descriptor")
-        return Outcome(fitness, descriptor, length, ending)
+        return EpisodeResult(fitness, descriptor, length, ending)
 
     def _checked(self, given: Any, what: str) -> np.ndarray:
-        """A descriptor within its bounds."""
+        """A descriptor, clipped to its bounds; an error if it is not within them."""
         size, bounds = self.task.descriptor_size, np.array(self.task.descriptor_bounds)
         try:
             value = np.atleast_1d(np.asarray(given, np.float64))
@@ -179,14 +180,14 @@ class GymnasiumSimulator:
             raise EpisodeError(f"the {what} is {_short(given)}; it must be {size} number{'s' * (size > 1)}")
         low, high = bounds.T
         margin = ROUNDING * (high - low)
-        if not ((value >= low - margin) & (value <= high + margin)).all():  # NaN is not, either
-            told = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
-            raise EpisodeError(f"the {what} is {value.tolist()}; its bounds are {told} (descriptor_bounds)")
+        if not ((value >= low - margin) & (value <= high + margin)).all():  # also if NaN
+            ranges = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
+            raise EpisodeError(f"the {what} is {value.tolist()}; its bounds are {ranges} (descriptor_bounds)")
         return np.clip(value, low, high)
 
     def _scaled(self, output: np.ndarray) -> np.ndarray:
         """An action within the environment's bounds."""
-        if self._as_they_are:
+        if self._unscaled:
             return output.astype(self._low.dtype)
         action: np.ndarray = np.clip(self._middle + output * self._half, self._low, self._high)
         return action.astype(self._low.dtype)
@@ -194,8 +195,8 @@ class GymnasiumSimulator:
     def _reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         if self.task.fresh and self._used:
             self._environment.close()
-            with told_once():
-                self._environment = self._made()
+            with quiet_mujoco():
+                self._environment = self._make_environment()
         self._used = True
         return self._environment.reset(seed=seed)
 
@@ -222,8 +223,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What an environment says of itself, and the descriptor of an episode whose controller does nothing."""
+def inspect_environment(name: str, environment: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of an environment and of the descriptor, which is tried on an episode with zero actions."""
     from elites.tasks.gymnasium import LENGTH, GymnasiumTask
 
     options, length = given.get("environment_options", {}), given.get("episode_length")
@@ -233,7 +234,7 @@ def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str
         limit = getattr(made.spec, "max_episode_steps", None)
     finally:
         made.close()
-    found: dict[str, Any] = {
+    sizes: dict[str, Any] = {
         "observation_size": spaces.observation_size,
         "action_size": len(spaces.low),
         "episode_length": length or limit or LENGTH,
@@ -250,25 +251,25 @@ def looked_at(name: str, environment: str, given: Mapping[str, Any]) -> dict[str
         cells=1,
         grid=(1,) if bounds is None else (1,) * len(bounds),
         qd_offset=0.0,
-        **found,
+        **sizes,
     )
-    with told_once():
-        simulator = (_Sizing if bounds is None else GymnasiumSimulator)(probe)
+    with quiet_mujoco():
+        simulator = (_SizeProbe if bounds is None else GymnasiumSimulator)(probe)
     try:
-        sizes = np.array([probe.observation_size, probe.action_size])
-        nothing = np.zeros(int(sizes[1]) * (int(sizes[0]) + 1), np.float32)
-        simulator.run(nothing, sizes, 0, np.zeros(1), None)
+        layers = (probe.observation_size, probe.action_size)
+        zeros = np.zeros(parameter_count(layers), np.float32)
+        simulator.run(zeros, np.array(layers), 0, np.zeros(1), None)
     finally:
         simulator.close()
-    if isinstance(simulator, _Sizing):
+    if isinstance(simulator, _SizeProbe):
         if simulator.size is None:
             raise ElitesError(f"{name}: an episode gave NaN; descriptor_bounds must be given")
-        found["descriptor_bounds"] = ((0.0, 1.0),) * simulator.size
-    return found
+        sizes["descriptor_bounds"] = ((0.0, 1.0),) * simulator.size
+    return sizes
 
 
-class _Sizing(GymnasiumSimulator):
-    """Finds out how many numbers a descriptor has; all of them lie between 0 and 1 unless told."""
+class _SizeProbe(GymnasiumSimulator):
+    """Measures the length of a descriptor whose bounds are not given: 0 and 1 in each dimension."""
 
     size: int | None = None
 
@@ -288,7 +289,7 @@ class _Sizing(GymnasiumSimulator):
 
 
 def _sum(rewards: np.ndarray) -> float:
-    """Exact, then rounded: NumPy's sum of a prefix depends on its length. NaN if there is none."""
+    """The exact sum, rounded once: NumPy's depends on the length of the array. NaN if it is not finite."""
     try:
         return math.fsum(rewards)
     except (OverflowError, ValueError):  # too large, or inf - inf

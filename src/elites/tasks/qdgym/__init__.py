@@ -1,4 +1,4 @@
-"""The eight QDGym tasks of the paper: PyBullet's locomotion robots, described by how their feet touch down.
+"""The eight QDGym tasks of the paper: PyBullet's locomotion robots, described by their feet's contacts.
 
 Reward per step: alive (+1 or -1) + progress towards a target 1 km away - cost of the motors - 0.1 for each
 joint at its limit. Fitness is the sum over the episode. The descriptor is, per foot, the share of steps at
@@ -24,9 +24,7 @@ class QDGymTask(CompiledTask):
     """A PyBullet robot on a flat floor."""
 
     robot: robots.Robot
-    noise: float = (
-        0.1  # of the initial joint angles, in rad: half width if uniform, standard deviation if normal
-    )
+    noise: float = 0.1  # of the initial joint angles, in rad: half width or standard deviation
     noise_distribution: Literal["uniform", "normal"] = "uniform"
     ends_on_fall: bool = True  # whether an episode ends when the robot is not upright
 
@@ -50,7 +48,7 @@ def _pair(
             robot=robot,
             observation_size=robot.observation_size,
             action_size=robot.motors,
-            descriptor_names=robot.feet,
+            descriptor_names=robot.foot_names,
             descriptor_bounds=((0.0, 1.0),) * len(robot.feet),
             cells=cells,
             grid=grid,
@@ -76,7 +74,7 @@ TASKS: tuple[QDGymTask, ...] = tuple(
 
 
 def register_environments() -> None:
-    """Makes each task known to Gymnasium, as `elites/QDWalker-v0` and so on."""
+    """Registers each task with Gymnasium, as `elites/QDWalker-v0` and so on."""
     import gymnasium
 
     for task in TASKS:

@@ -174,7 +174,7 @@ class Joint(ctypes.Structure):
         ("friction", ctypes.c_double),
         ("low", ctypes.c_double),
         ("high", ctypes.c_double),
-        ("rest", ctypes.c_double * 32),  # more than the struct has, lest Bullet write beyond it
+        ("rest", ctypes.c_double * 32),  # more than the struct has, so that Bullet never writes beyond it
     )
 
 

@@ -14,7 +14,7 @@ from elites.tasks.qdgym.simulator import QDGymSimulator
 
 
 class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
-    """One QDGym task. `reset(seed=s)` starts as an evaluator's episode with seed s does.
+    """One QDGym task. `reset(seed=s)` starts the same episode as an evaluator does with seed s.
 
     `info` holds `contacts`, whether each foot touches the floor now, and `descriptor`, the share of this
     episode's steps at whose end it did. The time limit is Gymnasium's: `make(…, max_episode_steps=…)`.
@@ -26,26 +26,26 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """`parameters` are the task's: `noise`, `noise_distribution`, `ends_on_fall`."""
         if "episode_length" in parameters:
             raise ElitesError(
-                "episode_length is the evaluators'; here Gymnasium limits time: max_episode_steps"
+                "episode_length is a parameter of evaluators; Gymnasium's limit is max_episode_steps"
             )
         if isinstance(task, str):
-            made = make_task(task, **parameters)
-            if not isinstance(made, QDGymTask):
-                raise ElitesError(f"{task} is not a QDGym task")
-            task = made
+            named = make_task(task, **parameters)
+            if not isinstance(named, QDGymTask):
+                raise ElitesError(f"task is {task}; it must be a QDGym task")
+            task = named
         elif parameters:
-            raise ElitesError("parameters go with a task's name, not with a task")
+            raise ElitesError(f"parameters are {parameters}; they must be none where the task is not a name")
         self.task = task
         self.observation_space = gymnasium.spaces.Box(-5, 5, (task.observation_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1, 1, (task.action_size,), np.float32)
         self._simulator = QDGymSimulator(task)
-        self._touched = np.zeros(task.descriptor_size)
+        self._contacts = np.zeros(task.descriptor_size)
         self._steps = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts an episode; `options={"angles": …}` gives the initial joint angles, else they are drawn."""
+        """Starts an episode, with random joint angles or those of `options={"angles": …}`."""
         super().reset(seed=seed)
         angles = (options or {}).get("angles")
         if angles is None:
@@ -54,7 +54,7 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if angles.shape != self.action_space.shape or not np.isfinite(angles).all():
             raise ElitesError(f"angles are {angles}; they must be {self.task.action_size} finite numbers")
         observation = self._simulator.reset(angles)
-        self._touched[:] = 0
+        self._contacts[:] = 0
         self._steps = 0
         return observation, self._info(np.zeros(self.task.descriptor_size, np.float32))
 
@@ -64,7 +64,7 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if action.shape != self.action_space.shape or not np.isfinite(action).all():
             raise ElitesError(f"the action is {action}; it must be {self.task.action_size} finite numbers")
         observation, reward, upright, contacts = self._simulator.step(action)
-        self._touched += contacts
+        self._contacts += contacts
         self._steps += 1
         return observation, reward, self.task.ends_on_fall and not upright, False, self._info(contacts)
 
@@ -73,4 +73,4 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self._simulator.close()
 
     def _info(self, contacts: np.ndarray) -> dict[str, Any]:
-        return {"contacts": contacts, "descriptor": self._touched / max(self._steps, 1)}
+        return {"contacts": contacts, "descriptor": self._contacts / max(self._steps, 1)}

@@ -1,59 +1,27 @@
 """QDGym compiled: whole episodes without the interpreter and without its lock.
 
-The order of operations and their precision are those of PyBullet's own environments, so that results agree
-with theirs; what looks odd and is marked "sic" is part of the task as everyone has measured it.
-All code that Numba compiles is in this file and in `bullet.py`.
+The order of operations and their precision are those of PyBullet's own environments, so that results agree.
+Lines marked "sic" look wrong, but are part of the task as published results have it.
+All code that Numba compiles is in this file, in `bullet.py` and in `elites.policies.numba`.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from math import asin, atan2, cos, pi, sin, sqrt, tanh
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from math import asin, atan2, cos, pi, sin, sqrt
+from typing import NamedTuple
 
-import numba
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
-from elites.cache import cache_folder
+from elites.machine_code import Compiler
+from elites.policies import numba as policy
 from elites.tasks.qdgym import bullet as b3
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 TIME_STEP = 0.0165
 TARGET_X, TARGET_Y = 1e3, 0.0
-TERMINATED, TRUNCATED, INVALID, STOPPED = 0, 1, 2, 3  # elites.evaluation.Ending, and a run cut short
+TERMINATED, TRUNCATED, INVALID, STOPPED = 0, 1, 2, 3  # elites.tasks.episode.Ending, and a run cut short
 
-
-def _numba_cache() -> str | None:
-    """A folder per content of the compiled files: Numba alone would miss a change in an imported one."""
-    sources = b"".join(Path(file).read_bytes() for file in (__file__, b3.__file__))
-    modes = f"{numba.__version__} boundscheck={numba.config.BOUNDSCHECK}"
-    folder = cache_folder(f"numba-{hashlib.sha256(sources + modes.encode()).hexdigest()[:16]}")
-    return None if folder is None else str(folder)
-
-
-CACHE = None if numba.config.DISABLE_JIT else _numba_cache()
-
-
-@contextmanager
-def _caching_in(folder: str | None) -> Iterator[None]:
-    """Numba reads its setting when a function is decorated; other users of Numba keep their own."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder or ""
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def compiled(function: Function, **options: Any) -> Function:
-    """Compiles for threads, with NumPy's division, and keeps the machine code between processes."""
-    with _caching_in(CACHE):
-        return njit(nogil=True, cache=CACHE is not None, error_model="numpy", **options)(function)  # type: ignore[no-any-return]
+compiled = Compiler(__file__, b3.__file__, policy.__file__)
 
 
 class World(NamedTuple):
@@ -71,7 +39,7 @@ class Anatomy(NamedTuple):
     links: int
     torso: int  # a link; -1 is the base
     parts: np.ndarray  # links whose mean position is the robot's; -1 is the base
-    contacts: np.ndarray  # links whose touching the floor is observed
+    contacts: np.ndarray  # links whose contact with the floor is observed
     feet: np.ndarray  # positions among `contacts`
     fatal: np.ndarray  # per contact: whether it must not happen
     moving_position: np.ndarray  # per joint that moves, motor or not
@@ -87,7 +55,7 @@ class Anatomy(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Where an episode is recorded. With no room for a step, nothing is."""
+    """The arrays in which an episode is recorded; of length 0 if it is not."""
 
     observations: np.ndarray
     actions: np.ndarray
@@ -104,7 +72,7 @@ def fill(target: np.ndarray, values: np.ndarray) -> None:
 
 @compiled
 def clear(target: np.ndarray) -> None:
-    """target[:] = 0, likewise."""
+    """target[:] = 0, which compiles as slowly."""
     for i in range(len(target)):
         target[i] = 0
 
@@ -232,14 +200,14 @@ def observe(
     if anatomy.torso >= 0:
         b3.request_link_velocity(command, 1)
     status = submit(world.client, command)
-    found = np.empty(4, np.intp)
-    at = found.ctypes.data
+    pointers = np.empty(4, np.intp)
+    at = pointers.ctypes.data
     b3.actual_state(status, 0, 0, 0, 0, 0, at, at + 8, 0, 0, 0, at + 16, at + 24)
     coordinates = len(anatomy.moving_position)
-    q = carray(b3.pointer(found[0]), 7 + coordinates, np.float64)  # the base's pose first
-    u = carray(b3.pointer(found[1]), 6 + coordinates, np.float64)
-    link_poses = carray(b3.pointer(found[2]), (anatomy.links, 7), np.float64)
-    link_velocities = carray(b3.pointer(found[3]), (anatomy.links, 6), np.float64)
+    q = carray(b3.pointer(pointers[0]), 7 + coordinates, np.float64)  # the base's pose first
+    u = carray(b3.pointer(pointers[1]), 6 + coordinates, np.float64)
+    link_poses = carray(b3.pointer(pointers[2]), (anatomy.links, 7), np.float64)
+    link_velocities = carray(b3.pointer(pointers[3]), (anatomy.links, 6), np.float64)
 
     if anatomy.torso < 0:
         pose, velocity, speed_y = q[:7], u[:6], u[1]
@@ -320,10 +288,10 @@ def find_contacts(world: World, anatomy: Anatomy, contacts: np.ndarray) -> None:
     b3.contacts_body_a(command, world.body)
     b3.contacts_body_b(command, world.floor)
     submit(world.client, command)
-    found = np.empty(1, b3.CONTACTS)
-    b3.get_contacts(world.client, found.ctypes.data)
+    information = np.empty(1, b3.CONTACTS)
+    b3.get_contacts(world.client, information.ctypes.data)
     clear(contacts)
-    points = carray(b3.pointer(found[0]["points"]), found[0]["count"], b3.CONTACT)
+    points = carray(b3.pointer(information[0]["points"]), information[0]["count"], b3.CONTACT)
     for k in range(len(points)):
         for i in range(len(contacts)):
             if points[k]["link_a"] == anatomy.contacts[i] and points[k]["link_b"] == -1:
@@ -402,35 +370,6 @@ def any_nan(values: np.ndarray) -> bool:
     return False
 
 
-@partial(compiled, fastmath={"contract"})
-def perceptron(
-    parameters: np.ndarray, sizes: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, action: np.ndarray
-) -> None:
-    """Fills in the action: rectified hidden units, tanh at the end.
-
-    `inputs` begins with the observation; it and `outputs` are scratch as long as the widest layer.
-    """
-    start = 0
-    layers = len(sizes) - 1
-    for layer in range(layers):
-        width_in, width_out = sizes[layer], sizes[layer + 1]
-        biases = start + width_in * width_out
-        for j in range(width_out):
-            outputs[j] = parameters[biases + j]
-        for i in range(width_in):  # over inputs on the outside: vectorised without reordering a sum
-            row = parameters[start + i * width_out : start + (i + 1) * width_out]
-            value = inputs[i]
-            for j in range(width_out):
-                outputs[j] += value * row[j]
-        if layer < layers - 1:
-            for j in range(width_out):
-                outputs[j] = max(outputs[j], np.float32(0))
-        inputs, outputs = outputs, inputs
-        start = biases + width_out
-    for j in range(len(action)):
-        action[j] = tanh(inputs[j])
-
-
 @compiled
 def rollout(
     world: World,
@@ -461,7 +400,7 @@ def rollout(
             ending = STOPPED
             break
         fill(inputs, observation)
-        perceptron(parameters, sizes, inputs, outputs, action)
+        policy.perceptron(parameters, sizes, inputs, outputs, action)
         if any_nan(action):
             ending = INVALID
             break

@@ -1,4 +1,4 @@
-"""Fetches Bullet's library and models where pybullet has no wheel for this Python."""
+"""Downloads Bullet's library and models where pybullet has no wheel for this Python."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ CHECK = (  # binds every C function that episodes call, and has Bullet read ever
 
 
 def install_bullet(folder: Path | None = None, say: Callable[[str], None] = print) -> Bullet:
-    """Puts Bullet's files into a folder, the cache folder unless given, and returns where they are.
+    """Installs Bullet's files into a folder, by default in the cache, and returns their paths.
 
-    What is there already is left alone, and no network is needed then. The folder appears complete or not
-    at all.
+    Existing files are kept, and then no network is needed. The folder appears complete or not at all.
     """
     present = find_bullet() if folder is None else bullet_in(folder)
     if present is not None and present.version == VERSION:
@@ -48,8 +47,8 @@ def install_bullet(folder: Path | None = None, say: Callable[[str], None] = prin
         return present
     folder = default_folder() if folder is None else folder
     if folder != default_folder() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ElitesError(f"{folder} exists and holds something else; name a new or an empty folder")
-    say(f"fetching the pybullet {VERSION} wheel with pip (about 100 MB, once)")
+        raise ElitesError(f"{folder} is not an empty folder; it must be new or empty")
+    say(f"downloading the pybullet {VERSION} wheel with pip (about 100 MB, once)")
     with error_in_one_line(f"Bullet cannot be put into {folder}"), tempfile.TemporaryDirectory() as scratch:
         wheel = _download(Path(scratch))
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -82,14 +81,14 @@ def _download(scratch: Path) -> Path:
     wheels = list(scratch.glob("*.whl"))
     if done.returncode == 0 and len(wheels) == 1:
         return wheels[0]
-    still = "QDGym tasks cannot run without it, Brax and Gymnasium tasks can"
+    consequence = "QDGym tasks cannot run without it, Brax and Gymnasium tasks can"
     if "No matching distribution" in done.stderr and not re.search("Retrying|connection", done.stderr):
         raise ElitesError(
             f"there is no pybullet {VERSION} wheel for Python {WHEEL_PYTHON} on this platform "
-            f"({sysconfig.get_platform()}) where pip looks; {still}"
+            f"({sysconfig.get_platform()}) in pip's index; {consequence}"
         )
     lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-    raise ElitesError(f"pip cannot fetch the pybullet {VERSION} wheel ({lines[-1]}); {still}")
+    raise ElitesError(f"pip cannot fetch the pybullet {VERSION} wheel ({lines[-1]}); {consequence}")
 
 
 def _unpack(wheel: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where Bullet's library and models are.
+"""Finds Bullet's library and models.
 
 The library is loaded, never imported, so the one in the wheel for Python 3.11 serves every later Python too.
 It comes from an installed pybullet, or from a folder that `elites install-bullet` has filled.
@@ -72,7 +72,7 @@ def bullet_version() -> str | None:
 
 
 def default_folder() -> Path:
-    """Where `elites install-bullet` keeps the files."""
+    """The folder of `elites install-bullet`."""
     return cache_root() / "bullet" / VERSION
 
 
@@ -89,7 +89,7 @@ def bullet_in(folder: Path) -> Bullet | None:
 def _installed() -> Bullet | None:
     try:
         library, data = (importlib.util.find_spec(name) for name in ("pybullet", "pybullet_data"))
-    except ValueError:  # sys.modules says that there is none
+    except ValueError:  # hidden in sys.modules
         return None
     if library is None or library.origin is None or data is None or data.origin is None:
         return None

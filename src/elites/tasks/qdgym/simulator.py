@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Outcome, Transitions
+from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.qdgym import bullet, episode
 from elites.tasks.qdgym.robots import FLOOR, Robot
 
@@ -28,7 +28,7 @@ def _anatomy(name: str) -> tuple[bullet.Joint, ...]:
 
 
 def anatomy(robot: Robot) -> episode.Anatomy:
-    """The robot's model file, read by Bullet, together with what it does not say."""
+    """The anatomy of a robot, from its model file and the facts in `robots`."""
     joints = _anatomy(robot.model)
     links = {joint.link_name.decode(): joint.link for joint in joints}
     moving = [joint for joint in joints if joint.position_index >= 0]
@@ -79,7 +79,7 @@ class QDGymSimulator:
         self._compile()
 
     def angles(self, generator: np.random.Generator) -> np.ndarray:
-        """Initial joint angles, drawn as PyBullet's own environments draw them."""
+        """Random initial joint angles, as in PyBullet's own environments."""
         if self.task.noise == 0:
             return np.zeros(self.task.action_size)
         if self.task.noise_distribution == "normal":
@@ -92,9 +92,9 @@ class QDGymSimulator:
         sizes: np.ndarray,
         seed: int,
         stop: np.ndarray,
-        transitions: Transitions | None,
-    ) -> Outcome:
-        """One whole episode: see `elites.tasks.task.Simulator`. The arguments' shapes must be right."""
+        transitions: Transitions[np.ndarray] | None,
+    ) -> EpisodeResult:
+        """Runs one episode: see `elites.tasks.task.Simulator`. Shapes are not checked."""
         self._require_open()
         fitness, descriptor, length, ending = episode.rollout(
             self.world,
@@ -107,10 +107,10 @@ class QDGymSimulator:
             stop,
             self._no_trace if transitions is None else episode.Trace(*transitions),
         )
-        if ending == episode.INVALID:  # a world in which NaN has been is not used again
+        if ending == episode.INVALID:  # a world that has held NaN is not used again
             self.close()
             self._open()
-        return Outcome(fitness, descriptor, length, ending)
+        return EpisodeResult(fitness, descriptor, length, ending)
 
     def begin(self, seed: int) -> np.ndarray:
         """Starts the episode with this seed. Returns the observation."""
@@ -130,7 +130,7 @@ class QDGymSimulator:
         return self._observation.copy()
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, np.ndarray]:
-        """One control step by a float32 action. Returns observation, reward, upright, feet's contacts."""
+        """One control step by a float32 action. Returns (observation, reward, upright, foot contacts)."""
         self._require_open()
         reward, upright, self._distance = episode.step(
             self.world,
@@ -163,7 +163,7 @@ class QDGymSimulator:
             raise ElitesError(f"Bullet could not load {self.task.robot.model} from {ASSETS}")
 
     def _compile(self) -> None:
-        """An episode of no steps: compiling keeps neither the first real one nor an interrupt waiting."""
+        """Compiles by an episode of no steps, so that neither the first real one nor an interrupt waits."""
         parameters = np.zeros(0, np.float32)
         parameters.flags.writeable = False
         sizes = np.zeros(1, np.int64)

@@ -1,21 +1,25 @@
-"""The controller: a perceptron with rectified hidden units and tanh outputs, as one flat vector.
-
-Layer after layer, a vector holds the weights `[in, out]` row by row, then the biases. One vector per
-controller is what the archive stores, the operators vary and the evaluators run.
-"""
+"""The controller in JAX, for learning, device tasks and saved archives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
-from elites.tasks.task import Task, parameter_count
+from elites.policies.layout import parameter_count, split_layers
 
 Layers = tuple[tuple[jax.Array, jax.Array], ...]
 """(weights [in, out], biases) of each layer."""
+
+
+class Controllable(Protocol):
+    """What a policy needs to know about a task."""
+
+    def controller(self, hidden: tuple[int, ...] = ...) -> tuple[int, ...]:
+        """Layer sizes, observation and action included."""
 
 
 def init_layers(key: jax.Array, sizes: tuple[int, ...]) -> Layers:
@@ -40,7 +44,7 @@ class Policy:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, task: Task, hidden: tuple[int, ...] = (128, 128)) -> Policy:
+    def of(cls, task: Controllable, hidden: tuple[int, ...] = (128, 128)) -> Policy:
         """The controllers of a task."""
         return cls(task.controller(hidden))
 
@@ -54,12 +58,7 @@ class Policy:
 
     def layers(self, parameters: jax.Array) -> Layers:
         """The layers of a flat controller."""
-        layers, start = [], 0
-        for inputs, outputs in pairwise(self.sizes):
-            biases = start + inputs * outputs
-            layers.append((parameters[start:biases].reshape(inputs, outputs), parameters[biases:][:outputs]))
-            start = biases + outputs
-        return tuple(layers)
+        return split_layers(parameters, self.sizes)
 
     def flat(self, layers: Layers) -> jax.Array:
         """The flat controller of these layers."""
@@ -73,8 +72,5 @@ class Policy:
         return jnp.tanh(observations @ weights + biases)
 
     def apply(self, parameters: jax.Array, observations: jax.Array) -> jax.Array:
-        """Actions of a flat controller.
-
-        PyBullet rollouts use the compiled twin of this function, whose last bits differ.
-        """
+        """Actions of a flat controller. NumPy's and Numba's controllers round differently."""
         return self.act(self.layers(parameters), observations)

@@ -1,4 +1,4 @@
-"""The controller of `elites.policies` in NumPy, for worker processes, which never import JAX."""
+"""The controller in NumPy, for worker processes, which never import JAX."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from elites.policies.layout import split_layers
 
-class Perceptron:
-    """One controller at a time, one observation at a time. Its last bits differ from those of JAX."""
+
+class NumpyPolicy:
+    """One controller at a time, one observation at a time."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
@@ -17,13 +19,10 @@ class Perceptron:
         *self._hidden, self._last = zip(weights, biases, outputs, zeros, strict=True)
 
     def load(self, parameters: np.ndarray) -> None:
-        """Takes on a flat controller."""
-        start = 0
-        for weights, biases, *_ in (*self._hidden, self._last):
-            weights[:] = parameters[start : start + weights.size].reshape(weights.shape)
-            start += weights.size
-            biases[:] = parameters[start : start + biases.size]
-            start += biases.size
+        """Copies the parameters of a flat controller."""
+        loaded = split_layers(parameters, self.sizes)
+        for (weights, biases, *_), layer in zip((*self._hidden, self._last), loaded, strict=True):
+            weights[:], biases[:] = layer
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:
         """The action, within ±1; overwritten by the next call."""

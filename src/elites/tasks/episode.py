@@ -1,0 +1,42 @@
+"""What an episode is: how it ends, what it results in, and its steps."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Array = TypeVar("Array")
+"""`np.ndarray` on the host, `jax.Array` inside a program."""
+
+
+class Ending(IntEnum):
+    """How an episode ended."""
+
+    TERMINATED = 0  # the task ended it: the robot fell
+    TRUNCATED = 1  # it reached the time limit: learning bootstraps from the last observation
+    INVALID = 2  # the controller or the simulation gave NaN: fitness and descriptor are NaN
+    SKIPPED = 3  # it was not run: the budget was spent
+
+
+class Transitions(NamedTuple, Generic[Array]):
+    """Every step of some episodes, `[…, T, …]`; rows from an episode's length on are zero.
+
+    Step t goes from `observations[t]` by `actions[t]` to `observations[t + 1]`.
+    """
+
+    observations: Array  # float32 […, T + 1, observation_size]
+    actions: Array  # float32 […, T, action_size]
+    rewards: Array  # […, T], float64 on the host and float32 on the device
+    step_descriptors: Array  # […, T, step_descriptor_size] of the task's step_descriptor_dtype
+
+
+class EpisodeResult(NamedTuple):
+    """The result of one episode."""
+
+    fitness: float
+    descriptor: np.ndarray
+    length: int  # steps
+    ending: int  # an Ending
