@@ -80,7 +80,7 @@ def parts(repetitions: int) -> dict[str, float]:
     held: dict[str, Any] = {"archive": archive, "buffer": buffer}
     put = jax.jit(insert, donate_argnums=0)
     cells = jax.jit(algorithm.cells.of)
-    offspring = solutions(batch, evaluation, state.progress)
+    offspring = solutions(batch, jax.tree.map(jnp.asarray, evaluation), state.progress)
 
     def inserting() -> Any:  # better each time, so that every offspring may enter
         better = offspring._replace(fitness=offspring.fitness + held.setdefault("turn", 0))
