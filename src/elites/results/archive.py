@@ -107,7 +107,8 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
     arrays = read_arrays(path, (*names, "about"), "an archive of elites")
     if not parameters:
         arrays["parameters"] = np.empty((len(arrays["fitness"]), 0), np.float32)
-    return SavedArchive(**arrays, about=parse_about(path, arrays.pop("about"), VERSION))
+    about = parse_about(path, arrays.pop("about"), VERSION)
+    return SavedArchive(**arrays, about=about)
 
 
 def read_about(path: Path) -> dict[str, Any]:

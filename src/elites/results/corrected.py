@@ -115,4 +115,5 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
     if path.is_dir():
         path /= CORRECTED
     arrays = read_arrays(path, (*ARRAYS, "about"), "a corrected archive")
-    return CorrectedArchive(**arrays, about=parse_about(path, arrays.pop("about"), VERSION))
+    about = parse_about(path, arrays.pop("about"), VERSION)
+    return CorrectedArchive(**arrays, about=about)
