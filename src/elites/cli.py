@@ -19,7 +19,7 @@ import tyro
 
 from elites.errors import ElitesError, require
 from elites.replays.command import Replay
-from elites.studies.commands import STUDY_COMMANDS, StudyRun
+from elites.study_commands import STUDY_COMMANDS, StudyRun
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome

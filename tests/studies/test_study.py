@@ -6,26 +6,10 @@ import pytest
 
 from elites import ElitesError, cli
 from elites.cluster import differing
+from elites.paper.presets import make_study
 from elites.studies import plan
-from elites.studies.cluster import keep_log, remote_run
-from elites.studies.study import STUDIES, Choice, make_study
-
-
-def test_the_paper_s_grid():
-    """Runs of each study: tasks, algorithms and replications of SPEC section 6."""
-    sizes = {name: len(make_study(name).jobs()) for name in STUDIES}
-    assert sizes == {
-        "performance": 8 * 6 * 20,
-        "reproducibility": 4 * 5 * 20,
-        "ablation": 4 * 5 * 10,
-        "contribution": 4 * 20,
-    }
-    ablation = make_study("ablation")
-    assert [choice.parameters["p_evo"] for choice in ablation.algorithms] == [0, 0.25, 0.5, 0.75, 1]
-    assert all(study.evaluations == 1_000_000 for study in map(make_study, STUDIES))
-    deep = [job for job in make_study("reproducibility").jobs() if "deep-grid" in job.folder]
-    assert all(job.redraw and job.correct for job in deep)
-    assert not any(job.correct for job in make_study("performance").jobs())
+from elites.studies.cluster import remote_run, write_log
+from elites.studies.study import Choice
 
 
 def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
@@ -35,14 +19,6 @@ def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
     assert [job.configs[0].seed for job in jobs] == [5] * 5 + [6] * 5
     assert jobs[1].folder == "runs/qd-hopper/pga-map-elites-p_evo-0.25/seed-5"
     assert jobs[1].configs[0].hyper_parameters == {"p_evo": 0.25}
-
-
-def test_some_of_its_tasks_and_algorithms_or_others():
-    study = make_study("ablation", tasks=["qd-ant", "qd-deterministic-ant"], algorithms=["pga-map-elites"])
-    assert [choice.name for choice in study.tasks] == ["qd-ant", "qd-deterministic-ant"]
-    assert len(study.algorithms) == 5
-    study = make_study("ablation", algorithms=["pga-map-elites-p_evo-0.5", "td3"])
-    assert [choice.slug() for choice in study.algorithms] == ["pga-map-elites-p_evo-0.5", "td3"]
 
 
 def test_replications_that_share_a_program_are_one_job():
@@ -238,11 +214,11 @@ def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
     assert told["kind"] == "failed"
     assert b"Traceback" in told["log"]
     log = tmp_path / "logs" / "one.log"
-    keep_log(log, told)
+    write_log(log, told)
     assert log.read_bytes() == told["log"]
-    keep_log(log, {"kind": "done", "finished": False})
+    write_log(log, {"kind": "done", "finished": False})
     assert log.exists()
-    keep_log(log, {"kind": "done", "finished": True})
+    write_log(log, {"kind": "done", "finished": True})
     assert not log.exists()
 
 

@@ -8,7 +8,6 @@ touched.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import numbers
 import time
@@ -224,12 +223,9 @@ def _parts(archive: SavedArchive, settings: Settings, stream: int) -> list[np.ra
 
 def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
     """What a corrected archive was made from: the same again gives the same file."""
-    digest = hashlib.sha256()
-    for array in (archive.cell, archive.fitness, archive.descriptor, archive.parameters):
-        digest.update(array.tobytes())
     return {
         **asdict(settings),
-        "archive": digest.hexdigest(),
+        "archive": archive.digest(),
         "algorithm": archive.about["algorithm"],
         "task": archive.about["task"],
         "run_seed": archive.about["seed"],
@@ -262,16 +258,11 @@ def corrected_already(path: Path, archive: SavedArchive, settings: Settings) -> 
         same = found.about["evaluations"] == archive.about["evaluations"]
         if (
             same
-            and is_of(found, archive)
+            and found.is_correction_of(archive)
             and all(found.about[name] == value for name, value in asdict(settings).items())
         ):
             return found
     return None
-
-
-def is_of(corrected: CorrectedArchive, archive: SavedArchive) -> bool:
-    """Whether this is what was corrected."""
-    return bool(corrected.about["archive"] == _about(archive, Settings())["archive"])
 
 
 def _kept_members(folder: Path, archive: SavedArchive) -> Members:

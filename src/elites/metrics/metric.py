@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
+
+LOSS, CORRECTED = "_loss", "corrected_"  # end and begin the names of what is derived from a metric
 
 
 @dataclass(frozen=True)
@@ -20,17 +23,33 @@ class Elites:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A number that describes an archive."""
+class Quantity:
+    """A number with a name: a metric, its loss, or its corrected value."""
 
     name: str  # of its column
     label: str  # on axes, in tables and displays
     format: str  # as in a format string: ",.0f"
-    of: Callable[[Elites], float]
 
     def text(self, value: float) -> str:
         """The value as people read it."""
         return format(value, self.format)
+
+    @property
+    def loss(self) -> Quantity:
+        """The share of it that re-evaluation takes away."""
+        return Quantity(f"{self.name}{LOSS}", f"{self.label} loss", ".1%")
+
+    @property
+    def corrected(self) -> Quantity:
+        """Its value in the corrected archive."""
+        return Quantity(f"{CORRECTED}{self.name}", f"corrected {self.label}", self.format)
+
+
+@dataclass(frozen=True)
+class Metric(Quantity):
+    """A number that describes an archive."""
+
+    of: Callable[[Elites], float]
 
 
 def _qd_score(elites: Elites) -> float:
@@ -52,3 +71,24 @@ METRICS = (
     Metric("coverage", "coverage", ".1%", _coverage),  # share of cells that are filled
 )
 BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
+    """The metric with this column. `paths` are import paths of further ones: "my_module:my_metric".
+
+    One whose module is not installed is known by its name alone.
+    """
+    return BY_NAME.get(name) or _imported(paths).get(name) or Quantity(name, name, ".4g")
+
+
+def _imported(paths: Iterable[str]) -> dict[str, Metric]:
+    metrics = {}
+    for path in paths:
+        module, _, attribute = path.partition(":")
+        try:
+            metric = getattr(import_module(module), attribute)
+        except Exception:  # a module of somebody else's: it may be missing, or fail in any way
+            continue
+        if isinstance(metric, Metric):
+            metrics[metric.name] = metric
+    return metrics

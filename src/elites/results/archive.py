@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,13 @@ class SavedArchive:
     @property
     def metrics(self) -> ArchiveMetrics:
         return archive_metrics(self.fitness, len(self.centroids), self.about["task"]["qd_offset"])
+
+    def digest(self) -> str:
+        """A hash of the elites: a correction records which archive it was made from."""
+        digest = hashlib.sha256()
+        for array in (self.cell, self.fitness, self.descriptor, self.parameters):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
     def policy(self, elite: int = 0) -> Callable[[np.ndarray], np.ndarray]:
         """An elite's controller, from observations `[…, observation_size]` to actions."""

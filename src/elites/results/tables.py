@@ -14,6 +14,19 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.results import names
 
+COUNTS = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
+BY_OPERATOR = ("made_", "new_", "improved_")  # begin the names of an operator's columns
+
+
+def is_count(column: str) -> bool:
+    """Whether a column of `metrics.csv` counts something; the others are metrics."""
+    return column in COUNTS or column.startswith(BY_OPERATOR)
+
+
+def metric_names(columns: Iterable[str]) -> list[str]:
+    """The columns of `metrics.csv` that are metrics of the archive."""
+    return [column for column in columns if not is_count(column)]
+
 
 class Appended:
     """A file that is only ever appended to."""
@@ -113,7 +126,7 @@ class Logs:
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """A row of each table, and the metrics for TensorBoard."""
         self.metrics.append(metrics)
-        scalars = {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
+        scalars = {name: metrics[name] for name in metric_names(metrics)}
         self.tensorboard.append(metrics["evaluations"], scalars)
         self.timings.append(timings)
 

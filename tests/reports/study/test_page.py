@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from elites.reports.study.report import study_report
-from tests.reports.study.made_up import make_run
+from tests.made_up import make_run
 
 OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
