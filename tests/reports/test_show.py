@@ -55,7 +55,7 @@ def test_an_algorithm_and_a_task_that_are_not_installed(tmp_path, capsys):
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
-    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, archive=True)
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)
     make_run(tmp_path, "td3", "qd-walker", 0, evaluations=200)  # it does not have the metric
     add_metric(run, lambda count: np.linspace(0.1, 0.7654321, count).tolist())
     module = __name__ if installed else "nowhere"
@@ -67,6 +67,8 @@ def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
     assert f'<th class="number">{label}</th>' in page
     assert f"{value} ({value} to {value})" in page
     assert f"coverage and {label} against evaluations" in page
+    assert "coverage loss</th>" in page
+    assert f"{label} loss</th>" not in page  # its corrections do not have it
     final = (tmp_path / "report" / "tables" / "final.csv").read_text()
     assert "qd-walker,map-elites,evenness,1,200,0.7654321" in final
     assert "qd-walker,td3,evenness" not in final

@@ -91,7 +91,7 @@ def draw_spread(corrected: CorrectedArchive, path: Path) -> None:
         axes.set_title(f"{drawn.quantity}, median {middle:.3g}", fontsize=10)
         figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, pad=0.02, shrink=_shrink(drawn))
     figure.suptitle(
-        f"{_title(corrected)}: how {corrected.about['replications']} replications of each elite spread\n"
+        f"{_title(corrected)}: spread of {corrected.about['replications']} replications of each elite\n"
         "(bright: reproducible)",
         fontsize=11,
     )
@@ -109,7 +109,7 @@ def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
 
 
 def _shrink(drawn: Map) -> float:
-    """How long a colour bar is beside a map, which in two dimensions is square."""
+    """The relative length of a colour bar; a map of two dimensions is square."""
     return 0.82 if drawn.dimensions == 2 else 1.0
 
 
@@ -149,7 +149,7 @@ def draw_progress(
     rows = len(names) // 2 + 1  # of two panels, one of them for the operators
     figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
     figure.suptitle(title, fontsize=11)
-    *panels, last = figure.subplots(rows, 2).ravel()
+    panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
     for axes, name in zip(panels, names, strict=False):
         axes.plot(evaluations, metrics[name], color="#0072b2", label="original")
@@ -157,17 +157,19 @@ def draw_progress(
             style = {"color": CORRECTED_COLOUR, "linestyle": "--", "marker": ".", "label": "corrected"}
             axes.plot(corrections["evaluations"], corrections[name], **style)
             axes.legend(fontsize=8)
-        axes.set(xlabel="evaluations", ylabel=metric_of(name, metric_paths).label)
+        metric = metric_of(name, metric_paths)
+        axes.set(xlabel="evaluations", ylabel=metric.label)
+        format_axis(axes, metric)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
-    for axes in panels[len(names) :]:
+    _contribution(panels[len(names)], metrics)
+    for axes in panels[len(names) + 1 :]:
         axes.set_axis_off()
-    _contribution(last, metrics)
     figure.savefig(path, dpi=DPI)
 
 
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
-    """Offspring added per generation, stacked, averaged over as many generations as keep it legible."""
+    """Offspring added per generation, stacked and smoothed."""
     by_operator, over = added(metrics), window(len(metrics["evaluations"]))
     others = iter(OTHERS)
     axes.stackplot(

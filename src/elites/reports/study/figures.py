@@ -142,8 +142,8 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
         drawn = {variant: _corrected_curve(study, task, variant) for variant in study.variants}
         if not any(len(x) > 1 for x, _ in drawn.values()):
             continue
-        figure, panels = _grid(2, len(study.metrics))
-        for column, metric in enumerate(study.metrics):
+        figure, panels = _grid(2, len(study.reevaluated))
+        for column, metric in enumerate(study.reevaluated):
             above, below = panels[0][column], panels[1][column]
             for variant, look in looks_of(study).items():
                 replications = study.of(task, variant)

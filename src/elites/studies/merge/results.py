@@ -48,12 +48,22 @@ class StudyResults:
     notes: tuple[str, ...]  # on runs and files that are left out, and on what is compared
 
     @property
+    def reevaluated(self) -> tuple[Quantity, ...]:
+        """The metrics that corrections have: those of every run, and others where a run has their values."""
+
+        def is_corrected(metric: Quantity) -> bool:
+            values = (curves.corrections[metric.corrected.name] for curves in self.runs)
+            return any(not np.isnan(column).all() for column in values)
+
+        return tuple(metric for metric in self.metrics if metric in METRICS or is_corrected(metric))
+
+    @property
     def corrected_metrics(self) -> tuple[Quantity, ...]:
-        return tuple(metric.corrected for metric in self.metrics)
+        return tuple(metric.corrected for metric in self.reevaluated)
 
     @property
     def losses(self) -> tuple[Quantity, ...]:
-        return tuple(metric.loss for metric in self.metrics)
+        return tuple(metric.loss for metric in self.reevaluated)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
