@@ -20,24 +20,24 @@ def test_claims_hold_are_contradicted_or_undecided(tmp_path):
     for algorithm, score in scores.items():
         for seed in range(6):
             make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
-    found = verdicts(tmp_path)
-    assert found["1"].verdict is Verdict.CONTRADICTED  # TD3 is better
-    assert found["1"].scope == "2 of 20 comparisons: 1 hold, 1 contradicted"
-    assert found["2"].verdict is Verdict.UNTESTED
-    assert found["9"].verdict is Verdict.UNTESTED
+    claims = verdicts(tmp_path)
+    assert claims["1"].verdict is Verdict.CONTRADICTED  # TD3 is better
+    assert claims["1"].scope == "2 of 20 comparisons: 1 hold, 1 contradicted"
+    assert claims["2"].verdict is Verdict.UNTESTED
+    assert claims["9"].verdict is Verdict.UNTESTED
     for path in list(tmp_path.glob("td3-*")):
         shutil.rmtree(path)
-    found = verdicts(tmp_path)
-    assert found["1"].verdict is Verdict.PARTLY  # on one task of four, against one algorithm of five
-    assert found["3"].verdict is Verdict.PARTLY
-    told = dict(zip(found, aligned_claims(list(found.values())), strict=True))
-    assert told["1"] == "  claim 1   holds as far as tested (1 of 20 comparisons: 1 hold)"
-    assert told["2"] == "  claim 2   not tested by these runs"
+    claims = verdicts(tmp_path)
+    assert claims["1"].verdict is Verdict.PARTLY  # on one task of four, against one algorithm of five
+    assert claims["3"].verdict is Verdict.PARTLY
+    lines = dict(zip(claims, aligned_claims(list(claims.values())), strict=True))
+    assert lines["1"] == "  claim 1   holds as far as tested (1 of 20 comparisons: 1 hold)"
+    assert lines["2"] == "  claim 2   not tested by these runs"
     for path in tmp_path.glob("*-[2-5]-*"):
         (path / "config.json").unlink()
-    found = verdicts(tmp_path)
-    assert found["1"].verdict is Verdict.UNDECIDED  # two replications of each
-    assert not found["1"].possible
+    claims = verdicts(tmp_path)
+    assert claims["1"].verdict is Verdict.UNDECIDED  # two replications of each
+    assert not claims["1"].possible
 
 
 def test_a_tie_holds_only_where_a_difference_could_have_shown(tmp_path):
@@ -58,9 +58,9 @@ def test_losses_and_limits(tmp_path):
     assert verdicts(tmp_path)["6"].verdict is Verdict.PARTLY
     for seed in range(8):
         make_run(tmp_path, "pga-map-elites", "qd-hopper", seed, loss=0.3, evaluations=200)
-    found = verdicts(tmp_path)
-    assert found["6"].verdict is Verdict.CONTRADICTED
-    assert found["6"].scope == "2 of 4 comparisons: 1 hold, 1 contradicted"
+    claims = verdicts(tmp_path)
+    assert claims["6"].verdict is Verdict.CONTRADICTED
+    assert claims["6"].scope == "2 of 4 comparisons: 1 hold, 1 contradicted"
 
 
 def test_operators_over_time(tmp_path):
@@ -102,9 +102,9 @@ def test_the_ablation_is_told_apart_by_its_shares(tmp_path):
     study = study_of(tmp_path)
     assert study.variants == ["p_evo 0", "p_evo 0.5", "p_evo 1"]
     assert reference_of(study) == "p_evo 0.5"
-    found = {claim.number: claim for claim in judge(study)}
-    assert "2 hold" in found["9"].scope
-    assert found["9"].verdict is Verdict.CONTRADICTED  # here p_evo = 0 has another max-fitness than 0.5
+    claims = {claim.number: claim for claim in judge(study)}
+    assert "2 hold" in claims["9"].scope
+    assert claims["9"].verdict is Verdict.CONTRADICTED  # here p_evo = 0 has another max-fitness than 0.5
 
 
 def test_a_changed_task_is_not_the_paper_s(tmp_path):

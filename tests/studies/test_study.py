@@ -72,7 +72,7 @@ def test_a_study_of_one_s_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("tasks = [", "is no TOML file"),
         ("tasks = ['qd-ant']", "has no algorithms"),
@@ -98,19 +98,19 @@ def test_a_study_of_one_s_own(tmp_path):
         ("evaluations = -5\ntasks = ['qd-ant']\nalgorithms = ['td3']", "evaluations is -5"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_told_in_one_line(text, told, tmp_path, capsys):
+def test_what_is_wrong_with_a_study_is_told_in_one_line(text, message, tmp_path, capsys):
     path = tmp_path / "mine.toml"
     path.write_text(text)
     assert cli.main(["study", "run", str(path), "--out", str(tmp_path / "out")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["study"], "usage: elites study run STUDY --out DIR"),
         (["study", "walk"], "usage: elites study run STUDY --out DIR"),
@@ -122,11 +122,11 @@ def test_what_is_wrong_with_a_study_is_told_in_one_line(text, told, tmp_path, ca
         (["study", "report", "nowhere"], "nowhere is no folder"),
     ],
 )
-def test_wrong_input_gets_one_line(arguments, told, capsys):
+def test_wrong_input_gets_one_line(arguments, message, capsys):
     assert cli.main(arguments) == 2
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
 
 
 def test_without_ray_it_says_which_extra_to_install(tmp_path, monkeypatch, capsys):
@@ -210,12 +210,14 @@ def test_a_group_needs_the_memory_of_all_its_runs():
 
 def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
     """The worker of a cluster's machine, without the cluster."""
-    (told,) = [message for message in remote_run({"what": "run", "config": {}}, {}, 1.0) if "log" in message]
-    assert told["kind"] == "failed"
-    assert b"Traceback" in told["log"]
+    (message,) = [
+        message for message in remote_run({"what": "run", "config": {}}, {}, 1.0) if "log" in message
+    ]
+    assert message["kind"] == "failed"
+    assert b"Traceback" in message["log"]
     log = tmp_path / "logs" / "one.log"
-    write_log(log, told)
-    assert log.read_bytes() == told["log"]
+    write_log(log, message)
+    assert log.read_bytes() == message["log"]
     write_log(log, {"kind": "done", "finished": False})
     assert log.exists()
     write_log(log, {"kind": "done", "finished": True})

@@ -55,10 +55,10 @@ def test_so_few_replications_that_nothing_can_be_significant(tmp_path):
             make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
     rows = [row for row in compare(study_of(tmp_path)) if row.metric == "qd_score"]
     assert all(row.p == pytest.approx(0.1) and not row.possible for row in rows)
-    told = describe_power(rows)
-    assert "none of them can be significant at 0.05" in told
-    assert "can reach is 0.2" in told
-    assert f"It takes {seeds_needed(2)} replications" in told
+    message = describe_power(rows)
+    assert "none of them can be significant at 0.05" in message
+    assert "can reach is 0.2" in message
+    assert f"It takes {seeds_needed(2)} replications" in message
     assert 2 * 2 / math.comb(2 * seeds_needed(2), seeds_needed(2)) < 0.05
 
 
@@ -148,8 +148,8 @@ def test_what_is_called_report_but_is_none_is_left_alone(tmp_path, capsys):
     run = make_run(tmp_path, "map-elites", "qd-hopper", 1, evaluations=200).rename(tmp_path / "report")
     before = {path: path.read_bytes() for path in run.rglob("*")}
     assert cli.main(["study", "report", str(tmp_path)]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert f"{run} is not a report that was made here" in told
+    (message,) = capsys.readouterr().err.splitlines()
+    assert f"{run} is not a report that was made here" in message
     assert {path: path.read_bytes() for path in run.rglob("*")} == before
     run.rename(tmp_path / "other")
     (tmp_path / "report").write_text("a file")
@@ -202,9 +202,9 @@ def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
         late = make_run(tmp_path, "td3", "qd-hopper", seed, evaluations=400)
         lines = (late / "metrics.csv").read_text().splitlines()
         (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
-    told = study_report(tmp_path)
+    message = study_report(tmp_path)
     note = "2 runs of td3 had not ended their first generation after 100 evaluations"
-    assert note in told
+    assert note in message
     page = (tmp_path / "report" / "index.html").read_text()
     assert note in page
     assert not re.search(r"\bnan\b", page)
@@ -289,17 +289,17 @@ def test_corrections_count_where_runs_are_compared_before_their_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("task", "cells", "told"),
+    ("task", "cells", "message"),
     [
         ("qd-walker", "cvt", "Each cell has the colour of its elite's fitness; grey cells are empty."),
         ("qd-ant", "grid", "Each cell has the colour of its elite's fitness; grey cells are empty."),
         ("qd-ant", "cvt", "Squares are bins of descriptor space, each with its best elite; grey ones hold"),
     ],
 )
-def test_what_a_square_of_a_map_is(task, cells, told, tmp_path):
+def test_what_a_square_of_a_map_is(task, cells, message, tmp_path):
     make_run(tmp_path, "map-elites", task, 0, evaluations=100, archive=True, cells=cells)
     (picture,) = draw_archives(read_panels(study_of(tmp_path))[0])
-    assert told in picture.caption
+    assert message in picture.caption
 
 
 def test_the_locale_changes_nothing(tmp_path):

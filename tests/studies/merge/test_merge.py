@@ -20,11 +20,11 @@ def test_runs_of_different_lengths_are_compared_at_the_largest_common_budget(tmp
     long = read_table(tmp_path / "map-elites-qd-walker-0-" / "metrics.csv")
     at = np.flatnonzero(long["evaluations"] == 800)[0]
     assert study.finals("qd-walker", "map-elites", "qd_score")[0] == long["qd_score"][at]
-    told = "\n".join(study.notes)
-    assert "On qd-walker runs ended after 800 to 1,000 evaluations. All are compared at 800" in told
-    assert "seed 1 reached no more" in told
-    assert "1 of 2 runs have not reached the end of their budget" in told
-    assert "qd-hopper" not in told
+    message = "\n".join(study.notes)
+    assert "On qd-walker runs ended after 800 to 1,000 evaluations. All are compared at 800" in message
+    assert "seed 1 reached no more" in message
+    assert "1 of 2 runs have not reached the end of their budget" in message
+    assert "qd-hopper" not in message
 
 
 def test_a_label_is_of_its_own_parameters_alone(tmp_path):
@@ -104,16 +104,16 @@ def test_damage_costs_no_more_than_what_is_damaged(tmp_path):
         *(("qd-walker", seed) for seed in (0, 5, 6)),
         ("qd-hopper", 0),
     ]
-    told = "\n".join(study.notes)
-    assert "seed 1 is left out" in told
-    assert "no column evaluations" in told
-    assert "no column qd_score" in told
-    assert "its last row has nan evaluations" in told
-    assert "no column improved_ga" in told
-    assert "Wall times of map-elites on qd-walker, seed 5 are left out" in told
-    assert "Corrections of map-elites on qd-walker, seed 6 are left out" in told
-    assert "hyper_parameters is null" in told
-    assert "Corrections of map-elites on qd-hopper, seed 0 are left out" in told
+    message = "\n".join(study.notes)
+    assert "seed 1 is left out" in message
+    assert "no column evaluations" in message
+    assert "no column qd_score" in message
+    assert "its last row has nan evaluations" in message
+    assert "no column improved_ga" in message
+    assert "Wall times of map-elites on qd-walker, seed 5 are left out" in message
+    assert "Corrections of map-elites on qd-walker, seed 6 are left out" in message
+    assert "hyper_parameters is null" in message
+    assert "Corrections of map-elites on qd-hopper, seed 0 are left out" in message
     assert len(study.notes) == 8
     assert np.isnan(study.runs[1].values["elapsed_s"]).all()
     assert not len(study.runs[3].corrections["evaluations"])
@@ -155,10 +155,10 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
     (broken / "config.json").write_text("{")
     study = study_of(tmp_path)
     assert [curves.run.seed for curves in study.runs] == [0, 3]
-    told = "\n".join(study.notes)
-    assert "seed 1 is left out" in told
-    assert "seed 2 is left out" in told
-    assert f"Left out: {broken / 'config.json'} is damaged" in told
+    message = "\n".join(study.notes)
+    assert "seed 1 is left out" in message
+    assert "seed 2 is left out" in message
+    assert f"Left out: {broken / 'config.json'} is damaged" in message
 
 
 def test_a_correction_of_the_archive_counts_though_the_log_is_longer(tmp_path):
