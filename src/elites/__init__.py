@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from elites.metrics.corrected import Losses
     from elites.metrics.metric import Metric
     from elites.metrics.pyribs import from_pyribs
+    from elites.paper.presets import make_study
     from elites.policies import Policy
     from elites.replays.replay import replay
     from elites.reports.show import show
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from elites.results.corrected import CorrectedArchive, load_corrected
     from elites.results.tables import read_table
     from elites.studies.run import run_study
-    from elites.studies.study import Study, make_study
+    from elites.studies.study import Study
     from elites.tasks import TASKS, make_task
     from elites.tasks.episode import Ending, Transitions
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
@@ -93,7 +94,7 @@ _HOME = {
     "load_archive": "elites.results.archive",
     "load_corrected": "elites.results.corrected",
     "make_algorithm": "elites.algorithms",
-    "make_study": "elites.studies.study",
+    "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
     "read_table": "elites.results.tables",
     "replay": "elites.replays.replay",

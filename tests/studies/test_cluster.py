@@ -8,9 +8,9 @@ import pytest
 
 from elites import ElitesError, Execution, RunConfig, ThreadEvaluator, make_task, run
 from elites.evaluation.cluster import ClusterEvaluator
-from elites.studies.cluster import ClusterPool, keep
+from elites.paper.presets import make_study
+from elites.studies.cluster import ClusterPool, write_files
 from elites.studies.execution import execute
-from elites.studies.study import make_study
 from tests.conftest import controllers
 from tests.studies.test_execution import KEPT, TOML, results
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
         )
     assert not (tmp_path / "run").exists()
     with pytest.raises(ElitesError, match="sent a file that is not the run's"):
-        keep(tmp_path / "run", {"changed": {"../other": b""}, "removed": []})
+        write_files(tmp_path / "run", {"changed": {"../other": b""}, "removed": []})
 
 
 def test_nobody_there():

@@ -1,4 +1,4 @@
-"""Studies executed by real workers: resumed, isolated from failures, told about."""
+"""Studies executed by real workers: resumed, isolated from failures, reported."""
 
 import json
 import os
@@ -13,12 +13,12 @@ from rich.console import Console
 
 from elites import ElitesError
 from elites.experiments.guards import alone
+from elites.paper.presets import make_study
 from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes
 from elites.studies.display import StudyDisplay
-from elites.studies.execution import Processes, State, execute, take
+from elites.studies.execution import Processes, State, execute, update
 from elites.studies.plan import cell_of, cost
-from elites.studies.run import _measured, _record, run_study
-from elites.studies.study import make_study
+from elites.studies.run import _measure, _write_record, run_study
 
 TOML = """
 evaluations = {evaluations}
@@ -105,9 +105,9 @@ def test_a_failed_run_is_reported_and_stops_no_other(undisturbed):
     assert "mine" in out.splitlines()[1]
     assert "4: 2 of each, 1,200 evaluations a run" in out
     assert out.count("finished in") == 2
-    told = [line for line in out.splitlines() if " failed: " in line]
-    assert len(told) == 2
-    assert all("/large/seed-" in line and " GB" in line for line in told)
+    failures = [line for line in out.splitlines() if " failed: " in line]
+    assert len(failures) == 2
+    assert all("/large/seed-" in line and " GB" in line for line in failures)
     assert "2 of 4 jobs failed; the same command tries them again" in out
     assert len(results(folder)) == 2 * len(KEPT)
     assert "Traceback" not in out + err
@@ -161,7 +161,7 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     assert ended == [state]
 
 
-def told_of(state):
+def message_on(state):
     console = Console(width=200, color_system=None)
     with console.capture() as captured:
         StudyDisplay(Path("nowhere"), 0, console).ended(state)
@@ -173,30 +173,30 @@ def test_a_worker_that_dies_of_being_stopped_has_not_finished():
     (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
     gone = {"kind": "lost", "error": "its worker was ended by SIGTERM"}
     state = State(job, "running", tries=2)
-    take(state, gone, stopping=True)
+    update(state, gone, stopping=True)
     assert state.stage == "stopped"
-    assert told_of(state).endswith("seed-0 stopped; the same command goes on\n")
+    assert message_on(state).endswith("seed-0 stopped; the same command goes on\n")
     state = State(job, "running")
-    take(state, gone, stopping=False)
-    assert (state.stage, told_of(state)) == ("waiting", "")
-    take(state, {"kind": "progress", "done": 200, "total": 1000}, stopping=False)
-    take(state, gone, stopping=True)
-    assert "stopped after 200 evaluations" in told_of(state)
+    update(state, gone, stopping=False)
+    assert (state.stage, message_on(state)) == ("waiting", "")
+    update(state, {"kind": "progress", "done": 200, "total": 1000}, stopping=False)
+    update(state, gone, stopping=True)
+    assert "stopped after 200 evaluations" in message_on(state)
 
 
 def test_a_correction_alone_is_told_as_such():
     (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
     state = State(job, "running")
-    take(state, {"kind": "correcting", "done": 5, "total": 10}, stopping=False)
-    take(state, {"kind": "done", "finished": True}, stopping=False)
-    assert told_of(state).endswith("its archive was corrected\n")
+    update(state, {"kind": "correcting", "done": 5, "total": 10}, stopping=False)
+    update(state, {"kind": "done", "finished": True}, stopping=False)
+    assert message_on(state).endswith("its archive was corrected\n")
 
 
 def test_times_are_measured_once(tmp_path):
-    path, told = tmp_path / "mine.toml", []
+    path, messages = tmp_path / "mine.toml", []
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
     jobs = make_study(str(path)).jobs()
-    measured = _measured(tmp_path, jobs, True, told.append, keep=True)
+    measured = _measure(tmp_path, jobs, True, messages.append, keep=True)
     small, large = (measured.cells[cell_of(job.configs[0])] for job in jobs[:2])
     assert small["pace"]["steps_per_s"] > 100
     assert 1 <= small["pace"]["random_length"] <= 25
@@ -204,8 +204,8 @@ def test_times_are_measured_once(tmp_path):
     assert (small["elites"], small["generations"], small["episode_length"]) == (1000, 60, 25)
     assert "pace" not in large
     assert cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
-    assert told[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
-    again = _measured(tmp_path, jobs[:1], True, told.append, keep=True)
+    assert messages[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
+    again = _measure(tmp_path, jobs[:1], True, messages.append, keep=True)
     assert again.cells[cell_of(jobs[0].configs[0])]["pace"] == small["pace"]
 
 
@@ -234,16 +234,16 @@ def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypat
 def test_a_part_run_later_leaves_the_labels_of_the_rest(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
-    _record(tmp_path, make_study(str(path)))
-    _record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1))
+    _write_record(tmp_path, make_study(str(path)))
+    _write_record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1))
     record = json.loads((tmp_path / "study.json").read_text())
     assert [choice["label"] for choice in record["algorithms"]] == ["small", "large"]
     assert (len(record["tasks"]), record["seeds"]) == (1, 1)
-    _record(tmp_path, make_study(str(path), algorithms=["td3"]))
+    _write_record(tmp_path, make_study(str(path), algorithms=["td3"]))
     record = json.loads((tmp_path / "study.json").read_text())
     assert [choice["name"] for choice in record["algorithms"]] == ["map-elites", "cma-map-elites", "td3"]
     (tmp_path / "study.json").write_text("{")
-    _record(tmp_path, make_study(str(path)))
+    _write_record(tmp_path, make_study(str(path)))
     assert len(json.loads((tmp_path / "study.json").read_text())["algorithms"]) == 2
 
 
@@ -275,7 +275,7 @@ class TestTable:
 
     def shown(self, states, height):
         console = Console(width=110, height=height, force_terminal=True, color_system=None)
-        display = StudyDisplay(None, 7, console)
+        display = StudyDisplay(Path("nowhere"), 7, console)
         with console.capture() as captured:
             console.print(display.table(states), display.totals(states))
         return captured.get()

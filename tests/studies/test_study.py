@@ -6,26 +6,10 @@ import pytest
 
 from elites import ElitesError, cli
 from elites.cluster import differing_package
+from elites.paper.presets import make_study
 from elites.studies import plan
-from elites.studies.cluster import keep_log, remote_run
-from elites.studies.study import STUDIES, Choice, make_study
-
-
-def test_the_paper_s_grid():
-    """Runs of each study: tasks, algorithms and replications of SPEC section 6."""
-    sizes = {name: len(make_study(name).jobs()) for name in STUDIES}
-    assert sizes == {
-        "performance": 8 * 6 * 20,
-        "reproducibility": 4 * 5 * 20,
-        "ablation": 4 * 5 * 10,
-        "contribution": 4 * 20,
-    }
-    ablation = make_study("ablation")
-    assert [choice.parameters["p_evo"] for choice in ablation.algorithms] == [0, 0.25, 0.5, 0.75, 1]
-    assert all(study.evaluations == 1_000_000 for study in map(make_study, STUDIES))
-    deep = [job for job in make_study("reproducibility").jobs() if "deep-grid" in job.folder]
-    assert all(job.redraw and job.correct for job in deep)
-    assert not any(job.correct for job in make_study("performance").jobs())
+from elites.studies.cluster import remote_run, write_log
+from elites.studies.study import Choice
 
 
 def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
@@ -35,14 +19,6 @@ def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
     assert [job.configs[0].seed for job in jobs] == [5] * 5 + [6] * 5
     assert jobs[1].folder == "runs/qd-hopper/pga-map-elites-p_evo-0.25/seed-5"
     assert jobs[1].configs[0].hyper_parameters == {"p_evo": 0.25}
-
-
-def test_some_of_its_tasks_and_algorithms_or_others():
-    study = make_study("ablation", tasks=["qd-ant", "qd-deterministic-ant"], algorithms=["pga-map-elites"])
-    assert [choice.name for choice in study.tasks] == ["qd-ant", "qd-deterministic-ant"]
-    assert len(study.algorithms) == 5
-    study = make_study("ablation", algorithms=["pga-map-elites-p_evo-0.5", "td3"])
-    assert [choice.slug() for choice in study.algorithms] == ["pga-map-elites-p_evo-0.5", "td3"]
 
 
 def test_replications_that_share_a_program_are_one_job():
@@ -96,7 +72,7 @@ def test_a_study_of_one_s_own(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("tasks = [", "is no TOML file"),
         ("tasks = ['qd-ant']", "has no algorithms"),
@@ -122,19 +98,19 @@ def test_a_study_of_one_s_own(tmp_path):
         ("evaluations = -5\ntasks = ['qd-ant']\nalgorithms = ['td3']", "evaluations is -5"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_told_in_one_line(text, told, tmp_path, capsys):
+def test_what_is_wrong_with_a_study_is_told_in_one_line(text, message, tmp_path, capsys):
     path = tmp_path / "mine.toml"
     path.write_text(text)
     assert cli.main(["study", "run", str(path), "--out", str(tmp_path / "out")]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["study"], "usage: elites study run STUDY --out DIR"),
         (["study", "walk"], "usage: elites study run STUDY --out DIR"),
@@ -146,11 +122,11 @@ def test_what_is_wrong_with_a_study_is_told_in_one_line(text, told, tmp_path, ca
         (["study", "report", "nowhere"], "nowhere is no folder"),
     ],
 )
-def test_wrong_input_gets_one_line(arguments, told, capsys):
+def test_wrong_input_gets_one_line(arguments, message, capsys):
     assert cli.main(arguments) == 2
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
 
 
 def test_without_ray_it_says_which_extra_to_install(tmp_path, monkeypatch, capsys):
@@ -234,15 +210,17 @@ def test_a_group_needs_the_memory_of_all_its_runs():
 
 def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
     """The worker of a cluster's machine, without the cluster."""
-    (told,) = [message for message in remote_run({"what": "run", "config": {}}, {}, 1.0) if "log" in message]
-    assert told["kind"] == "failed"
-    assert b"Traceback" in told["log"]
+    (message,) = [
+        message for message in remote_run({"what": "run", "config": {}}, {}, 1.0) if "log" in message
+    ]
+    assert message["kind"] == "failed"
+    assert b"Traceback" in message["log"]
     log = tmp_path / "logs" / "one.log"
-    keep_log(log, told)
-    assert log.read_bytes() == told["log"]
-    keep_log(log, {"kind": "done", "finished": False})
+    write_log(log, message)
+    assert log.read_bytes() == message["log"]
+    write_log(log, {"kind": "done", "finished": False})
     assert log.exists()
-    keep_log(log, {"kind": "done", "finished": True})
+    write_log(log, {"kind": "done", "finished": True})
     assert not log.exists()
 
 

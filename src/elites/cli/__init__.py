@@ -14,10 +14,10 @@ from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import Command, first_line
 from elites.cli.inspect import Correct, Show
 from elites.cli.random import Random
+from elites.cli.replay import Replay
 from elites.cli.run import Resume, RunOptions, run_command
+from elites.cli.study import STUDY_COMMANDS, StudyRun
 from elites.errors import ElitesError
-from elites.replays.command import Replay
-from elites.studies.commands import STUDY_COMMANDS, StudyRun
 
 INTERRUPTED = 130
 

@@ -23,11 +23,10 @@ from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, alone
 from elites.files import error_in_one_line, read_arrays, write_arrays
-from elites.results.archive import SavedArchive, digest_of
+from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
     corrected_archive,
-    corrects,
     load_corrected,
     save_corrected,
 )
@@ -232,7 +231,7 @@ def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
     """What a corrected archive was made from: the same again gives the same file."""
     return {
         **asdict(settings),
-        "archive": digest_of(archive),
+        "archive": archive.digest(),
         "algorithm": archive.about["algorithm"],
         "task": archive.about["task"],
         "run_seed": archive.about["seed"],
@@ -247,7 +246,7 @@ def existing_correction(path: Path, archive: SavedArchive, settings: Settings) -
         same = corrected.about["evaluations"] == archive.about["evaluations"]
         if (
             same
-            and corrects(corrected, archive)
+            and corrected.is_correction_of(archive)
             and all(corrected.about[name] == value for name, value in asdict(settings).items())
         ):
             return corrected

@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from elites.metrics.metric import archive_columns, metric_named
+from elites.metrics.metric import metric_of
+from elites.results.tables import metric_names
 
 if TYPE_CHECKING:
     from elites.experiments.execution import Report
@@ -147,7 +148,7 @@ def _seeds(report: Report) -> str:
 
 def _values(metrics: dict[str, Any]) -> list[tuple[str, str]]:
     """Label and text of each metric of the archive."""
-    shown = (metric_named(name) for name in archive_columns(metrics))
+    shown = (metric_of(name) for name in metric_names(metrics))
     return [(metric.label, metric.text(metrics[metric.name])) for metric in shown]
 
 

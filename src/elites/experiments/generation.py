@@ -17,7 +17,8 @@ import numpy as np
 from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive, Status
 from elites.evaluation.evaluation import Evaluation
-from elites.metrics.metric import PROGRESS, Elites, Metric
+from elites.metrics.metric import Elites, Metric
+from elites.results.tables import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
 
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
@@ -168,8 +169,9 @@ def evaluations_of(rounds: tuple[Round, ...]) -> int:
 def metric_columns(algorithm: Algorithm, metrics: Sequence[Metric]) -> list[str]:
     """The columns of `metrics.csv`."""
     names = [metric.name for metric in metrics]
-    by_operator = [f"{what}_{name}" for name in algorithm.operators for what in ("made", "new", "improved")]
-    return [*PROGRESS, *names, "invalid", *by_operator]
+    by_operator = [f"{what}{name}" for name in algorithm.operators for what in BY_OPERATOR]
+    *progress, invalid = COUNTS
+    return [*progress, *names, invalid, *by_operator]
 
 
 def metric_rows(

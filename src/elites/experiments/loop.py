@@ -17,7 +17,7 @@ from elites.experiments.generation import metric_columns
 from elites.experiments.guards import Interrupts, alone
 from elites.experiments.replications import Advance, Replications
 from elites.files import error_in_one_line, remove_partials
-from elites.metrics.metric import METRICS
+from elites.metrics.metric import BY_NAME, METRICS
 from elites.results.checkpoints import Checkpoints, outline
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.tables import Logs
@@ -25,7 +25,7 @@ from elites.results.tables import Logs
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
 CORRECTIONS = (
     *("generation", "evaluations", "elites", *(metric.name for metric in METRICS)),
-    *(f"{metric.name}_loss" for metric in METRICS),
+    *(metric.loss.name for metric in METRICS),
     "invalid",
 )
 
@@ -87,7 +87,6 @@ def _drive(
                         [*timings, *["corrections_s"] * corrects],
                         CORRECTIONS if corrects else (),
                         sizes,
-                        scalars=[metric.name for metric in current.metrics],
                     )
                 )
                 for folder, sizes in zip(folders, header["sizes"], strict=True)
@@ -255,7 +254,7 @@ class _Loop:
                     "evaluations": self.current.evaluations,
                     "elites": len(archive.cell),
                     **corrected.metrics._asdict(),
-                    **{f"{name}_loss": value for name, value in corrected.losses._asdict().items()},
+                    **{BY_NAME[name].loss.name: value for name, value in corrected.losses._asdict().items()},
                     "invalid": int(corrected.invalid),
                 }
             )

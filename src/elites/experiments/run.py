@@ -51,7 +51,7 @@ def run(
     path = default_folder(config, seeds) if folder is None else Path(folder)
     refuse_taken(path)
     if seeds > 1:
-        return _run_group(config, seeds, GroupFolder(path), execution)
+        return run_group(config, seeds, GroupFolder(path), execution)
     home = RunFolder(path)
     with _replications([config], execution) as current:  # fails before anything is written
         home.create_folder()
@@ -78,7 +78,8 @@ def resume(folder: Path | str, execution: Execution | None = None) -> Outcome:
         return _continue(path, [RunFolder(path)], [config], made_with, execution)[0]
 
 
-def _run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Execution) -> Outcome:
+def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Execution) -> Outcome:
+    """Starts replications in a group's folder; a group may have a single one."""
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     algorithm = config.make_algorithm()
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""QD-score, max-fitness and coverage of an archive."""
+"""The metrics of an archive, from its elites' fitness alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elites.metrics.metric import METRICS, Elites
 
 
 class ArchiveMetrics(NamedTuple):
-    """What the paper plots."""
+    """The metrics of the table, typed."""
 
     qd_score: float  # sum over elites of fitness above the offset; those below it count 0
     max_fitness: float  # NaN for an empty archive

@@ -19,12 +19,12 @@ def added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def window(generations: int) -> int:
-    """How many generations to smooth over: 200, fewer in a short run."""
+    """The number of generations to smooth over: 200, fewer in a short run."""
     return max(1, min(WINDOW, generations // 20))
 
 
 def smoothed(values: np.ndarray, window: int) -> np.ndarray:
-    """The mean over a window around each value; at the ends, of what there is of it."""
+    """The mean over a window around each value; the window is cut at the ends."""
     before, after = (window - 1) // 2, window // 2
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     places = np.arange(len(values))

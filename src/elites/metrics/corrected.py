@@ -1,4 +1,4 @@
-"""What is left of an archive when its elites are evaluated again. Plain arrays in, numbers out.
+"""The corrected archive: what remains of an archive when its elites are evaluated again. Only plain arrays.
 
 The corrected archive is built by the archive's own rule from each elite's mean fitness and mean descriptor:
 in each cell the best mean stays, the first of equals. An elite with a replication that is not finite has no
@@ -27,7 +27,7 @@ class Losses(NamedTuple):
 
 
 class Correction(NamedTuple):
-    """Each elite `[n, …]` as its replications have it, and the archive that they make."""
+    """The means of each elite's replications `[n, …]`, and the corrected archive."""
 
     fitness: np.ndarray  # the mean; NaN if a replication is invalid
     descriptor: np.ndarray
@@ -39,7 +39,7 @@ class Correction(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """How far the replications of each elite `[n]` lie apart; NaN if one is invalid."""
+    """The spread of each elite's replications `[n]`; NaN if one is invalid."""
 
     fitness: np.ndarray  # standard deviation
     descriptor: np.ndarray  # root mean square distance from the mean descriptor, in ranges of the bounds
@@ -127,7 +127,7 @@ def spread(
     grid: Sequence[int] = (),
     bounds: ArrayLike | None = None,
 ) -> Spread:
-    """How far each elite's replications lie apart. The arguments are those of `correct`."""
+    """The spread of each elite's replications. The arguments are those of `correct`."""
     cell = np.asarray(cell)
     samples, places = _checked(cell, fitness_samples, descriptor_samples)
     valid = _finite(samples, places)
@@ -143,13 +143,13 @@ def spread(
 
 
 def most_reproducible(spread: Spread, count: int = 10) -> np.ndarray:
-    """Elites that land in their own cell most often, of equals those whose fitness varies least."""
+    """Elites that land in their own cell most often; among equals, those with the least varying fitness."""
     order = np.lexsort((spread.fitness, -spread.own_cell))
     return order[np.isfinite(spread.fitness[order])][:count]  # type: ignore[no-any-return]
 
 
 def luckiest(fitness: ArrayLike, mean_fitness: ArrayLike, count: int = 10) -> np.ndarray:
-    """Elites whose fitness in the archive lies farthest above their mean."""
+    """Elites whose fitness in the archive is farthest above their mean."""
     luck = np.asarray(fitness, np.float64) - np.asarray(mean_fitness)
     order = np.argsort(-luck, kind="stable")
     return order[luck[order] > 0][:count]  # type: ignore[no-any-return]
@@ -185,7 +185,7 @@ def _best_of_each(cell: np.ndarray, fitness: np.ndarray) -> np.ndarray:
 def _cells_of(
     descriptor: np.ndarray, centroids: ArrayLike, grid: Sequence[int], bounds: ArrayLike | None
 ) -> np.ndarray:
-    """The cells by the very rule of a run, in the very same arithmetic."""
+    """The cells by the rule of a run, in the same arithmetic."""
     from elites.archives.cells import Cells
 
     if len(grid) and bounds is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.imports import object_at
+
+LOSS, CORRECTED = "_loss", "corrected_"  # end and begin the names of what is derived from a metric
 
 
 @dataclass(frozen=True)
@@ -23,17 +26,33 @@ class Elites:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A number that describes an archive."""
+class Quantity:
+    """A number with a name: a metric, its loss, or its corrected value."""
 
     name: str  # of its column
     label: str  # on axes, in tables and displays
     format: str  # as in a format string: ",.0f"
-    of: Callable[[Elites], float]
 
     def text(self, value: float) -> str:
         """The value as people read it."""
         return format(value, self.format)
+
+    @property
+    def loss(self) -> Quantity:
+        """The share of it that re-evaluation takes away."""
+        return Quantity(f"{self.name}{LOSS}", f"{self.label} loss", ".1%")
+
+    @property
+    def corrected(self) -> Quantity:
+        """Its value in the corrected archive."""
+        return Quantity(f"{CORRECTED}{self.name}", f"corrected {self.label}", self.format)
+
+
+@dataclass(frozen=True)
+class Metric(Quantity):
+    """A number that describes an archive."""
+
+    of: Callable[[Elites], float]
 
 
 def _qd_score(elites: Elites) -> float:
@@ -54,19 +73,15 @@ METRICS = (
     Metric("max_fitness", "max-fitness", ",.1f", _max_fitness),  # NaN for an empty archive
     Metric("coverage", "coverage", ".1%", _coverage),  # share of cells that are filled
 )
-PROGRESS = ("generation", "evaluations", "environment_steps", "gradient_steps")
-COUNTS = ("invalid", "made_", "new_", "improved_")  # beginnings of the other columns of `metrics.csv`
 BY_NAME = {metric.name: metric for metric in METRICS}
 
 
-def archive_columns(columns: Iterable[str]) -> list[str]:
-    """Those columns of `metrics.csv` that are metrics of the archive."""
-    return [name for name in columns if name not in PROGRESS and not name.startswith(COUNTS)]
+def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
+    """The metric with this column. `paths` are import paths of further ones: "my_module:my_metric".
 
-
-def metric_named(name: str) -> Metric:
-    """The metric of a column. One that is not ours has its name as the label, and no function."""
-    return BY_NAME.get(name) or Metric(name, name.replace("_", " "), ".4g", lambda elites: math.nan)
+    One whose module is not installed is known by its name alone.
+    """
+    return BY_NAME.get(name) or _installed(paths).get(name) or Quantity(name, name, ".4g")
 
 
 def load_metric(path: str) -> Metric:
@@ -75,3 +90,12 @@ def load_metric(path: str) -> Metric:
     if not isinstance(metric, Metric):
         raise ElitesError(f"metric {path!r} is not an elites.Metric")
     return metric
+
+
+def _installed(paths: Iterable[str]) -> dict[str, Metric]:
+    metrics = {}
+    for path in paths:
+        with contextlib.suppress(ElitesError):
+            metric = load_metric(path)
+            metrics[metric.name] = metric
+    return metrics

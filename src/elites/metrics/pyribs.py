@@ -1,4 +1,4 @@
-"""Archives of pyribs as the plain arrays that the metrics take. pyribs itself is not needed."""
+"""Archives of pyribs as plain arrays for the metrics. pyribs itself is not needed."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def least_p(first: int, second: int) -> float:
-    """The smallest p-value that so many replications against so many can reach, without ties."""
+    """The smallest p-value that `first` against `second` replications can reach, without ties."""
     if first < 1 or second < 1:
         return 1.0
     return min(1.0, 2 / math.comb(first + second, first))
 
 
 def sign_p(successes: int, failures: int) -> float:
-    """The p-value of the two-sided sign test: how likely a fair coin is to be as one-sided as this."""
+    """The p-value of the two-sided sign test."""
     count = successes + failures
     if not count:
         return math.nan
@@ -47,18 +47,18 @@ def sign_p(successes: int, failures: int) -> float:
 
 
 def bonferroni(p: float, comparisons: int) -> float:
-    """A p-value as one of so many."""
+    """A p-value corrected for the number of comparisons."""
     return min(1.0, p * max(1, comparisons))
 
 
 def quartiles(values: ArrayLike) -> tuple[float, float, float]:
-    """(median, first quartile, third quartile) of what is not NaN; NaN if nothing is."""
+    """(median, first quartile, third quartile), without NaN; NaN if nothing else is left."""
     numbers = _numbers(values)
     if not len(numbers):
         return (math.nan,) * 3
     which = (0.25, 0.5, 0.75)
     below, above = (np.quantile(numbers, which, method=method) for method in ("lower", "higher"))
-    with np.errstate(invalid="ignore"):  # NumPy has NaN beside what is infinite, as a loss may be
+    with np.errstate(invalid="ignore"):  # between infinite values, as losses may be, NumPy returns NaN
         between = np.quantile(numbers, which)
         between = np.where(np.isnan(between), below + above, between)
     low, middle, high = np.where(below == above, below, between)
@@ -78,7 +78,7 @@ def _doubled_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _ways(ranks: np.ndarray, size: int) -> np.ndarray:
-    """How many subsets of `size` ranks have each sum."""
+    """The number of subsets of `size` ranks with each sum."""
     large = math.comb(len(ranks), size) >= 2**62
     ways: np.ndarray = np.zeros((size + 1, int(ranks.sum()) + 1), object if large else np.int64)
     ways[0, 0] = 1

@@ -1,1 +1,1 @@
-"""Pictures and tables of what was found."""
+"""Figures, tables and pages of results."""

@@ -1,4 +1,4 @@
-"""One colour per algorithm and per operator: told apart by colour-blind eyes too (Okabe and Ito)."""
+"""One colour per algorithm and per operator, distinct for colour-blind readers too (Okabe and Ito)."""
 
 ALGORITHMS = {
     "pga-map-elites": "#d55e00",

@@ -10,15 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError
-from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.metrics.archive import archive_metrics, summary
 from elites.metrics.contribution import added, smoothed, window
+from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.reports.colours import OPERATORS, OTHERS
 from elites.reports.maps import BINS, Map, draw_map, scale
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
+from elites.results.tables import metric_names
 
 CORRECTED_COLOUR = "#d55e00"
 DPI = 150
@@ -35,7 +37,7 @@ def draw_archive(archive: SavedArchive, path: Path, limits: tuple[float, float] 
     draw_map(axes, drawn, norm)
     figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, label="fitness", pad=0.02)
     bins = f"\n{BINS}" if drawn.binned else ""
-    axes.set_title(f"{_title(archive)}\n{_summary(archive.metrics)}{bins}", fontsize=10)
+    axes.set_title(f"{_title(archive)}\n{summary(archive.metrics)}{bins}", fontsize=10)
     figure.savefig(path, dpi=DPI)
 
 
@@ -57,40 +59,39 @@ def draw_corrected(corrected: CorrectedArchive, path: Path) -> None:
     ]
     norm = scale(np.concatenate([drawn.values for drawn in maps]))
     figure, panels = _panels(maps)
-    titles = f"original: {_summary(original)}", f"corrected: {_summary(corrected.metrics)}"
+    titles = f"original: {summary(original)}", f"corrected: {summary(corrected.metrics)}"
     for axes, drawn, title in zip(panels, maps, titles, strict=True):
         draw_map(axes, drawn, norm)
         axes.set_title(title, fontsize=10)
     colours = ScalarMappable(norm, maps[0].colours)
     figure.colorbar(colours, ax=list(panels), label="fitness", pad=0.02, shrink=_shrink(maps[0]))
-    lost = corrected.losses
+    losses = zip((metric.loss for metric in METRICS), corrected.losses, strict=True)
     figure.suptitle(
         f"{_title(corrected)}, {corrected.about['replications']} replications per elite\n"
-        f"loss of QD-score {lost.qd_score:.1%}, of max-fitness {lost.max_fitness:.1%}, "
-        f"of coverage {lost.coverage:.1%}",
+        + ", ".join(f"{loss.label} {loss.text(value)}" for loss, value in losses),
         fontsize=11,
     )
     figure.savefig(path, dpi=DPI)
 
 
 def draw_spread(corrected: CorrectedArchive, path: Path) -> None:
-    """How far each elite's replications lie apart, as maps: what is bright can be trusted."""
+    """Maps of the spread of each elite's replications; bright elites are reproducible."""
     _require_elites(corrected)
-    apart, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
+    spread, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
     maps = [
-        Map(apart.own_cell, cell, descriptor, corrected, "share in own cell"),
-        Map(apart.fitness, cell, descriptor, corrected, "deviation of fitness", "viridis_r"),
-        Map(apart.descriptor, cell, descriptor, corrected, "deviation of descriptor", "viridis_r"),
+        Map(spread.own_cell, cell, descriptor, corrected, "share in own cell"),
+        Map(spread.fitness, cell, descriptor, corrected, "deviation of fitness", "viridis_r"),
+        Map(spread.descriptor, cell, descriptor, corrected, "deviation of descriptor", "viridis_r"),
     ]
     figure, panels = _panels(maps)
     for axes, drawn in zip(panels, maps, strict=True):
-        norm = Normalize(0, 1) if drawn.values is apart.own_cell else scale(np.append(drawn.values, 0))
+        norm = Normalize(0, 1) if drawn.values is spread.own_cell else scale(np.append(drawn.values, 0))
         draw_map(axes, drawn, norm)
         middle = np.nanmedian(drawn.values) if np.isfinite(drawn.values).any() else np.nan
         axes.set_title(f"{drawn.quantity}, median {middle:.3g}", fontsize=10)
         figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, pad=0.02, shrink=_shrink(drawn))
     figure.suptitle(
-        f"{_title(corrected)}: how {corrected.about['replications']} replications of each elite spread\n"
+        f"{_title(corrected)}: spread of {corrected.about['replications']} replications of each elite\n"
         "(bright: reproducible)",
         fontsize=11,
     )
@@ -108,7 +109,7 @@ def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
 
 
 def _shrink(drawn: Map) -> float:
-    """How long a colour bar is beside a map, which in two dimensions is square."""
+    """The relative length of a colour bar; a map of two dimensions is square."""
     return 0.82 if drawn.dimensions == 2 else 1.0
 
 
@@ -122,11 +123,12 @@ def _title(archive: SavedArchive | CorrectedArchive) -> str:
     return f"{about['algorithm']} on {about['task']['name']}, {about['evaluations']:,} evaluations"
 
 
-def _summary(metrics: ArchiveMetrics) -> str:
-    return (
-        f"QD-score {metrics.qd_score:,.0f}, max-fitness {metrics.max_fitness:.0f}, "
-        f"coverage {metrics.coverage:.1%}"
-    )
+def format_axis(axes: Axes, quantity: Quantity) -> None:
+    """Formats the y-axis as the quantity is: shares in percent, large numbers with a prefix."""
+    if quantity.format.endswith("%"):
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+    elif quantity.format == ",.0f":
+        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def draw_progress(
@@ -134,32 +136,40 @@ def draw_progress(
     path: Path,
     title: str,
     corrections: Mapping[str, np.ndarray] | None = None,
+    metric_paths: Sequence[str] = (),
 ) -> None:
-    """QD-score, max-fitness, coverage, and offspring added by operator, against evaluations.
+    """Every metric, and the offspring added by each operator, against evaluations.
 
-    `corrections` are the columns of `corrections.csv`, if the run was corrected on its way.
+    `metrics` are the columns of the run's metrics, `corrections` those of its corrections, if there are any,
+    and `metric_paths` the import paths of metrics that its record names.
     """
     if not len(metrics["evaluations"]):
         raise ElitesError("no generation has been logged: there is nothing to draw")
-    figure = Figure(figsize=(9, 6.4), layout="constrained")
+    names = metric_names(metrics)
+    rows = len(names) // 2 + 1  # of two panels, one of them for the operators
+    figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
     figure.suptitle(title, fontsize=11)
-    panels = figure.subplots(2, 2).ravel()
+    panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
-    for axes, name in zip(panels, ArchiveMetrics._fields, strict=False):
+    for axes, name in zip(panels, names, strict=False):
         axes.plot(evaluations, metrics[name], color="#0072b2", label="original")
-        if corrections is not None and len(corrections["evaluations"]):
+        if corrections is not None and name in corrections and len(corrections["evaluations"]):
             style = {"color": CORRECTED_COLOUR, "linestyle": "--", "marker": ".", "label": "corrected"}
             axes.plot(corrections["evaluations"], corrections[name], **style)
             axes.legend(fontsize=8)
-        axes.set(xlabel="evaluations", ylabel=name.replace("_", "-").replace("qd", "QD"))
+        metric = metric_of(name, metric_paths)
+        axes.set(xlabel="evaluations", ylabel=metric.label)
+        format_axis(axes, metric)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
-    _contribution(panels[3], metrics)
+    _contribution(panels[len(names)], metrics)
+    for axes in panels[len(names) + 1 :]:
+        axes.set_axis_off()
     figure.savefig(path, dpi=DPI)
 
 
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
-    """Offspring added per generation, stacked, averaged over as many generations as keep it legible."""
+    """Offspring added per generation, stacked and smoothed."""
     by_operator, over = added(metrics), window(len(metrics["evaluations"]))
     others = iter(OTHERS)
     axes.stackplot(

@@ -18,16 +18,16 @@ EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
 
 
-BINS = "squares are bins of descriptor space, each with its best elite"  # where they are not cells
+BINS = "squares are bins of descriptor space, each with its best elite"  # if they are not cells
 
 
 class Map(NamedTuple):
-    """Values of elites `[n]`, best first, and where they belong. NaN is drawn as an empty cell."""
+    """Values of elites `[n]`, best first, and their cells. NaN is drawn as an empty cell."""
 
     values: np.ndarray
     cell: np.ndarray
     descriptor: np.ndarray
-    archive: SavedArchive | CorrectedArchive  # whose cells they are
+    archive: SavedArchive | CorrectedArchive
     quantity: str
     colours: str = "viridis"
 
@@ -50,20 +50,20 @@ class Map(NamedTuple):
         return str(self.archive.about["task"]["descriptor_names"][dimension]).replace("_", " ")
 
     def label(self, dimension: int) -> str:
-        """What an axis is called; archives that do not say what they describe are of contacts."""
+        """The label of an axis; descriptors of archives without a phrase are contacts."""
         phrase: str = self.archive.about["task"].get("descriptor_phrase", "contact of {}")
         return phrase.format(self.name(dimension))
 
 
 def scale(values: np.ndarray) -> Normalize:
-    """A colour scale from the least to the greatest that is finite."""
+    """A colour scale from the least to the greatest finite value."""
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return Normalize(low, max(high, low + 1e-9))
 
 
 def draw_map(axes: Axes, drawn: Map, norm: Normalize) -> None:
-    """Draws it; the colour bar is the caller's."""
+    """Draws a map without a colour bar."""
     (_bars if drawn.dimensions == 1 else _voronoi if drawn.dimensions == 2 else _nested)(axes, drawn, norm)
 
 

@@ -1,4 +1,4 @@
-"""The summary of a run."""
+"""The summary of a run. Its folder is enough: neither the algorithm nor the task has to be installed."""
 
 from __future__ import annotations
 
@@ -6,81 +6,83 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.errors import ElitesError
-from elites.experiments.config import load_config
 from elites.files import error_in_one_line
+from elites.metrics.metric import METRICS, metric_of
 from elites.reports.tables import losses, trust
-from elites.results.archive import SavedArchive, load_archive
-from elites.results.corrected import CorrectedArchive, corrects, load_corrected
-from elites.results.tables import read_table
+from elites.results.archive import SavedArchive
+from elites.results.corrected import CorrectedArchive
+from elites.results.folder import RunFolder, RunRecord
+from elites.results.tables import metric_names
 
 
 def show(folder: Path | str) -> str:
-    """Draws `archive.png` and `progress.png` in the run's folder. Returns the summary as text.
+    """Draws the archive and the progress of a run into its folder. Returns the summary as text.
 
-    Of a corrected archive, draws `corrected.png` and `spread.png` too and tells which elites to trust.
+    If the archive was corrected, draws the corrected one and its spread too, and lists the most reproducible
+    and the luckiest elites.
     """
     from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
 
-    folder = Path(folder)
-    config, _ = load_config(folder)
-    if not (folder / "archive.npz").exists():
-        raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
-    archive, metrics = load_archive(folder), read_table(folder / "metrics.csv")
-    corrections = folder / "corrections.csv"
-    corrected, wrong = _corrected(folder, archive)
-    title = f"{config.algorithm} on {config.task}, seed {config.seed}"
-    with error_in_one_line(f"cannot draw into {folder}"):
-        draw_archive(archive, folder / "archive.png")
-        along = read_table(corrections) if corrections.exists() else None
-        draw_progress(metrics, folder / "progress.png", title, along)
+    run = RunFolder(folder)
+    record = run.read_record()
+    archive, metrics = run.read_archive(), run.read_metrics()
+    corrected, problem = _read_corrected(run, archive)
+    with error_in_one_line(f"cannot draw into {run}"):
+        draw_archive(archive, run.figure("archive"))
+        draw_progress(metrics, run.figure("progress"), record.title, run.read_corrections(), record.metrics)
         if corrected is not None:
-            draw_corrected(corrected, folder / "corrected.png")
-            draw_spread(corrected, folder / "spread.png")
+            draw_corrected(corrected, run.figure("corrected"))
+            draw_spread(corrected, run.figure("spread"))
 
-    evaluations, summary = archive.about["evaluations"], archive.metrics
     rows = {
-        "evaluations": f"{evaluations:,} of {config.evaluations:,}",
-        "QD-score": f"{summary.qd_score:,.0f}",
-        "max-fitness": f"{summary.max_fitness:.1f}",
-        "coverage": f"{summary.coverage:.1%} ({len(archive.fitness)} of {len(archive.centroids)} cells)",
+        "evaluations": f"{archive.about['evaluations']:,} of {record.evaluations:,}",
+        **_metric_rows(record, archive, metrics),
+        "cells": f"{len(archive.fitness)} of {len(archive.centroids)} are filled",
     }
     if len(archive.fitness):
-        names = archive.about["task"]["descriptor_names"]
-        where = ", ".join(
-            f"{name} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)
-        )
-        seeds = np.atleast_1d(archive.seed[0])
-        episode = f"episode seed {seeds[0]}" if len(seeds) == 1 else f"the mean of {len(seeds)} episodes"
-        rows["best elite"] = (
-            f"cell {archive.cell[0]} ({where}), found by {archive.operator[0]} "
-            f"in generation {archive.generation[0]}, {episode}"
-        )
-        found, counts = np.unique(archive.operator, return_counts=True)
-        rows["elites found by"] = ", ".join(
-            f"{name} {count}" for name, count in zip(found, counts, strict=True)
-        )
-    rows["archive"] = f"{folder / 'archive.npz'}, drawn in {folder / 'archive.png'}"
-    rows["progress"] = f"{folder / 'metrics.csv'}, drawn in {folder / 'progress.png'}"
+        rows |= _elite_rows(archive)
+    rows["archive"] = f"{run.archive}, drawn in {run.figure('archive')}"
+    rows["progress"] = f"{run.metrics}, drawn in {run.figure('progress')}"
     if corrected is not None:
-        drawn = f"{folder / 'corrected.png'} and {folder / 'spread.png'}"
-        rows["corrected"] = f"{folder / 'corrected.npz'}, drawn in {drawn}"
-    elif wrong:
-        rows["corrected"] = wrong
-    summary_rows = [title, *(f"  {name:<16} {text}" for name, text in rows.items())]
+        drawn = f"{run.figure('corrected')} and {run.figure('spread')}"
+        rows["corrected"] = f"{run.corrected()}, drawn in {drawn}"
+    elif problem:
+        rows["corrected"] = problem
     tables = [] if corrected is None else [losses(corrected), trust(corrected)]
-    return "\n".join([*summary_rows, *tables])
+    width = max(map(len, rows)) + 1
+    return "\n".join([record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items()), *tables])
 
 
-def _corrected(folder: Path, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
+def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:
+    """Label and value of each metric; those of the run's own as they were logged for this archive."""
+    rows = {metric.label: metric.text(value) for metric, value in zip(METRICS, archive.metrics, strict=True)}
+    at = np.flatnonzero(logged["evaluations"] == archive.about["evaluations"])
+    for name in metric_names(logged):
+        metric = metric_of(name, record.metrics)
+        if metric not in METRICS and len(at):
+            rows[metric.label] = metric.text(float(logged[name][at[-1]]))
+    return rows
+
+
+def _elite_rows(archive: SavedArchive) -> dict[str, str]:
+    names = archive.about["task"]["descriptor_names"]
+    descriptor = [f"{name} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)]
+    seeds = np.atleast_1d(archive.seed[0])
+    episode = f"episode seed {seeds[0]}" if len(seeds) == 1 else f"the mean of {len(seeds)} episodes"
+    operators = zip(*np.unique(archive.operator, return_counts=True), strict=True)
+    return {
+        "best elite": f"cell {archive.cell[0]} ({', '.join(descriptor)}), found by {archive.operator[0]} "
+        f"in generation {archive.generation[0]}, {episode}",
+        "elites found by": ", ".join(f"{name} {count}" for name, count in operators),
+    }
+
+
+def _read_corrected(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
     """The corrected archive, or why there is none to show."""
-    if not (folder / "corrected.npz").exists():
+    if not run.is_corrected:
         return None, ""
-    corrected = load_corrected(folder)
-    if not corrects(corrected, archive):
-        evaluations = corrected.about["evaluations"]
-        return (
-            None,
-            f"only the archive after {evaluations:,} evaluations; `elites correct {folder}` corrects this",
-        )
-    return corrected, ""
+    corrected = run.read_corrected()
+    if corrected.is_correction_of(archive):
+        return corrected, ""
+    evaluations = corrected.about["evaluations"]
+    return None, f"only the archive after {evaluations:,} evaluations; `elites correct {run}` corrects this"

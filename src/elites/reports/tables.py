@@ -8,22 +8,25 @@ import numpy as np
 
 from elites.metrics.archive import archive_metrics
 from elites.metrics.corrected import luckiest, most_reproducible
+from elites.metrics.metric import METRICS
 from elites.results.corrected import CorrectedArchive
 
 
 def losses(corrected: CorrectedArchive) -> str:
-    """What an archive was and what re-evaluation left of it."""
+    """The metrics of an archive, those of the corrected one, and the losses."""
     about, offset = corrected.about, corrected.about["task"]["qd_offset"]
-    before = archive_metrics(corrected.original_fitness, len(corrected.centroids), offset)
-    now, lost = corrected.metrics, corrected.losses
+    original = archive_metrics(corrected.original_fitness, len(corrected.centroids), offset)
     title = f"corrected by {about['replications']} replications of each of {len(corrected.cell)} elites"
     if about["redraw"]:
         title += ", each of a member drawn from its cell"
     rows = [
         ("", "original", "corrected", "loss"),
-        ("QD-score", f"{before.qd_score:,.0f}", f"{now.qd_score:,.0f}", f"{lost.qd_score:.1%}"),
-        ("max-fitness", f"{before.max_fitness:.1f}", f"{now.max_fitness:.1f}", f"{lost.max_fitness:.1%}"),
-        ("coverage", f"{before.coverage:.1%}", f"{now.coverage:.1%}", f"{lost.coverage:.1%}"),
+        *(
+            (metric.label, metric.text(before), metric.text(after), metric.loss.text(loss))
+            for metric, before, after, loss in zip(
+                METRICS, original, corrected.metrics, corrected.losses, strict=True
+            )
+        ),
     ]
     if corrected.invalid:
         title += f"; left out for an episode that gave NaN: {corrected.invalid}"
@@ -32,7 +35,7 @@ def losses(corrected: CorrectedArchive) -> str:
 
 def trust(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
-    apart = corrected.spread()
+    spread = corrected.spread()
     names = [str(name).replace("_", " ") for name in corrected.about["task"]["descriptor_names"]]
 
     def table(elites: np.ndarray) -> list[str]:
@@ -43,8 +46,8 @@ def trust(corrected: CorrectedArchive) -> str:
                 *(f"{value:.2f}" for value in corrected.original_descriptor[elite]),
                 f"{corrected.original_fitness[elite]:.1f}",
                 f"{corrected.mean_fitness[elite]:.1f}",
-                f"{apart.fitness[elite]:.1f}",
-                f"{apart.own_cell[elite]:.0%}",
+                f"{spread.fitness[elite]:.1f}",
+                f"{spread.own_cell[elite]:.0%}",
             )
             for elite in elites
         ]
@@ -53,8 +56,8 @@ def trust(corrected: CorrectedArchive) -> str:
     lucky = luckiest(corrected.original_fitness, corrected.mean_fitness)
     return "\n".join(
         [
-            "the most reproducible elites: most often in their own cell, then least varied in fitness",
-            *table(most_reproducible(apart)),
+            "the most reproducible elites: most often in their own cell, then least variation in fitness",
+            *table(most_reproducible(spread)),
             "the luckiest elites: fitness farthest above the mean of their replications",
             *table(lucky),
         ]

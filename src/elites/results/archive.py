@@ -50,6 +50,13 @@ class SavedArchive:
     def metrics(self) -> ArchiveMetrics:
         return archive_metrics(self.fitness, len(self.centroids), self.about["task"]["qd_offset"])
 
+    def digest(self) -> str:
+        """A hash of the elites: a correction records which archive it was made from."""
+        digest = hashlib.sha256()
+        for array in (self.cell, self.fitness, self.descriptor, self.parameters):
+            digest.update(array.tobytes())
+        return digest.hexdigest()
+
     def policy(self, elite: int = 0) -> Callable[[np.ndarray], np.ndarray]:
         """An elite's controller, from observations `[…, observation_size]` to actions."""
         import jax.numpy as jnp
@@ -110,14 +117,6 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
         arrays["parameters"] = np.empty((len(arrays["fitness"]), 0), np.float32)
     about = parse_about(path, arrays.pop("about"), VERSION)
     return SavedArchive(**arrays, about=about)
-
-
-def digest_of(archive: SavedArchive) -> str:
-    """A digest of the elites, by which a corrected archive knows what it corrects."""
-    digest = hashlib.sha256()
-    for array in (archive.cell, archive.fitness, archive.descriptor, archive.parameters):
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def read_about(path: Path) -> dict[str, Any]:

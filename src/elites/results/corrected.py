@@ -12,7 +12,8 @@ import numpy as np
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses, Spread, correct, spread
-from elites.results.archive import SavedArchive, digest_of, parse_about
+from elites.metrics.metric import METRICS
+from elites.results.archive import SavedArchive, parse_about, read_about
 from elites.results.names import CORRECTED
 
 VERSION = 1
@@ -46,12 +47,16 @@ class CorrectedArchive:
     @property
     def metrics(self) -> ArchiveMetrics:
         """Of the corrected archive."""
-        return ArchiveMetrics(float(self.qd_score), float(self.max_fitness), float(self.coverage))
+        return ArchiveMetrics(*(float(getattr(self, metric.name)) for metric in METRICS))
 
     @property
     def losses(self) -> Losses:
         """What was lost, as a share of the original."""
-        return Losses(float(self.qd_score_loss), float(self.max_fitness_loss), float(self.coverage_loss))
+        return Losses(*(float(getattr(self, metric.loss.name)) for metric in METRICS))
+
+    def is_correction_of(self, archive: SavedArchive) -> bool:
+        """Whether it was made from this archive."""
+        return bool(self.about["archive"] == archive.digest())
 
     def spread(self) -> Spread:
         """How far each elite's replications lie apart."""
@@ -72,7 +77,7 @@ def corrected_archive(
     archive: SavedArchive, fitness: np.ndarray, descriptor: np.ndarray, about: dict[str, Any]
 ) -> CorrectedArchive:
     """What replications `[n, N]` and `[n, N, d]` of its elites make of an archive."""
-    found = correct(
+    correction = correct(
         archive.fitness,
         archive.descriptor,
         archive.cell,
@@ -89,23 +94,21 @@ def corrected_archive(
         original_descriptor=archive.descriptor,
         fitness=fitness,
         descriptor=descriptor,
-        mean_fitness=found.fitness,
-        mean_descriptor=found.descriptor,
-        mean_cell=found.cell,
-        kept=found.kept,
+        mean_fitness=correction.fitness,
+        mean_descriptor=correction.descriptor,
+        mean_cell=correction.cell,
+        kept=correction.kept,
         centroids=archive.centroids,
         bounds=archive.bounds,
         grid=archive.grid,
-        **{name: np.array(value) for name, value in found.metrics._asdict().items()},
-        **{f"{name}_loss": np.array(value) for name, value in found.losses._asdict().items()},
-        invalid=np.array(found.invalid),
+        **{metric.name: np.array(value) for metric, value in zip(METRICS, correction.metrics, strict=True)},
+        **{
+            metric.loss.name: np.array(value)
+            for metric, value in zip(METRICS, correction.losses, strict=True)
+        },
+        invalid=np.array(correction.invalid),
         about={"format": VERSION, **about},
     )
-
-
-def corrects(corrected: CorrectedArchive, archive: SavedArchive) -> bool:
-    """Whether it was made from this archive."""
-    return bool(corrected.about["archive"] == digest_of(archive))
 
 
 def save_corrected(path: Path, corrected: CorrectedArchive) -> None:
@@ -122,3 +125,10 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
     arrays = read_arrays(path, (*ARRAYS, "about"), "a corrected archive")
     about = parse_about(path, arrays.pop("about"), VERSION)
     return CorrectedArchive(**arrays, about=about)
+
+
+def load_corrected_metrics(path: Path) -> tuple[dict[str, Any], dict[str, float]]:
+    """What a corrected archive says about itself, and its metrics and losses; nothing else is read."""
+    names = [column.name for metric in METRICS for column in (metric, metric.loss)]
+    arrays = read_arrays(path, names, "a corrected archive")
+    return read_about(path), {name: float(value) for name, value in arrays.items()}

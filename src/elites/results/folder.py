@@ -6,9 +6,10 @@ Reading needs nothing but the folder: neither the algorithm nor the task has to 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_origin, get_type_hints
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line, is_partial, write_atomically
@@ -32,9 +33,9 @@ class RunRecord:
     correct_every: int = 0
     correct_replications: int = 50
     correct_redraw: bool = False
-    metrics: list[str] = field(default_factory=list)
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
+    metrics: list[str] = field(default_factory=list)  # further ones, by their import paths
     versions: dict[str, str | None] = field(default_factory=dict)
 
     @property
@@ -80,8 +81,13 @@ class RunFolder:
         record = read_json(self.config)
         if record is None:
             if (self.path / names.GROUP).exists():
-                raise ElitesError(f"{self.path} holds a group of runs; name one, such as {self.path}/seed-0")
+                raise ElitesError(
+                    f"{self.path} holds a group of runs; name one, such as {self.path}/{names.seed_folder(0)}"
+                )
             raise ElitesError(f"{self.path} holds no run: there is no {names.CONFIG} in it")
+        for name, hint in get_type_hints(RunRecord).items():
+            if name in record and not isinstance(record[name], get_origin(hint) or hint):
+                raise ElitesError(f"{self.config} is damaged: {name} is {json.dumps(record[name])}")
         try:
             return RunRecord(**record)
         except TypeError as error:
@@ -142,6 +148,13 @@ class RunFolder:
     def read_corrected(self) -> CorrectedArchive:
         return load_corrected(self.corrected())
 
+    def read_correction(self) -> dict[str, Any]:
+        """How the archive was corrected; empty if it was not, or if that cannot be read."""
+        try:
+            return read_about(self.corrected())
+        except ElitesError:
+            return {}
+
     def write_members(self, members: Members) -> None:
         save_members(self.members, members)
 
@@ -178,7 +191,7 @@ class GroupFolder:
         return self.record.exists()
 
     def run(self, seed: int) -> RunFolder:
-        return RunFolder(self.path / f"seed-{seed}")
+        return RunFolder(self.path / names.seed_folder(seed))
 
     def create_folder(self) -> None:
         make_folder(self.path)
@@ -194,11 +207,15 @@ class GroupFolder:
 
     def runs(self) -> list[RunFolder]:
         """The folders of the replications."""
+        return [self.run(seed) for seed in self.seeds()]
+
+    def seeds(self) -> list[int]:
+        """The seeds of the replications."""
         record = read_json(self.record)
         if record is None:
             raise ElitesError(f"{self.path} holds no group of runs: there is no {names.GROUP} in it")
         try:
-            return [self.run(int(seed)) for seed in record["seeds"]]
+            return [int(seed) for seed in record["seeds"]]
         except (KeyError, TypeError, ValueError) as error:
             raise ElitesError(f"{self.record} is damaged: {error}") from None
 
@@ -208,6 +225,11 @@ class GroupFolder:
             return False
         files = [path for path in self.path.rglob("*") if path.is_file()]
         return all(path.name == names.CONFIG or is_partial(path) for path in files)
+
+
+def find_runs(folder: Path) -> Iterator[RunFolder]:
+    """All runs below a folder, in the order of their paths."""
+    return (RunFolder(path.parent) for path in sorted(folder.rglob(names.CONFIG)))
 
 
 def group_of(folder: Path) -> GroupFolder | None:
@@ -247,7 +269,7 @@ def write_json(path: Path, record: Any) -> None:
 def read_json(path: Path) -> dict[str, Any] | None:
     """A record; None if there is no such file."""
     try:
-        record = json.loads(path.read_text())
+        record = json.loads(path.read_bytes())  # UTF-8, whatever the locale
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

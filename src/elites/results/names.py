@@ -11,3 +11,9 @@ CORRECTIONS = "corrections.csv"
 EVENTS = "events.out.tfevents.0.elites"
 SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
+LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to
+
+
+def seed_folder(seed: int) -> str:
+    """The folder of one replication."""
+    return f"seed-{seed}"

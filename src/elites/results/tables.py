@@ -14,6 +14,19 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.results import names
 
+COUNTS = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
+BY_OPERATOR = ("made_", "new_", "improved_")  # begin the names of an operator's columns
+
+
+def is_count(column: str) -> bool:
+    """Whether a column of `metrics.csv` counts something; the others are metrics."""
+    return column in COUNTS or column.startswith(BY_OPERATOR)
+
+
+def metric_names(columns: Iterable[str]) -> list[str]:
+    """The columns of `metrics.csv` that are metrics of the archive."""
+    return [column for column in columns if not is_count(column)]
+
 
 class Appended:
     """A file that is only ever appended to."""
@@ -92,14 +105,11 @@ class Logs:
         timings: Iterable[str],
         corrections: Iterable[str],
         sizes: Mapping[str, int],
-        scalars: Iterable[str] = (),
     ) -> None:
         """Tables with these columns; without any, a run that is not corrected has no table of corrections.
 
-        `sizes` are the bytes to keep of each file, as `sync` returned them. TensorBoard gets the `scalars`
-        among the metrics.
+        `sizes` are the bytes to keep of each file, as `sync` returned them.
         """
-        self._scalars = tuple(scalars)
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
         self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
         self.tensorboard = TensorBoard(folder, sizes.get(names.EVENTS, 0))
@@ -116,7 +126,8 @@ class Logs:
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
         """A row of each table, and the metrics for TensorBoard."""
         self.metrics.append(metrics)
-        self.tensorboard.append(metrics["evaluations"], {name: metrics[name] for name in self._scalars})
+        scalars = {name: metrics[name] for name in metric_names(metrics)}
+        self.tensorboard.append(metrics["evaluations"], scalars)
         self.timings.append(timings)
 
     def sync(self) -> dict[str, int]:

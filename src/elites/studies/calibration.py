@@ -1,4 +1,4 @@
-"""What a run will take: sizes follow from its configuration, times are measured on this machine."""
+"""The cost of a run: sizes follow from its configuration, times are measured on this machine."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 
 from elites.errors import ElitesError
 
-ROLLOUT_SECONDS = 1.0  # of episodes, to know how fast they are
+ROLLOUT_SECONDS = 1.0  # of episodes, to measure their pace
 CONTROLLERS = 50
-LEARNING_SECONDS = 10.0  # of episodes at most, to know how long a generation takes beside them
-SHORTEST = 5  # steps of an episode that is cut for that
+LEARNING_SECONDS = 10.0  # of episodes at most, to measure the rest of a generation
+SHORTEST = 5  # steps of an episode that is shortened for that
 NOTHING = dict.fromkeys(
     (
         *("elites", "generations", "archive_bytes", "log_bytes"),
         *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
     ),
     0,
-)  # of a cell whose runs cannot be made
+)  # for a cell whose runs cannot be made
 AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
 
 
-def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Sizes of each cell of a study, and, if asked to calibrate, its pace, as `plan.Measured` has them."""
+def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """Sizes of each cell of a study and, if requested, its pace: the fields of `plan.Measured`."""
     import jax
 
     from elites.cache import keep_compiled_programs
@@ -36,32 +36,32 @@ def measure(asked: dict[str, Any], tell: Callable[[str], None]) -> dict[str, Any
     from elites.tasks.task import DeviceTask
 
     keep_compiled_programs()
-    configs = [RunConfig(**config) for config in asked["configs"]]
+    configs = [RunConfig(**config) for config in request["configs"]]
     rollouts: dict[str, dict[str, float]] = {}
     learning: dict[str, dict[str, float]] = {}
     cells: list[dict[str, Any]] = []
-    for config, seeds in zip(configs, asked["seeds"], strict=True):
+    for config, seeds in zip(configs, request["seeds"], strict=True):
         cells.append(dict(NOTHING))
         try:
             algorithm = config.make_algorithm()
             cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
-            if not asked["calibrate"]:
+            if not request["calibrate"]:
                 continue
             if isinstance(algorithm.task, DeviceTask) and algorithm.shares_program:
-                tell(f"measuring {config.algorithm} on {config.task}")
+                say(f"measuring {config.algorithm} on {config.task}")
                 cells[-1]["pace"] = _device_pace(config, seeds)
                 continue
             task = _key(config.task, config.task_parameters)
             if task not in rollouts:
-                tell(f"measuring episodes of {config.task}")
+                say(f"measuring episodes of {config.task}")
                 rollouts[task] = _rollouts(config)
             name = _key(config.algorithm, config.hyper_parameters)
             if name not in learning:
-                tell(f"measuring a generation of {config.algorithm}")
+                say(f"measuring a generation of {config.algorithm}")
                 learning[name] = _learning(config, rollouts[task])
             cells[-1]["pace"] = {**rollouts[task], **learning[name]}
-        except ElitesError as error:  # its runs will fail, the others will not
-            tell(f"{config.algorithm} on {config.task}: {error}")
+        except ElitesError as error:  # only its own runs will fail
+            say(f"{config.algorithm} on {config.task}: {error}")
     return {
         "cells": cells,
         "platform": jax.local_devices()[0].platform,
@@ -74,13 +74,13 @@ def _key(name: str, parameters: dict[str, Any]) -> str:
 
 
 def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
-    """Bytes that its files take at most: the archive as full as can be, checkpoints as large as the state."""
+    """The most that its files take: a full archive, and checkpoints as large as the state."""
     import jax
 
     task = algorithm.task
     rounds = [round.policies * round.episodes for round in algorithm.generation]
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    held = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
+    state_bytes = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
     parameters, count = algorithm.policy.parameter_count, len(algorithm.cells.centroids)
     most = min(count, config.evaluations)  # elites: no more than were ever evaluated
     archive = 4 * (most * (parameters + task.descriptor_size + 16) + count * task.descriptor_size)
@@ -92,7 +92,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
         "archive_bytes": archive + min(depth * count, config.evaluations * (depth > 0)) * 4 * parameters,
         "log_bytes": generations * 450,
         "corrected_bytes": most * 4 * config.correct_replications * (1 + task.descriptor_size),
-        "checkpoint_bytes": 2 * held,
+        "checkpoint_bytes": 2 * state_bytes,
         "episode_length": task.episode_length,
     }
 
@@ -111,8 +111,8 @@ def _rollouts(config: Any) -> dict[str, float]:
         evaluator.evaluate(parameters[:2], np.arange(2))  # compiles
         steps, episodes, started = 0, 0, time.perf_counter()
         while (seconds := time.perf_counter() - started) < ROLLOUT_SECONDS:
-            found = evaluator.evaluate(parameters, episodes + np.arange(CONTROLLERS))
-            steps, episodes = steps + int(found.length.sum()), episodes + CONTROLLERS
+            evaluation = evaluator.evaluate(parameters, episodes + np.arange(CONTROLLERS))
+            steps, episodes = steps + int(evaluation.length.sum()), episodes + CONTROLLERS
         seconds = time.perf_counter() - started
     return {"steps_per_s": steps / seconds, "random_length": steps / episodes}
 
@@ -150,7 +150,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
 
 
 def _cut(algorithm: Any, steps_per_s: float) -> int | None:
-    """How long episodes may be, if not as long as they are."""
+    """The length to which episodes are shortened; None if they need not or cannot be."""
     task = algorithm.task
     rounds = [*(round for rounds in algorithm.opening for round in rounds), *2 * algorithm.generation]
     episodes = sum(round.policies * round.episodes for round in rounds)

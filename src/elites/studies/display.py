@@ -1,4 +1,4 @@
-"""What a person sees while a study goes on: a live table on a terminal, lines now and then elsewhere."""
+"""The progress of a study: a live table on a terminal, a line once a minute elsewhere."""
 
 from __future__ import annotations
 
@@ -14,32 +14,35 @@ from rich.table import Table
 from rich.text import Text
 
 from elites.experiments.display import LiveView
-from elites.studies.execution import State, log_of
+from elites.metrics.metric import METRICS, metric_of
+from elites.results.study import StudyFolder
+from elites.studies.execution import State
 from elites.studies.plan import duration
 
 LINE_SECONDS = 60.0
-WIDTHS = (("seed", 7), ("", 10), ("", 15), ("QD-score", 10), ("max-fitness", 11), ("coverage", 8))
+WIDTHS = (("seed", 7), ("", 10), ("", 15))
+METRIC_WIDTH = 10  # at least
 MARKS = {"waiting": "·", "finished": "ok", "failed": "FAILED", "stopped": "stopped"}
-LIVELY = ("running", "correcting", "failed")
+NOTABLE = ("running", "correcting", "failed")
 COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped": "yellow"}
 
 
 class StudyDisplay(LiveView):
-    """The table of all runs. `finished` runs were there already."""
+    """The table of all runs. `finished` is the number of runs that were finished before."""
 
     live: Live
 
     def __init__(self, study: Path, finished: int = 0, console: Console | None = None) -> None:
         super().__init__(console)
-        self.study, self.finished = study, finished
+        self.study, self.finished = StudyFolder(study), finished
         self.live = Live(console=self.console, refresh_per_second=4, transient=False)
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
 
     def ended(self, state: State) -> None:
-        """A job has ended."""
+        """Prints how a job has ended."""
         name = state.job.name
         if state.stage == "failed":
-            log = log_of(self.study, state.job)
+            log = self.study.log(state.job.folder)
             more = f" (see {log})" if log.exists() and log.stat().st_size else ""
             self.log(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":
@@ -51,22 +54,22 @@ class StudyDisplay(LiveView):
 
     def __call__(self, states: Sequence[State]) -> None:
         if self.console.is_terminal:
-            self.live.update(Group(self.totals(states), self.table(states)))  # what must not be cut first
-        elif time.monotonic() - self._told > LINE_SECONDS:
-            self._told = time.monotonic()
+            self.live.update(Group(self.totals(states), self.table(states)))  # the table may be cut off
+        elif time.monotonic() - self._printed > LINE_SECONDS:
+            self._printed = time.monotonic()
             self.log(self.totals(states))
 
     def totals(self, states: Sequence[State]) -> str:
-        """How many runs are where."""
+        """The number of runs at each stage."""
         counts = Counter(state.stage for state in states)
         counts["finished"] += self.finished
-        named = ("finished", "running", "correcting", "waiting", "stopped", "failed")
-        return ", ".join(f"{counts[name]} {name}" for name in named if counts[name])
+        stages = ("finished", "running", "correcting", "waiting", "stopped", "failed")
+        return ", ".join(f"{counts[stage]} {stage}" for stage in stages if counts[stage])
 
     def table(self, states: Sequence[State]) -> Table:
-        """A row for each run; where that would be too long, one for each task and algorithm.
+        """A row for each run; if that is too long, one for each task and algorithm.
 
-        Where even that is too long, only for those that are going on or have failed.
+        If that is too long as well, only those that are running or have failed.
         """
         room = max(1, self.console.height - 6)
         return _by_run(states) if len(states) <= room else _by_cell(states, room)
@@ -74,17 +77,17 @@ class StudyDisplay(LiveView):
 
 def _by_run(states: Sequence[State]) -> Table:
     table = Table(box=None, pad_edge=False, expand=True)
-    table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)  # what the others leave
-    for name, width in WIDTHS:
+    table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)  # the width that the others leave
+    names = dict.fromkeys([metric.name for metric in METRICS])
+    names |= dict.fromkeys(name for state in states for name in state.metrics)
+    metrics = [metric_of(name) for name in names]
+    widths = [(metric.label, max(METRIC_WIDTH, len(metric.label))) for metric in metrics]
+    for name, width in (*WIDTHS, *widths):
         table.add_column(name, justify="right" if name else "left", no_wrap=True, width=width)
     for state in states:
-        found = state.metrics
         share = state.done / state.total if state.total else 0.0
-        numbers = (
-            (f"{found['qd_score']:,.0f}", f"{found['max_fitness']:.1f}", f"{found['coverage']:.1%}")
-            if found
-            else ("", "", "")
-        )
+        values = [(metric, state.metrics.get(metric.name)) for metric in metrics]
+        numbers = ("" if value is None else metric.text(value) for metric, value in values)
         bar = ProgressBar(1.0, 1.0 if state.stage == "finished" else share, width=10)
         seeds = [config.seed for config in state.job.configs]
         seed = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
@@ -101,11 +104,10 @@ def _by_cell(states: Sequence[State], room: int) -> Table:
     table.add_column("progress of each seed")
     shown = list(rows)
     if len(rows) > room:
-        shown = [home for home, of_home in rows.items() if any(s.stage in LIVELY for s in of_home)][:room]
+        shown = [home for home, cell in rows.items() if any(s.stage in NOTABLE for s in cell)][:room]
     for home in shown:
-        of_home = rows[home]
         marks = Text()
-        for state in sorted(of_home, key=lambda state: state.job.configs[0].seed):
+        for state in sorted(rows[home], key=lambda state: state.job.configs[0].seed):
             marks.append_text(_stage(state, short=True)).append(" ")
         table.add_row(home, marks)
     if len(shown) < len(rows):
@@ -128,10 +130,7 @@ def _stage(state: State, *, short: bool = False) -> Text:
 
 
 def _summary(state: State) -> str:
-    found = state.metrics
-    if not found:
+    if not state.metrics:
         return "its archive was corrected" if state.corrected else "nothing was left to run"
-    return (
-        f"QD-score {found['qd_score']:,.0f}, max-fitness {found['max_fitness']:.1f}, "
-        f"coverage {found['coverage']:.1%}"
-    )
+    metrics = ((metric_of(name), value) for name, value in state.metrics.items())
+    return ", ".join(f"{metric.label} {metric.text(value)}" for metric, value in metrics)

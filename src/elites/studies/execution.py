@@ -1,4 +1,4 @@
-"""Executing a study's jobs: several at once, each in a process of its own; none stops another by failing."""
+"""Executes the jobs of a study: several at once, each in a process of its own; a failure stops no other."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from typing import Any, Protocol
 from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
 from elites.files import error_in_one_line
+from elites.results.study import StudyFolder
 from elites.studies.study import Job
 
-TRIES = 3  # of a job whose worker died without a word
+TRIES = 3  # of a job whose worker dies
 POLL_SECONDS = 0.25
 
 
 @dataclass
 class State:
-    """How far a job is."""
+    """The progress of a job."""
 
     job: Job
     stage: str = "waiting"  # running, correcting, finished, stopped, failed
@@ -37,16 +38,16 @@ class State:
     total: int = 0
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
     error: str = ""
-    tries: int = 0  # in a row that came no farther
+    tries: int = 0  # in a row without progress
     farthest: int = 0
-    corrected: bool = False  # whether it has come to a correction
+    corrected: bool = False  # whether a correction has begun
     where: str = ""
     started: float = 0.0
     seconds: float = 0.0
 
 
 class Pool(Protocol):
-    """Workers, here or on a cluster. What they tell comes as (job, message)."""
+    """Workers, on this machine or on a cluster. Their messages come as (job, message)."""
 
     def room(self) -> bool:
         """Whether another job can be started."""
@@ -55,17 +56,17 @@ class Pool(Protocol):
         """Gives a job to a worker."""
 
     def events(self) -> list[tuple[Job, dict[str, Any]]]:
-        """What was told since the last call; waits a moment if nothing was."""
+        """The messages since the last call; waits a moment if there are none."""
 
     def stop(self) -> None:
         """Asks all workers to stop so that their runs can be resumed."""
 
     def close(self) -> None:
-        """Ends what is still there at once."""
+        """Kills the workers that are left."""
 
 
-def asked_of(job: Job, folder: Path, threads: int | None, checkpoint_seconds: float) -> dict[str, Any]:
-    """What a worker is told to do."""
+def make_request(job: Job, folder: Path, threads: int | None, checkpoint_seconds: float) -> dict[str, Any]:
+    """What a worker is to do."""
     return {
         "what": "run",
         "folder": str(folder),
@@ -79,27 +80,27 @@ def asked_of(job: Job, folder: Path, threads: int | None, checkpoint_seconds: fl
     }
 
 
-def worker_process(asked: dict[str, Any], log: Any) -> subprocess.Popen[str]:
-    """A worker that has been told what to do. It ends when its standard input is closed."""
+def start_worker(request: dict[str, Any], log: Any) -> subprocess.Popen[str]:
+    """Starts a worker on a request. It ends when its standard input is closed."""
     process = subprocess.Popen(
         [sys.executable, "-m", "elites.studies.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         text=True,
-        start_new_session=True,  # Ctrl-C is ours to pass on
+        start_new_session=True,  # so that Ctrl-C reaches only this process, which passes it on
     )
     assert process.stdin is not None
-    process.stdin.write(json.dumps(asked) + "\n")
+    process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     return process
 
 
-def lost(code: int) -> str:
-    """Why a worker that told no end is gone."""
+def describe_exit(code: int) -> str:
+    """How a worker ended that sent no last message."""
     if code < 0:
         with contextlib.suppress(ValueError):
-            return f"its worker was ended by {signal.Signals(-code).name}"
+            return f"its worker was killed by {signal.Signals(-code).name}"
     return f"its worker ended with status {code}"
 
 
@@ -107,21 +108,21 @@ class Processes:
     """Workers on this machine."""
 
     def __init__(self, study: Path, workers: int, threads: int | None, checkpoint_seconds: float) -> None:
-        self.study, self.workers, self.threads = study, workers, threads
+        self.study, self.workers, self.threads = StudyFolder(study), workers, threads
         self.checkpoint_seconds = checkpoint_seconds
-        self._told: SimpleQueue[tuple[Job, dict[str, Any]]] = SimpleQueue()
+        self._messages: SimpleQueue[tuple[Job, dict[str, Any]]] = SimpleQueue()
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def room(self) -> bool:
         return len(self._running) < self.workers
 
     def start(self, job: Job) -> None:
-        log = log_of(self.study, job)
-        asked = asked_of(job, self.study / job.folder, self.threads, self.checkpoint_seconds)
+        log = self.study.log(job.folder)
+        request = make_request(job, self.study.path / job.folder, self.threads, self.checkpoint_seconds)
         with error_in_one_line(f"cannot write to {self.study}"):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:
-                process = worker_process(asked, file)
+                process = start_worker(request, file)
         self._running[job.folder] = process
         threading.Thread(target=self._listen, args=(job, process), daemon=True).start()
 
@@ -133,28 +134,27 @@ class Processes:
                 with contextlib.suppress(ValueError):  # a line cut short by a kill
                     message = json.loads(line)
                     ended = ended or message["kind"] in ("done", "failed")
-                    self._told.put((job, message))
+                    self._messages.put((job, message))
         code = process.wait()
         if not ended:
-            self._told.put((job, {"kind": "lost", "error": lost(code)}))
+            self._messages.put((job, {"kind": "lost", "error": describe_exit(code)}))
 
     def events(self) -> list[tuple[Job, dict[str, Any]]]:
-        found: list[tuple[Job, dict[str, Any]]] = []
+        events: list[tuple[Job, dict[str, Any]]] = []
         with contextlib.suppress(Empty):
-            found.append(self._told.get(timeout=POLL_SECONDS))
+            events.append(self._messages.get(timeout=POLL_SECONDS))
             while True:
-                found.append(self._told.get_nowait())
-        for job, message in found:
+                events.append(self._messages.get_nowait())
+        for job, message in events:
             if message["kind"] in ("done", "failed", "lost"):
                 process = self._running.pop(job.folder)
                 assert process.stdin is not None
                 with contextlib.suppress(OSError):
                     process.stdin.close()
                 process.wait()
-                log = log_of(self.study, job)
                 if message["kind"] == "done" and message["finished"]:
-                    log.unlink(missing_ok=True)
-        return found
+                    self.study.log(job.folder).unlink(missing_ok=True)
+        return events
 
     def stop(self) -> None:
         for process in self._running.values():
@@ -170,28 +170,23 @@ class Processes:
                 process.stdin.close()
 
 
-def log_of(study: Path, job: Job) -> Path:
-    """Where a job's worker leaves what it prints, until the job is finished."""
-    return study / "logs" / f"{job.name.replace('/', '-')}.log"
-
-
 def execute(
     jobs: Sequence[Job],
     pool: Pool,
     show: Callable[[Sequence[State]], None],
-    tell: Callable[[State], None],
+    on_end: Callable[[State], None],
 ) -> list[State]:
-    """Does the jobs, as many at a time as there is room for.
+    """Executes the jobs, as many at a time as there is room for.
 
     Ctrl-C and SIGTERM ask all workers to stop, a second one ends them at once: either way their runs can be
-    resumed. `show` is called now and then with the state of everything, `tell` when a job has ended.
+    resumed. `show` is called repeatedly with the state of all jobs, `on_end` when a job has ended.
     """
     states = {job.folder: State(job) for job in jobs}
     everything = list(states.values())
     waiting, stopping = deque(everything), False
     try:
         with Interrupts("stopping all runs after their generation") as interrupts:
-            while (waiting and not interrupts.requested) or any(map(_going_on, everything)):
+            while (waiting and not interrupts.requested) or any(map(_is_active, everything)):
                 while waiting and not interrupts.requested and pool.room():
                     state = waiting.popleft()
                     state.stage, state.started = "running", time.monotonic()
@@ -201,24 +196,24 @@ def execute(
                     pool.stop()
                 for job, message in pool.events():
                     state = states[job.folder]
-                    take(state, message, stopping=interrupts.requested)
+                    update(state, message, stopping=interrupts.requested)
                     if message["kind"] == "lost" and state.stage == "waiting":
                         waiting.appendleft(state)
-                    elif not _going_on(state):
+                    elif not _is_active(state):
                         state.seconds = time.monotonic() - state.started
-                        tell(state)
+                        on_end(state)
                 show(everything)
     finally:
         pool.close()
     return everything
 
 
-def _going_on(state: State) -> bool:
+def _is_active(state: State) -> bool:
     return state.stage in ("running", "correcting")
 
 
-def take(state: State, message: dict[str, Any], *, stopping: bool) -> None:
-    """What a worker tells. One that is lost while `stopping` died of that, before it could say so."""
+def update(state: State, message: dict[str, Any], *, stopping: bool) -> None:
+    """Takes a worker's message in. A worker that is lost while `stopping` was stopped."""
     kind = message["kind"]
     if kind in ("progress", "correcting"):
         state.stage = "running" if kind == "progress" else "correcting"
@@ -242,28 +237,26 @@ def take(state: State, message: dict[str, Any], *, stopping: bool) -> None:
 
 
 def measure(
-    configs: Sequence[dict[str, Any]], seeds: Sequence[int], calibrate: bool, tell: Callable[[str], None]
+    configs: Sequence[dict[str, Any]], seeds: Sequence[int], calibrate: bool, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """What a worker finds out about runs: see `elites.studies.calibration`."""
-    asked = {"what": "measure", "configs": list(configs), "seeds": list(seeds), "calibrate": calibrate}
+    """Sizes and paces of runs, measured in a worker: see `elites.studies.calibration`."""
+    request = {"what": "measure", "configs": list(configs), "seeds": list(seeds), "calibrate": calibrate}
     with tempfile.TemporaryFile("w+") as log:
-        process = worker_process(asked, log)
+        process = start_worker(request, log)
         try:
             assert process.stdout is not None
             for line in process.stdout:
                 message = json.loads(line)
-                if message["kind"] == "told":
-                    tell(message["text"])
+                if message["kind"] == "text":
+                    say(message["text"])
                 elif message["kind"] == "failed":
                     raise ElitesError(f"the study cannot be measured: {message['error']}")
                 elif message["kind"] == "measured":
-                    del message["kind"]
-                    found: dict[str, Any] = message
-                    return found
+                    return {name: value for name, value in message.items() if name != "kind"}
             code = process.wait()
             log.seek(0)
             last = (log.read().strip().splitlines() or [""])[-1]
-            raise ElitesError(f"the study cannot be measured: {lost(code)}: {last}")
+            raise ElitesError(f"the study cannot be measured: {describe_exit(code)}: {last}")
         finally:
             process.kill()
             process.communicate()

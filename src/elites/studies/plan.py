@@ -1,8 +1,7 @@
-"""What a study will do and cost, and how far it is already."""
+"""What a study will do and cost, and how much of it is done."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -13,137 +12,116 @@ from typing import Any, NamedTuple
 
 from elites.errors import ElitesError
 from elites.experiments.config import RunConfig
-from elites.files import read_arrays
-from elites.results.names import CONFIG as FILE
-from elites.results.names import GROUP
+from elites.files import is_partial
+from elites.results.folder import GroupFolder, RunFolder
 from elites.studies.study import Job, Study
 
-WORKER_BYTES = 600_000_000  # of a worker beside what its run holds
-RECORD = "study.json"
-MEASURED = "measured.json"
+WORKER_BYTES = 600_000_000  # memory of a worker beside that of its run
 
 
 class Cost(NamedTuple):
-    """What is left to do."""
+    """The cost of what is left to do."""
 
     runs: int
     evaluations: int
-    corrections: int  # episodes, if every cell that can be is filled
+    corrections: int  # episodes, if every cell is filled
     disk: int  # bytes, at most
-    seconds: tuple[float, float] | None  # if episodes end as early as random ones do, and if none does
+    seconds: tuple[float, float] | None  # with episodes as short as those of random controllers; at most
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a worker found out about the cells of a study, by task and algorithm as in `cell_of`."""
+    """Sizes and paces of the runs of a study, by task and algorithm as in `cell_of`."""
 
     cells: dict[str, dict[str, Any]]
-    platform: str  # on which JAX computes
+    platform: str  # of JAX
     available: int  # bytes of memory
 
 
 def cell_of(config: RunConfig) -> str:
-    """What the costs of a run depend on."""
+    """A key for runs that cost the same."""
     return json.dumps([config.task, config.task_parameters, config.algorithm, config.hyper_parameters])
 
 
 def unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
-    """Those that are not done yet. Refused if what is there was made otherwise."""
+    """The jobs that are not done yet. Runs in the folder with other settings are an error."""
     for job in jobs:
-        _refuse_others(study, job)
-    return [job for job in jobs if not all(done(study / own, job) for own in job.folders)]
+        _refuse_other_settings(study, job)
+        _refuse_other_seeds(study, job)
+    return [job for job in jobs if not all(is_done(study / folder, job) for folder in job.folders)]
 
 
-def done(folder: Path, job: Job) -> bool:
+def is_done(folder: Path, job: Job) -> bool:
     """Whether a run of a job is finished, and corrected if need be."""
-    config = job.configs[0]
-    about = _about(folder / "archive.npz")
-    if about is None or about["evaluations"] < config.evaluations:
+    config, run = job.configs[0], RunFolder(folder)
+    if run.evaluations() < config.evaluations:
         return False
     if not job.correct:
         return True
-    about = _about(folder / "corrected.npz")
-    wanted = {
+    correction = run.read_correction()
+    required = {
         "evaluations": config.evaluations,
         "replications": config.correct_replications,
         "redraw": job.redraw,
     }
-    return about is not None and all(about.get(name) == value for name, value in wanted.items())
+    return all(correction.get(name) == value for name, value in required.items())
 
 
-def _about(path: Path) -> dict[str, Any] | None:
-    with contextlib.suppress(ElitesError, ValueError):
-        about: dict[str, Any] = json.loads(str(read_arrays(path, ("about",), "an archive")["about"]))
-        return about
-    return None
-
-
-def evaluated(folder: Path) -> int:
-    """Evaluations that the archive of a run has seen."""
-    about = _about(folder / "archive.npz")
-    return 0 if about is None else int(about["evaluations"])
-
-
-def _refuse_others(study: Path, job: Job) -> None:
-    for config, own in zip(job.configs, job.folders, strict=True):
-        path = study / own / FILE
-        if not path.exists():
+def _refuse_other_settings(study: Path, job: Job) -> None:
+    for config, folder in zip(job.configs, job.folders, strict=True):
+        run = RunFolder(study / folder)
+        if not run.exists:
             continue
-        try:
-            there = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            raise ElitesError(f"{path} is damaged: {error}") from None
-        wanted = json.loads(json.dumps(config.record()))
+        present = run.read_record().settings()
+        planned = json.loads(json.dumps(config.record()))
         for name in (field.name for field in dataclasses.fields(RunConfig)):
-            if there.get(name) != wanted[name]:
+            if present[name] != planned[name]:
                 raise ElitesError(
-                    f"{study / own} has {name} {_short(there.get(name), wanted[name])}, not "
-                    f"{_short(wanted[name], there.get(name))}; --out takes another folder"
+                    f"{run} has {name} {_difference(present[name], planned[name])}, not "
+                    f"{_difference(planned[name], present[name])}; --out takes another folder"
                 )
-    _refuse_other_seeds(study, job)
 
 
 def _refuse_other_seeds(study: Path, job: Job) -> None:
-    """Replications in one program have the seeds that it was begun with."""
+    """The seeds of replications in one program cannot change."""
     home = study / job.folder if job.group else (study / job.folder).parent
-    there = _seeds_in(home, job)
-    wanted = [config.seed for config in job.configs]
-    if there is not None and there != wanted:
+    present = _seeds_in(home, job)
+    planned = [config.seed for config in job.configs]
+    if present and present != planned:
         raise ElitesError(
-            f"{home} has {_named(there)} in one program, which cannot become {_named(wanted)}; "
+            f"{home} has {_list_seeds(present)} in one program, which cannot become {_list_seeds(planned)}; "
             "--out takes another folder"
         )
 
 
-def _seeds_in(home: Path, job: Job) -> list[int] | None:
-    """The seeds of the program whose folder this is; None if there is none."""
-    path = home / GROUP
-    try:
-        if path.exists():
-            return [int(seed) for seed in json.loads(path.read_text())["seeds"]]
-        seeds = []
-        for path in home.glob(f"*/{FILE}") if job.group else ():
-            if len(list(path.parent.iterdir())) > 1:  # a run alone, and begun: there is more than its record
-                seeds.append(int(json.loads(path.read_text())["seed"]))
-        return sorted(seeds) or None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ElitesError(f"{path} is damaged: {error}") from None
+def _seeds_in(home: Path, job: Job) -> list[int]:
+    """The seeds of the program in this folder, or of single runs that have begun where a group is planned."""
+    group = GroupFolder(home)
+    if group.exists:
+        return group.seeds()
+    runs = [RunFolder(path) for path in home.glob("*")] if job.group else []
+    return sorted(run.read_record().seed for run in runs if run.exists and _has_begun(run))
 
 
-def _named(seeds: Sequence[int]) -> str:
-    listed = ", ".join(map(str, seeds[:-1])) + f" and {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-    return f"seeds {listed}" if len(seeds) > 1 else f"seed {listed}"
+def _has_begun(run: RunFolder) -> bool:
+    """Whether there is more than the run's record."""
+    return any(path != run.config and not is_partial(path) for path in run.path.iterdir())
 
 
-def _short(value: Any, other: Any) -> str:
-    """A value; of tables, what differs."""
+def _list_seeds(seeds: Sequence[int]) -> str:
+    *others, last = seeds
+    return f"seeds {', '.join(map(str, others))} and {last}" if others else f"seed {last}"
+
+
+def _difference(value: Any, other: Any) -> str:
+    """A value; of a table only the entries that differ from the other."""
     if isinstance(value, dict) and isinstance(other, dict):
-        value = {name: found for name, found in value.items() if other.get(name) != found}
+        value = {name: entry for name, entry in value.items() if other.get(name) != entry}
     return json.dumps(value)
 
 
 def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> Cost:
-    """What these jobs, none of which is done, will take from here on."""
+    """The cost of these jobs, none of which is done, from here on."""
     runs = evaluations = corrections = disk = 0
     low = high = 0.0
     known = True
@@ -152,8 +130,9 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
     for job in jobs:
         cell = measured.cells[cell_of(job.configs[0])]
         each = cell["elites"] * job.configs[0].correct_replications
-        left_runs = [own for own in job.folders if not done(study / own, job)]
-        left = sum(max(0, job.configs[0].evaluations - evaluated(study / own)) for own in left_runs)
+        left_runs = [folder for folder in job.folders if not is_done(study / folder, job)]
+        done = [RunFolder(study / folder).evaluations() for folder in left_runs]
+        left = sum(max(0, job.configs[0].evaluations - count) for count in done)
         again = _corrections(job) * len(left_runs)
         runs, evaluations, corrections = runs + len(left_runs), evaluations + left, corrections + each * again
         disk += len(left_runs) * (cell["archive_bytes"] * (1 + job.configs[0].snapshots) + cell["log_bytes"])
@@ -165,7 +144,7 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
             continue
         share = left / max(1, job.configs[0].evaluations * len(left_runs))
         start = pace["start_s"]
-        low += start if cell_of(job.configs[0]) not in compiled else 0.0  # later runs find it compiled
+        low += start if cell_of(job.configs[0]) not in compiled else 0.0  # later runs use the same programs
         compiled.add(cell_of(job.configs[0]))
         if "generation_s" in pace:
             seconds = share * cell["generations"] * pace["generation_s"]
@@ -181,19 +160,19 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
 
 
 def _corrections(job: Job) -> int:
-    """How often the archive of each run is corrected."""
+    """The number of corrections of each run."""
     config = job.configs[0]
-    along = -(-config.evaluations // config.correct_every) if config.correct_every else 0
-    return along + (1 if job.correct and not along else 0)
+    during = -(-config.evaluations // config.correct_every) if config.correct_every else 0
+    return during + (1 if job.correct and not during else 0)
 
 
 def needs(job: Job, measured: Measured) -> int:
-    """Bytes of memory that a job's runs hold together."""
+    """Bytes of memory that a job's runs need together."""
     return int(measured.cells[cell_of(job.configs[0])]["needs"]) * len(job.folders)
 
 
 def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
-    """One per core, fewer where memory is short; one alone on a device that is no CPU."""
+    """One per core, fewer where memory is short; one on a GPU."""
     if measured.platform != "cpu" or not jobs:
         return 1
     needed = max(needs(job, measured) for job in jobs)
@@ -206,7 +185,7 @@ def cores() -> int:
 
 
 def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where: str) -> str:
-    """The plan as a person reads it before it starts."""
+    """The plan as text."""
     total = sum(len(job.folders) for job in jobs)
     rows = {
         "tasks": ", ".join(choice.slug() for choice in study.tasks),
@@ -220,8 +199,8 @@ def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where
         "disk": f"up to {_bytes(left.disk)}",
         "time": "not measured"
         if left.seconds is None
-        else f"{duration(left.seconds[0])} if episodes end as early as random controllers' do, "
-        f"{duration(left.seconds[1])} if none ends early",
+        else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "
+        f"{duration(left.seconds[1])} if no episode ends early",
         "on": where,
     }
     return "\n".join([f"study {study.name}", *(f"  {name:<12} {text}" for name, text in rows.items())])
@@ -235,7 +214,7 @@ def _bytes(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Days, hours, minutes and seconds, the first two of them that are not 0."""
+    """Days, hours, minutes and seconds, from the first that is not 0, two of them."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

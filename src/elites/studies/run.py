@@ -1,17 +1,17 @@
-"""`elites study run`: plans, tells what it will cost, and executes."""
+"""Plans a study, says what it will cost, and executes it."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from elites.errors import require
 from elites.experiments.guards import alone
-from elites.files import error_in_one_line, write_atomically
+from elites.files import error_in_one_line
+from elites.results.study import StudyFolder
 from elites.studies import plan
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
@@ -31,17 +31,17 @@ def run_study(
     calibrate: bool = True,
     only_plan: bool = False,
 ) -> list[State]:
-    """Executes what is not finished yet of a study whose runs are in `folder`.
+    """Executes the runs of a study that are not finished yet.
 
     Args:
-        study: what to run.
-        folder: where everything goes; the same study again goes on from what is there.
-        workers: runs at once; one per core unless given, fewer where memory is short.
-        threads: of each run's rollouts; the cores divided by the workers unless given.
-        cluster: address of a Ray cluster whose machines share the work.
+        study: the study.
+        folder: folder of the study; the same study again goes on with the runs in it.
+        workers: number of runs at once. Default: one per core, fewer where memory is short.
+        threads: threads of each run's rollouts. Default: the cores divided by the workers.
+        cluster: address of a Ray cluster to run on.
         checkpoint_seconds: least time between the checkpoints of a run.
-        calibrate: measures how long it will take before it starts.
-        only_plan: tells what it would do, and does nothing.
+        calibrate: whether to measure first how long it will take.
+        only_plan: whether to show the plan and do nothing else.
     """
     folder = Path(folder)
     require(workers is None or workers >= 1, "workers", workers, "at least 1")
@@ -50,12 +50,12 @@ def run_study(
     if cluster is not None:
         from elites.cluster import connect
 
-        connect(cluster)  # before anything is measured for nothing
+        connect(cluster)  # fails early, before anything is measured
     if only_plan:
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, True)
     with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):  # before anything is measured
+    with alone(folder):  # fails early, before anything is measured
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, False)
 
 
@@ -76,7 +76,7 @@ def _execute(
     if not left:
         display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
         return []
-    measured = _measured(folder, left, calibrate, display.log, keep=not only_plan)
+    measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
@@ -94,69 +94,51 @@ def _execute(
         display.log(plan.describe(study, jobs, cost, finished, where))
         if only_plan:
             return []
-        _record(folder, study)
+        _write_record(folder, study)
         with display:
             return execute(left, pool, display, display.ended)
     finally:
         pool.close()
 
 
-def _measured(
-    folder: Path, jobs: Sequence[Job], calibrate: bool, tell: Callable[[str], None], *, keep: bool
+def _measure(
+    folder: Path, jobs: Sequence[Job], calibrate: bool, say: Callable[[str], None], *, keep: bool
 ) -> plan.Measured:
-    """What a worker finds out about each cell; times that were measured before are not measured again.
+    """Sizes and paces of each cell; times in the study's folder are not measured again.
 
-    `keep` writes them into the folder for the next time; a plan alone leaves nothing behind.
+    `keep` writes new ones into the folder for the next time.
     """
     cells = {plan.cell_of(job.configs[0]): job for job in jobs}
-    path = folder / plan.MEASURED
-    known: dict[str, dict[str, float]] = {}
-    if path.exists():
-        try:
-            known = json.loads(path.read_text())
-        except (OSError, ValueError):
-            known = {}
+    home = StudyFolder(folder)
+    known: dict[str, dict[str, float]] = home.read_measured()
     new = calibrate and not set(cells) <= set(known)
-    found = measure(
+    measured = measure(
         [dataclasses.asdict(job.configs[0]) for job in cells.values()],
         [len(job.configs) for job in cells.values()],
         new,
-        tell,
+        say,
     )
-    sizes = dict(zip(cells, found["cells"], strict=True))
+    sizes = dict(zip(cells, measured["cells"], strict=True))
     paces = {**known, **{cell: size["pace"] for cell, size in sizes.items() if "pace" in size}}
     if new and keep:
-        text = json.dumps(paces, indent=1) + "\n"
-        with error_in_one_line(f"cannot write to {folder}"):
-            _write(path, text)
+        home.write_measured(paces)
     for cell, size in sizes.items():
         if cell in paces:
             size["pace"] = paces[cell]
-    return plan.Measured(sizes, found["platform"], found["available"])
+    return plan.Measured(sizes, measured["platform"], measured["available"])
 
 
-def _write(path: Path, text: str) -> None:
-    def write(file: IO[bytes]) -> None:
-        file.write(text.encode())
-
-    write_atomically(path, write)
-
-
-def _record(folder: Path, study: Study) -> None:
-    """The study, with the choices of it that were run before: reports call them by their labels."""
-    record: dict[str, Any] = json.loads(json.dumps(study.record()))
-    path = folder / plan.RECORD
-    there: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        there = json.loads(path.read_text())
+def _write_record(folder: Path, study: Study) -> None:
+    """Writes the study, with the choices that were run before: reports need their labels."""
+    home, record = StudyFolder(folder), json.loads(json.dumps(study.record()))
+    last = home.read_record()
     for what in ("tasks", "algorithms"):
         try:
-            before = {_key(choice): choice for choice in there[what]}
+            before = {_key(choice): choice for choice in last[what]}
         except (KeyError, TypeError):  # none, or damaged
             before = {}
         record[what] = list({**before, **{_key(choice): choice for choice in record[what]}}.values())
-    with error_in_one_line(f"cannot write to {folder}"):
-        _write(path, json.dumps(record, indent=2) + "\n")
+    home.write_record(record)
 
 
 def _key(choice: dict[str, Any]) -> str:
@@ -164,7 +146,7 @@ def _key(choice: dict[str, Any]) -> str:
 
 
 def conclude(folder: Path, states: Sequence[State]) -> int:
-    """Tells how it ended. Returns the exit status: 1 if a run has failed."""
+    """Prints how the study ended. Returns the exit status: 1 if a run has failed."""
     failed = [state for state in states if state.stage == "failed"]
     stopped = [state for state in states if state.stage in ("stopped", "waiting")]
     if failed:
@@ -173,5 +155,5 @@ def conclude(folder: Path, states: Sequence[State]) -> int:
     if stopped:
         print("stopped; the same command goes on", flush=True)
         return STOPPED
-    print(f"`elites study report {folder}` shows what came out", flush=True)
+    print(f"`elites study report {folder}` shows the results", flush=True)
     return 0

@@ -1,4 +1,4 @@
-"""What a study consists of: algorithms on tasks, with replications. The paper's four, or one's own."""
+"""What a study consists of: algorithms on tasks, with replications."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,37 +16,35 @@ from elites.algorithms import find_algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
+from elites.results.names import seed_folder
+from elites.results.study import RUNS
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask
 
-ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
-UNCERTAIN = tuple(f"qd-{robot}" for robot in ROBOTS)
-DETERMINISTIC = tuple(f"qd-deterministic-{robot}" for robot in ROBOTS)
-LONGEST = 100  # name of a folder, in bytes
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the GA in the paper's ablation (p_evo)
+MAX_NAME_BYTES = 100  # of a folder
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A task or an algorithm by name, with those of its parameters that differ from its own."""
+    """A task or an algorithm by name, with the parameters that differ from its defaults."""
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    label: str = ""  # what it is called instead of by its name and parameters
+    label: str = ""  # shown instead of the name and the parameters
 
     def slug(self) -> str:
-        """As a folder is called. It depends on nothing else that is in the study."""
+        """The name of its folder. It depends on nothing else in the study."""
         given = [
             f"{name}-{_plain(value)}" for name, value in self.parameters.items() if name != "keep_members"
         ]
         raw = self.label or "-".join([self.name, *given])
-        text = re.sub(r"[\s:,]+", "-", raw)  # these only part words; of others a trace is kept
+        text = re.sub(r"[\s:,]+", "-", raw)  # these only separate words; others leave a hash
         text, replaced = re.subn(r"[^\w.-]+", "-", text)
         text = text.lstrip(".").rstrip("-.")
         digest = hashlib.sha256((raw if replaced or not text else text).encode()).hexdigest()[:8]
-        if text and not replaced and len(text.encode()) <= LONGEST:
+        if text and not replaced and len(text.encode()) <= MAX_NAME_BYTES:
             return text
-        cut = text.encode()[: LONGEST - 9].decode(errors="ignore")
+        cut = text.encode()[: MAX_NAME_BYTES - 9].decode(errors="ignore")
         return f"{cut}-{digest}" if cut else digest
 
 
@@ -82,7 +80,7 @@ class Study:
             twice = sorted({slug for slug in chosen if chosen.count(slug) > 1})
             if twice:
                 raise ElitesError(f"{what} name {twice[0]} twice")
-        self.jobs()  # whatever is wrong with a run is told now
+        self.jobs()  # checks the configuration of every run
 
     def jobs(self) -> list[Job]:
         """Its runs, the first seed of everything first; replications that share a program are one job."""
@@ -90,21 +88,21 @@ class Study:
 
     @functools.cached_property
     def _jobs(self) -> tuple[Job, ...]:
-        alone: list[tuple[int, Job]] = []
+        jobs: list[tuple[int, Job]] = []
         for task in self.tasks:
-            parameters = _settled(task)  # once for all of its runs: it may take seconds
+            parameters = _task_parameters(task)  # once for all of its runs: it may take seconds
             for algorithm in self.algorithms:
                 configs = [
                     self._config(task.name, parameters, algorithm, self.first_seed + index)
                     for index in range(self.seeds)
                 ]
-                home = f"runs/{task.slug()}/{algorithm.slug()}"
+                home = f"{RUNS}/{task.slug()}/{algorithm.slug()}"
                 groups = [configs] if _share_a_program(configs[0]) else [[config] for config in configs]
-                for place, group in enumerate(groups):
-                    one = len(groups) > 1 or self.seeds == 1
-                    folder = f"{home}/seed-{group[0].seed}" if one else home
-                    alone.append((place, Job(folder, tuple(group), not one, self.correct)))
-        return tuple(job for _, job in sorted(alone, key=lambda found: found[0]))
+                for index, group in enumerate(groups):
+                    single = len(groups) > 1 or self.seeds == 1
+                    folder = f"{home}/{seed_folder(group[0].seed)}" if single else home
+                    jobs.append((index, Job(folder, tuple(group), not single, self.correct)))
+        return tuple(job for _, job in sorted(jobs, key=lambda entry: entry[0]))
 
     def _config(self, task: str, parameters: Mapping[str, Any], algorithm: Choice, seed: int) -> RunConfig:
         return RunConfig(
@@ -121,13 +119,13 @@ class Study:
         )
 
     def record(self) -> dict[str, Any]:
-        """As `study.json` holds it."""
+        """All of it as plain values, for the study's folder."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one worker does: a run, or a group in one program, and the correction of what that leaves."""
+    """The work of one worker: a run, or a group in one program, and the correction of its archives."""
 
     folder: str  # within the study's
     configs: tuple[RunConfig, ...]
@@ -136,10 +134,10 @@ class Job:
 
     @property
     def folders(self) -> list[str]:
-        """Those of its runs."""
+        """The folders of its runs."""
         if not self.group:
             return [self.folder]
-        return [f"{self.folder}/seed-{config.seed}" for config in self.configs]
+        return [f"{self.folder}/{seed_folder(config.seed)}" for config in self.configs]
 
     @property
     def redraw(self) -> bool:
@@ -148,92 +146,26 @@ class Job:
 
     @property
     def name(self) -> str:
-        return self.folder.removeprefix("runs/")
+        return self.folder.removeprefix(f"{RUNS}/")
 
 
 def _share_a_program(config: RunConfig) -> bool:
     return isinstance(config.make_task(), DeviceTask) and find_algorithm(config.algorithm).shares_program
 
 
-def _settled(choice: Choice) -> dict[str, Any]:
-    """A task's parameters: those given, or, where others have to be found out first, all of them."""
+def _task_parameters(choice: Choice) -> dict[str, Any]:
+    """A task's parameters: those given, or all of them where some have to be measured first."""
     task = make_task(choice.name, **choice.parameters)
     if isinstance(task, HostTask) and not isinstance(task, CompiledTask):
         return parameters_of(with_measured_offset(task))
     return dict(choice.parameters)
 
 
-def _named(names: Iterable[str]) -> tuple[Choice, ...]:
-    return tuple(Choice(name) for name in names)
-
-
-DEEP_GRID = Choice("deep-grid", {"keep_members": True})  # corrected by drawing from its cells
-STUDIES: dict[str, dict[str, Any]] = {
-    "performance": {
-        "tasks": _named((*UNCERTAIN, *DETERMINISTIC)),
-        "algorithms": _named(
-            ("pga-map-elites", "map-elites", "map-elites-es", "qd-pg", "cma-map-elites", "td3")
-        ),
-    },
-    "reproducibility": {
-        "tasks": _named(UNCERTAIN),
-        "algorithms": (
-            *_named(("pga-map-elites", "map-elites", "map-elites-es", "map-elites-sampling")),
-            DEEP_GRID,
-        ),
-        "correct": True,
-    },
-    "ablation": {
-        "tasks": _named(UNCERTAIN),
-        "algorithms": tuple(Choice("pga-map-elites", {"p_evo": share}) for share in SHARES),
-        "seeds": 10,
-        "correct": True,
-    },
-    "contribution": {"tasks": _named(UNCERTAIN), "algorithms": _named(("pga-map-elites",))},
-}
-
-
-def make_study(
-    given: str,
-    *,
-    tasks: Iterable[str] = (),
-    algorithms: Iterable[str] = (),
-    **changes: Any,
-) -> Study:
-    """The study called `given`, or the one in the TOML file of this path, with what is given changed.
-
-    `tasks` and `algorithms` name what to keep of the study's own, or what to take instead.
-    """
-    if given in STUDIES:
-        fields = {"name": given, **STUDIES[given]}
-    elif given.endswith(".toml"):
-        fields = read_study(Path(given))
-    else:
-        raise ElitesError(
-            f"unknown study {given!r}; the studies are {', '.join(STUDIES)}, or a file of your own: NAME.toml"
-        )
-    fields = {**fields, **{name: value for name, value in changes.items() if value is not None}}
-    for what, names in (("tasks", tuple(tasks)), ("algorithms", tuple(algorithms))):
-        if names:
-            fields[what] = tuple(choice for name in names for choice in _kept(fields[what], name, what))
-    return Study(**fields)
-
-
-def _kept(choices: tuple[Choice, ...], name: str, what: str) -> tuple[Choice, ...]:
-    """Those of the study that go by this name; else one of this name without parameters of its own."""
-    found = tuple(choice for choice in choices if name in (choice.name, choice.slug()))
-    if found:
-        return found
-    if what == "algorithms" and name == "deep-grid":
-        return (DEEP_GRID,)
-    return (Choice(name),)
-
-
 ENTRIES = {"tasks": ("task", "task_parameters"), "algorithms": ("algorithm", "hyper_parameters")}
 
 
 def read_study(path: Path) -> dict[str, Any]:
-    """The fields of a Study from a TOML file. What is wrong with it is told in one line."""
+    """The fields of a Study from a TOML file. An error says in one line what is wrong with it."""
     try:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -256,18 +188,18 @@ def read_study(path: Path) -> dict[str, Any]:
 
 
 def _choice(path: Path, what: str, entry: Any) -> Choice:
-    """A name alone, or a table with the fields that a run's record has."""
-    called, parameters = ENTRIES[what]
+    """A name alone, or a table with the fields of a run's record."""
+    key, parameters = ENTRIES[what]
     if isinstance(entry, str):
         return Choice(entry)
     require(isinstance(entry, dict), f"{what} in {path}", repr(entry), "names or tables")
     for name in entry:
-        if name not in (called, parameters, "label"):
+        if name not in (key, parameters, "label"):
             raise ElitesError(
-                f"{what} in {path} have a field {name!r}; they have {called}, {parameters} and label"
+                f"{what} in {path} have a field {name!r}; they have {key}, {parameters} and label"
             )
-    name, given, label = entry.get(called), entry.get(parameters, {}), entry.get("label", "")
-    require(isinstance(name, str), f"{called} in {path}", repr(name), "a name")
+    name, given, label = entry.get(key), entry.get(parameters, {}), entry.get("label", "")
+    require(isinstance(name, str), f"{key} in {path}", repr(name), "a name")
     require(isinstance(given, dict), f"{parameters} in {path}", repr(given), "a table")
     require(isinstance(label, str), f"label in {path}", repr(label), "text")
     return Choice(name, given, label)

@@ -1,13 +1,12 @@
-"""A process of its own for each run of a study: what it is to do comes in, how far it is goes out.
+"""A process of its own for each run of a study: a request comes in, progress goes out.
 
-One line of JSON comes in on standard input, which then stays open for as long as whoever asked is there:
-when it closes, the process ends at once, and what it was doing can be resumed. Lines of JSON go out on
+The request is one line of JSON on standard input, which then stays open for as long as the parent process
+lives. When it closes, the worker ends at once, and its run can be resumed. Messages are lines of JSON on
 standard output.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -20,81 +19,86 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elites.errors import ElitesError
+from elites.results.folder import GroupFolder, RunFolder
+from elites.results.tables import metric_names
 
 if TYPE_CHECKING:
     from elites.experiments.execution import Report
 
-APART_SECONDS = 0.5  # between lines on progress
-Tell = Callable[..., None]
+PROGRESS_SECONDS = 0.5  # least time between messages on progress
+Send = Callable[..., None]  # sends a message: its kind, and what it says
 
 
 def main() -> int:
-    """What `python -m elites.studies.worker` does. The exit status is 0 whenever the end was told."""
+    """What `python -m elites.studies.worker` does. The exit status is 0 if a last message was sent."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print does not mix with what is told
-    asked = json.loads(sys.stdin.readline())
-    passing = Path(asked["folder"]).parent if asked.get("temporary") else None
-    threading.Thread(target=_end_with_parent, args=(passing,), daemon=True).start()
+    os.dup2(2, 1)  # what libraries print does not mix with the messages
+    request = json.loads(sys.stdin.readline())
+    temporary = Path(request["folder"]).parent if request.get("temporary") else None
+    threading.Thread(target=_end_with_parent, args=(temporary,), daemon=True).start()
 
-    def tell(kind: str, **about: Any) -> None:
-        out.write(json.dumps({"kind": kind, **about}) + "\n")
+    def send(kind: str, **content: Any) -> None:
+        out.write(json.dumps({"kind": kind, **content}) + "\n")
 
     try:
-        if asked["what"] == "measure":
+        if request["what"] == "measure":
             from elites.studies.calibration import measure
 
-            tell("measured", **measure(asked, lambda text: tell("told", text=text)))
+            send("measured", **measure(request, lambda text: send("text", text=text)))
         else:
-            tell("done", finished=execute(asked, tell))
+            send("done", finished=execute(request, send))
     except KeyboardInterrupt:
-        tell("done", finished=False)
+        send("done", finished=False)
     except ElitesError as error:
-        tell("failed", error=str(error))
+        send("failed", error=str(error))
     except Exception as error:
         traceback.print_exc()
-        tell("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
+        send("failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
     return 0
 
 
-def _end_with_parent(passing: Path | None) -> None:
-    """Whoever asked is gone: so is what was only on its way there."""
+def _end_with_parent(temporary: Path | None) -> None:
+    """Ends the process when its parent has ended, and removes a temporary folder."""
     while sys.stdin.read(4096):
         pass
-    if passing is not None:
-        shutil.rmtree(passing, ignore_errors=True)
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
     os._exit(1)
 
 
-def execute(asked: dict[str, Any], tell: Tell) -> bool:
-    """Runs, or goes on with a run, to its end, and corrects what it leaves. False if it was told to stop."""
+def execute(request: dict[str, Any], send: Send) -> bool:
+    """Runs or resumes a job to its end, and corrects the archives. False if it was stopped before."""
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
     from elites.experiments.execution import Execution
-    from elites.experiments.run import resume, run
-    from elites.results.folder import GroupFolder, RunFolder
+    from elites.experiments.run import resume, run, run_group
 
-    folder, seeds, threads = Path(asked["folder"]), asked["seeds"], asked["threads"]
-    config = RunConfig(**asked["config"])
-    progress = _Progress(tell)
+    folder, seeds, threads = Path(request["folder"]), request["seeds"], request["threads"]
+    config, group = RunConfig(**request["config"]), GroupFolder(folder)
+    progress = _Progress(send)
     execution = Execution(
         threads=threads,
-        checkpoint_seconds=asked["checkpoint_seconds"],
+        checkpoint_seconds=request["checkpoint_seconds"],
         on_generation=progress.generation,
         on_correction=progress.correction,
-        log=lambda text: tell("told", text=text),
+        log=lambda text: send("text", text=text),
     )
-    if asked["group"]:
+    if request["group"]:
         _clear_unbegun(folder)
-    begun = GroupFolder(folder).exists if asked["group"] else RunFolder(folder).exists
-    outcome = resume(folder, execution) if begun else run(config, folder, len(seeds), execution)
+    if group.exists or RunFolder(folder).exists:
+        outcome = resume(folder, execution)
+    elif request["group"]:
+        outcome = run_group(config, len(seeds), group, execution)
+    else:
+        outcome = run(config, folder, execution=execution)
     if not outcome.finished:
         return False
-    if asked["correct"]:
+    if request["correct"]:
         for one in outcome.runs or (outcome,):
             correct(
                 one.folder,
                 replications=config.correct_replications,
-                redraw=asked["redraw"],
+                redraw=request["redraw"],
                 threads=threads,
                 on_progress=progress.correction,
                 log=lambda text: None,
@@ -103,35 +107,32 @@ def execute(asked: dict[str, Any], tell: Tell) -> bool:
 
 
 def _clear_unbegun(folder: Path) -> None:
-    """A group that was killed before its record was written has nothing but its runs' records."""
-    from elites.results.folder import GroupFolder
-
+    """Removes a group that was killed before its record was written: it has nothing but its runs' records."""
     if GroupFolder(folder).is_incomplete():
-        with contextlib.suppress(OSError):
-            shutil.rmtree(folder)
+        shutil.rmtree(folder)
 
 
 class _Progress:
-    """Tells of the last of those that come too fast."""
+    """Sends progress, at most one message in a while; the last one is always sent."""
 
-    def __init__(self, tell: Tell) -> None:
-        self.tell, self._told = tell, 0.0
+    def __init__(self, send: Send) -> None:
+        self.send, self._sent = send, 0.0
 
     def generation(self, report: Report) -> None:
         metrics = report.metrics
-        if self._due() or metrics["evaluations"] >= report.evaluations:
-            named = {name: metrics[name] for name in ("qd_score", "max_fitness", "coverage")}
-            self.tell("progress", done=metrics["evaluations"], total=report.evaluations, metrics=named)
+        if self._is_due() or metrics["evaluations"] >= report.evaluations:
+            values = {name: metrics[name] for name in metric_names(metrics)}
+            self.send("progress", done=metrics["evaluations"], total=report.evaluations, metrics=values)
 
     def correction(self, done: int, total: int) -> None:
-        if self._due() or done >= total:
-            self.tell("correcting", done=done, total=total)
+        if self._is_due() or done >= total:
+            self.send("correcting", done=done, total=total)
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         now = time.monotonic()
-        if now - self._told < APART_SECONDS:
+        if now - self._sent < PROGRESS_SECONDS:
             return False
-        self._told = now
+        self._sent = now
         return True
 
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from elites.reports.study.report import study_report
-from tests.reports.study.made_up import make_run
+from tests.made_up import make_run
 
 OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -103,9 +103,9 @@ def test_the_page_opens_without_errors(tmp_path):
         browser.close()
     wrong = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled", "Network.loadingFailed")
     assert [event for event in browser.events if event.get("method") in wrong] == []
-    asked = [e for e in browser.events if e.get("method") == "Network.requestWillBeSent"]
-    asked = [event["params"]["request"]["url"] for event in asked]
-    assert [url for url in asked if not url.startswith(("data:", "file:"))] == []
+    requests = [e for e in browser.events if e.get("method") == "Network.requestWillBeSent"]
+    requests = [event["params"]["request"]["url"] for event in requests]
+    assert [url for url in requests if not url.startswith(("data:", "file:"))] == []
     page = json.loads(seen)
     assert page["title"] == "Study study"
     assert len(page["pictures"]) == 6

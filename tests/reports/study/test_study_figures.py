@@ -8,9 +8,9 @@ from matplotlib.testing.compare import compare_images
 
 from elites.reports import colours
 from elites.reports.study import figures
-from elites.reports.study.archives import archives
-from elites.reports.study.data import read_study
-from tests.reports.study.made_up import make_run
+from elites.reports.study.archives import draw_archives, read_panels
+from elites.reports.study.looks import looks_of
+from tests.made_up import make_run, study_of
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 3.0  # root mean square of the difference, of 255
@@ -32,7 +32,7 @@ def study(tmp_path_factory):
                 loss=0.05 + 0.1 * (algorithm == "deep-grid") + 0.01 * seed,
                 corrected_along=4,
             )
-    return read_study(folder, folder / "metrics.parquet")
+    return study_of(folder)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def with_archives(tmp_path_factory):
     folder = tmp_path_factory.mktemp("archives")
     for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 600)):
         make_run(folder, algorithm, "qd-walker", 0, qd_score=score, evaluations=100, loss=0.2)
-    return read_study(folder, folder / "metrics.parquet")
+    return study_of(folder)
 
 
 DRAWN = {
@@ -48,12 +48,12 @@ DRAWN = {
     "corrected": figures.corrected_progress,
     "losses": lambda study: figures.losses(study, without="deep-grid"),
     "contribution": figures.contribution,
-    "archives": archives,
+    "archives": lambda study: draw_archives(read_panels(study)[0]),
 }
 
 
 def draw(picture, path):
-    figures.settle(picture.figure)
+    figures.fix_layout(picture.figure)
     picture.figure.savefig(path, dpi=DPI, metadata={"Software": None})
 
 
@@ -78,7 +78,7 @@ def test_a_wrong_colour_is_noticed(study, tmp_path, monkeypatch):
 
 
 def test_one_colour_per_algorithm_and_all_differ(study):
-    looks = figures.looks(study)
+    looks = looks_of(study)
     assert {name: look.colour for name, look in looks.items()} == {
         name: colours.ALGORITHMS[name] for name in ("pga-map-elites", "map-elites", "deep-grid")
     }

@@ -1,8 +1,8 @@
-"""Final archives side by side, the original above the corrected, on one colour scale for a task."""
+"""Final archives side by side, the original above the corrected one, on one colour scale for each task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,47 +11,59 @@ from matplotlib.figure import Figure
 
 from elites.errors import ElitesError
 from elites.reports.maps import BINS, Map, draw_map, scale
-from elites.reports.study.data import Curves, Study
 from elites.reports.study.figures import Picture, slug
 from elites.results.archive import load_archive
-from elites.results.corrected import CorrectedArchive, load_corrected
+from elites.results.corrected import CorrectedArchive
+from elites.studies.merge.results import Curves, StudyResults
 
 MOST = 5  # maps in a row
 
 
-class _Shown(NamedTuple):
+class Panel(NamedTuple):
+    """The archive of one run: its map, and that of the corrected one if there is one."""
+
     title: str
     maps: list[Map]
 
 
-def archives(study: Study) -> Iterator[Picture]:
-    """A figure for each task: of each algorithm the replication whose QD-score is the median one."""
+def read_panels(study: StudyResults) -> tuple[dict[str, list[Panel]], list[str]]:
+    """The archives to draw for each task: of each algorithm the replication with the median QD-score.
+
+    The second result says which archives cannot be shown, and why.
+    """
+    panels: dict[str, list[Panel]] = {}
+    notes: list[str] = []
     for task in study.tasks:
-        shown: list[_Shown] = []
         for variant in study.variants:
-            of = [
-                curves for curves in study.of(task, variant) if (curves.run.folder / "archive.npz").exists()
-            ]
-            if not of:
+            replications = [c for c in study.of(task, variant) if c.run.folder.has_archive]
+            if not replications:
                 continue
             try:
-                shown.append(_maps(middle(of), study))
+                panel, note = _read_panel(median_run(replications), study)
             except ElitesError as error:
-                study.notes.append(f"An archive of {variant} on {task} is not shown: {error}")
-        if not shown:
-            continue
+                notes.append(f"An archive of {variant} on {task} is not shown: {error}")
+                continue
+            panels.setdefault(task, []).append(panel)
+            notes += [note] if note else []
+    return panels, notes
+
+
+def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
+    """A figure for each task."""
+    for task, shown in panels.items():
+        corrected = any(len(panel.maps) > 1 for panel in shown)
         yield Picture(
             f"archives-{slug(task)}",
-            f"{task}: final archives, of each algorithm that of the replication with the median QD-score"
-            + ("; originals above, corrected ones below" if any(len(one.maps) > 1 for one in shown) else "")
-            + f". {_key(shown)}",
+            f"{task}: final archives, for each algorithm that of the replication with the median QD-score"
+            + ("; originals above, corrected ones below" if corrected else "")
+            + f". {_legend(shown)}",
             _draw(shown),
         )
 
 
-def _key(shown: list[_Shown]) -> str:
+def _legend(shown: list[Panel]) -> str:
     """What a colour stands for."""
-    binned = [one.maps[0].binned for one in shown]
+    binned = [panel.maps[0].binned for panel in shown]
     cells = "Each cell has the colour of its elite's fitness"
     if not any(binned):
         return f"{cells}; grey cells are empty."
@@ -59,29 +71,30 @@ def _key(shown: list[_Shown]) -> str:
     return f"{bins}; grey ones hold none."
 
 
-def middle(of: list[Curves]) -> Curves:
-    """The replication whose QD-score is the median, the lower one of two."""
-    ranked = sorted(of, key=lambda curves: (float(curves.values["qd_score"][-1]), curves.run.seed))
+def median_run(replications: list[Curves]) -> Curves:
+    """The replication with the median QD-score, the lower one of two."""
+    ranked = sorted(replications, key=lambda curves: (float(curves.values["qd_score"][-1]), curves.run.seed))
     return ranked[(len(ranked) - 1) // 2]
 
 
-def _maps(curves: Curves, study: Study) -> _Shown:
-    """The final archive, and what was corrected if it is that."""
-    archive = load_archive(curves.run.folder, parameters=False)
+def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
+    """The final archive, with its correction if there is one; and a note if that is of another archive."""
+    folder, note = curves.run.folder, ""
+    archive = load_archive(folder.archive, parameters=False)
     maps = [Map(archive.fitness, archive.cell, archive.descriptor, archive, "fitness")]
     evaluations = archive.about.get("evaluations", curves.evaluations)
-    path = curves.run.folder / "corrected.npz"
-    if path.exists():
-        corrected = load_corrected(path)
+    if folder.is_corrected:
+        corrected = folder.read_corrected()
         at = corrected.about.get("evaluations", evaluations)
         if at == evaluations:
             maps.append(_corrected(corrected))
-        elif study.corrected(curves):  # else a note has told it already
-            study.notes.append(
+        elif study.correction(curves):  # else the study has a note on it
+            note = (
                 f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
                 f"evaluations, and its archive is of {evaluations:,}; run `elites correct` again."
             )
-    return _Shown(f"{curves.run.variant}\nseed {curves.run.seed}, {evaluations:,} evaluations", maps)
+    title = f"{curves.run.variant}\nseed {curves.run.seed}, {evaluations:,} evaluations"
+    return Panel(title, maps), note
 
 
 def _corrected(corrected: CorrectedArchive) -> Map:
@@ -96,7 +109,7 @@ def _corrected(corrected: CorrectedArchive) -> Map:
     )
 
 
-def _draw(shown: list[_Shown]) -> Figure:
+def _draw(shown: list[Panel]) -> Figure:
     flat = shown[0].maps[0].dimensions == 1
     deep = max(len(one.maps) for one in shown)
     values = np.concatenate([drawn.values for one in shown for drawn in one.maps])

@@ -1,4 +1,4 @@
-"""Final values in figures: medians over replications, and whether algorithms differ."""
+"""Final values: medians over replications, and whether algorithms differ."""
 
 from __future__ import annotations
 
@@ -8,22 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, quartiles, rank_sum_p
-from elites.reports.study.data import Study
-from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
+from elites.paper.presets import GA_SHARE, PGA
+from elites.studies.merge.results import StudyResults
 
-NONE = "\N{EN DASH}"  # where there is no number
-NAMES = {
-    "qd_score": "QD-score",
-    "max_fitness": "max-fitness",
-    "coverage": "coverage",
-    "corrected_qd_score": "corrected QD-score",
-    "corrected_max_fitness": "corrected max-fitness",
-    "corrected_coverage": "corrected coverage",
-    "qd_score_loss": "QD-score loss",
-    "max_fitness_loss": "max-fitness loss",
-    "coverage_loss": "coverage loss",
-}
+NONE = "\N{EN DASH}"  # for a number that is missing
 
 
 class Final(NamedTuple):
@@ -55,7 +45,7 @@ class Comparison(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        """Whether so few replications can show anything at all."""
+        """Whether so many replications can be significant at all."""
         return self.least < LEVEL
 
     @property
@@ -63,43 +53,43 @@ class Comparison(NamedTuple):
         return self.corrected < LEVEL
 
 
-def finals(study: Study) -> list[Final]:
-    """Medians and quartiles of everything."""
+def finals(study: StudyResults) -> list[Final]:
+    """Medians and quartiles of all quantities."""
     rows = []
     for task in study.tasks:
         for variant in study.variants:
-            for metric in (*METRICS, *CORRECTED, *LOSSES):
-                values = _numbers(study.finals(task, variant, metric))
+            for metric in study.quantities:
+                values = _numbers(study.finals(task, variant, metric.name))
                 if len(values):
                     at = study.budgets[task]
-                    rows.append(Final(task, variant, metric, len(values), at, *quartiles(values)))
+                    rows.append(Final(task, variant, metric.name, len(values), at, *quartiles(values)))
     return rows
 
 
-def reference_of(study: Study) -> str:
-    """Whom all others are compared with: PGA-MAP-Elites as the paper has it, else the first."""
-    own = [c.run for c in study.runs if c.run.algorithm == "pga-map-elites"]
-    as_in_paper = [run.variant for run in own if run.record["hyper_parameters"].get("p_evo") == 0.5]
-    return next(iter([*as_in_paper, *(run.variant for run in own), *study.variants]))
+def reference_of(study: StudyResults) -> str:
+    """The variant that all others are compared with: the paper's PGA-MAP-Elites, else the first."""
+    runs = [curves.run for curves in study.runs if curves.run.algorithm == PGA]
+    papers = [run.variant for run in runs if run.record.hyper_parameters.get("p_evo") == GA_SHARE]
+    return next(iter([*papers, *(run.variant for run in runs), *study.variants]))
 
 
-def compare(study: Study) -> list[Comparison]:
-    """The reference against all others, for every metric; corrected over all comparisons of a metric."""
+def compare(study: StudyResults) -> list[Comparison]:
+    """The reference against all others, for every quantity; Bonferroni-corrected over its comparisons."""
     reference, rows = reference_of(study), []
-    for metric in (*METRICS, *CORRECTED, *LOSSES):
-        found = []
+    for metric in study.quantities:
+        pairs = []
         for task in study.tasks:
-            own = _numbers(study.finals(task, reference, metric))
+            own = _numbers(study.finals(task, reference, metric.name))
             for other in study.variants:
-                theirs = _numbers(study.finals(task, other, metric))
+                theirs = _numbers(study.finals(task, other, metric.name))
                 if other != reference and len(own) and len(theirs):
-                    found.append((task, other, own, theirs))
-        count = len(found)
-        for task, other, own, theirs in found:
+                    pairs.append((task, other, own, theirs))
+        count = len(pairs)
+        for task, other, own, theirs in pairs:
             p = rank_sum_p(own, theirs)
             rows.append(
                 Comparison(
-                    metric=metric,
+                    metric=metric.name,
                     task=task,
                     reference=reference,
                     other=other,
@@ -115,30 +105,30 @@ def compare(study: Study) -> list[Comparison]:
 
 
 def seeds_needed(comparisons: int) -> int:
-    """The replications of each with which so many comparisons can be significant."""
+    """The replications of each with which one of so many comparisons can be significant."""
     seeds = 1
     while bonferroni(least_p(seeds, seeds), comparisons) >= LEVEL:
         seeds += 1
     return seeds
 
 
-def verdict_on_power(rows: Sequence[Comparison]) -> str:
-    """What so many replications can show of one metric, in a sentence; empty if all can be significant."""
+def describe_power(rows: Sequence[Comparison]) -> str:
+    """What these replications can show for one metric; empty if all comparisons can be significant."""
     impossible = [row for row in rows if not row.possible]
     if not impossible:
         return ""
     count, least = rows[0].comparisons, min(row.least for row in impossible)
     seeds = min(min(row.seeds) for row in impossible)
-    told = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
+    which = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
     return (
-        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {told} be significant at "
-        f"{LEVEL:g}, whatever the runs had found: the smallest corrected p-value that they can reach is "
+        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {which} be significant at "
+        f"{LEVEL:g}, whatever their values: the smallest corrected p-value that they can reach is "
         f"{least:.2g}. It takes {seeds_needed(count)} replications of each."
     )
 
 
 def counted(count: int, noun: str) -> str:
-    """So many of them."""
+    """A number with its noun."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
@@ -146,13 +136,9 @@ def _numbers(values: np.ndarray) -> np.ndarray:
     return values[~np.isnan(values)]  # type: ignore[no-any-return]
 
 
-def as_text(metric: str, value: float) -> str:
-    """A value as a person reads it."""
-    if math.isnan(value):
-        return NONE
-    if metric.endswith("_loss") or "coverage" in metric:
-        return f"{value:.1%}"
-    return f"{value:,.0f}" if "qd_score" in metric else f"{value:,.1f}"
+def as_text(metric: Quantity, value: float) -> str:
+    """A value in a table."""
+    return NONE if math.isnan(value) else metric.text(value)
 
 
 def p_text(p: float) -> str:

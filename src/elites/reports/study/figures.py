@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,22 +14,20 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
+from elites.metrics.metric import Quantity
 from elites.reports.colours import ALGORITHMS, OPERATORS, OTHERS
-from elites.reports.study.comparisons import NAMES
-from elites.reports.study.data import Curves, Study
-from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
-from elites.reports.study.runs import colour_of, is_sweep
+from elites.reports.figures import format_axis
+from elites.reports.study.looks import Look, is_sweep, looks_of
+from elites.studies.merge.results import Curves, StudyResults
 
 DPI = 110
 ROWS = 4  # tasks in one figure
-STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 AXES = {"evaluations": "evaluations", "environment-steps": "environment steps", "wall-time": "wall time"}
 UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
-DEEP = "deep-grid"
 
 
 class Picture(NamedTuple):
-    """A figure with its name, as a file is called, and what a reader sees in it."""
+    """A figure with the name of its file and its caption."""
 
     name: str
     caption: str
@@ -38,16 +36,16 @@ class Picture(NamedTuple):
 
 def save(picture: Picture, folder: Path) -> None:
     """As PNG and PDF. The same figure gives the same bytes."""
-    settle(picture.figure)
+    fix_layout(picture.figure)
     picture.figure.savefig(folder / f"{picture.name}.png", dpi=DPI, metadata={"Software": None})
     picture.figure.savefig(
         folder / f"{picture.name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None}
     )
 
 
-def settle(figure: Figure) -> None:
-    """Lays it out for good. Once is not enough: with its labels in place a layout may still move."""
-    for axes in figure.axes:  # what is drawn within axes moves nothing, but takes long to measure
+def fix_layout(figure: Figure) -> None:
+    """Lays a figure out. This takes two passes: labels may move the layout of the first."""
+    for axes in figure.axes:  # artists within axes do not change the layout, but take long to measure
         for artist in (*axes.collections, *axes.lines, *axes.patches, *axes.images):
             artist.set_in_layout(False)
     engine = figure.get_layout_engine()
@@ -57,42 +55,23 @@ def settle(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-class Look(NamedTuple):
-    """How a variant is drawn, everywhere."""
-
-    colour: str
-    style: Any
-
-
-def looks(study: Study) -> dict[str, Look]:
-    """A colour for each algorithm; of several variants of one, lines that differ too."""
-    colours = colour_of([curves.run for curves in study.runs])
-    algorithms = {curves.run.variant: curves.run.algorithm for curves in study.runs}
-    found, seen = {}, dict.fromkeys(algorithms.values(), 0)
-    for variant in study.variants:
-        place = seen[algorithms[variant]]
-        seen[algorithms[variant]] += 1
-        found[variant] = Look(colours[variant], STYLES[place % len(STYLES)])
-    return found
-
-
-def pages(study: Study) -> Iterator[tuple[str, list[str]]]:
-    """The tasks, a few to a figure, with what the figure's name ends with."""
+def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
+    """The tasks, a few to a figure, with the ending of the figure's name."""
     count = -(-len(study.tasks) // ROWS)
     for place in range(count):
         yield f"-{place + 1}" if count > 1 else "", study.tasks[ROWS * place : ROWS * (place + 1)]
 
 
-def progress(study: Study, against: str) -> Iterator[Picture]:
-    """Median and quartiles over replications of the three metrics, a row for each task."""
+def progress(study: StudyResults, against: str) -> Iterator[Picture]:
+    """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
-        figure, panels = _grid(len(tasks), len(METRICS))
+        figure, panels = _grid(len(tasks), len(study.metrics))
         for row, task in zip(panels, tasks, strict=True):
-            for axes, metric in zip(row, METRICS, strict=True):
-                for variant, look in looks(study).items():
-                    of = study.of(task, variant)
-                    if of:
-                        _draw_curve(axes, *_curve(study, task, of, metric, against), look)
+            for axes, metric in zip(row, study.metrics, strict=True):
+                for variant, look in looks_of(study).items():
+                    replications = study.of(task, variant)
+                    if replications:
+                        _draw_curve(axes, *_curve(study, task, replications, metric.name, against), look)
                 label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
                 _finish(axes, metric, task, label)
                 if against == "evaluations":
@@ -100,23 +79,26 @@ def progress(study: Study, against: str) -> Iterator[Picture]:
         _legend(figure, study)
         yield Picture(
             f"progress-{against}{ending}",
-            f"{_named(METRICS)} against {AXES[against]}. Lines are medians "
-            "over replications, shades reach from the first to the third quartile"
-            + ("." if against == "evaluations" else "; each ends where the first of them does."),
+            f"{_list_labels(study.metrics)} against {AXES[against]}. Lines are medians over replications, "
+            "shaded areas extend from the first to the third quartile"
+            + ("." if against == "evaluations" else "; each curve ends with its shortest replication."),
             figure,
         )
 
 
 def _curve(
-    study: Study, task: str, of: Sequence[Curves], metric: str, against: str
+    study: StudyResults, task: str, replications: Sequence[Curves], metric: str, against: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The x-axis, and a row of values for each replication."""
-    values = np.array([curves.values[metric] for curves in of])
+    """The x-axis, and a row of values for each replication that has the metric."""
+    replications = [curves for curves in replications if _has_metric(curves, metric)]
+    values = np.array([curves.values[metric] for curves in replications])
     if against == "evaluations":
         return study.grid(task), values
     steps = against == "environment-steps"
     name, unit = ("environment_steps", 1.0) if steps else ("elapsed_s", _unit(study)[1])
-    places = np.array([curves.values[name] for curves in of]) / unit
+    if not len(values):
+        return np.empty(0), values
+    places = np.array([curves.values[name] for curves in replications]) / unit
     known = ~np.isnan(places).all(1)
     places, values = places[known], values[known]
     if not len(places):
@@ -124,14 +106,20 @@ def _curve(
     grid = np.linspace(0, np.nanmin(places[:, -1]), len(values[0]) + 1)[1:]
     rows = []
     for place, row in zip(places, values, strict=True):
-        there = ~np.isnan(place)
-        at = np.searchsorted(place[there], grid, side="right") - 1
-        rows.append(np.where(at < 0, np.nan, row[there][np.maximum(at, 0)]))
+        logged = ~np.isnan(place)
+        at = np.searchsorted(place[logged], grid, side="right") - 1
+        rows.append(np.where(at < 0, np.nan, row[logged][np.maximum(at, 0)]))
     return grid, np.array(rows)
 
 
-def _unit(study: Study) -> tuple[str, float]:
-    """The largest unit of time of which the longest run has ten."""
+def _has_metric(curves: Curves, metric: str) -> bool:
+    """Whether a run that has begun within the budget has values of a metric."""
+    begun = ~np.isnan(curves.values["environment_steps"])
+    return not begun.any() or not np.isnan(curves.values[metric][begun]).all()
+
+
+def _unit(study: StudyResults) -> tuple[str, float]:
+    """The largest unit of time of which the longest run takes at least ten."""
     ends = [curves.values["elapsed_s"][-1] for curves in study.runs]
     longest = max((end for end in ends if not np.isnan(end)), default=0.0)
     return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
@@ -140,32 +128,32 @@ def _unit(study: Study) -> tuple[str, float]:
 def _draw_curve(axes: Axes, x: np.ndarray, values: np.ndarray, look: Look, marker: str | None = None) -> None:
     if not values.size:
         return
-    there = ~np.isnan(values).any(0)  # once all replications have begun
-    if not there.any():
+    known = ~np.isnan(values).any(0)  # where all replications have begun
+    if not known.any():
         return
-    low, middle, high = np.quantile(values[:, there], (0.25, 0.5, 0.75), axis=0)
-    axes.fill_between(x[there], low, high, color=look.colour, alpha=0.18, lw=0)
-    axes.plot(x[there], middle, color=look.colour, linestyle=look.style, lw=1.7, marker=marker, ms=3)
+    low, middle, high = np.quantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
+    axes.fill_between(x[known], low, high, color=look.colour, alpha=0.18, lw=0)
+    axes.plot(x[known], middle, color=look.colour, linestyle=look.style, lw=1.7, marker=marker, ms=3)
 
 
-def corrected_progress(study: Study) -> Iterator[Picture]:
-    """Original and corrected metrics of a task, one above the other, for runs corrected along the way."""
+def corrected_progress(study: StudyResults) -> Iterator[Picture]:
+    """Original and corrected metrics of a task, one above the other, for runs with several corrections."""
     for task in study.tasks:
         drawn = {variant: _corrected_curve(study, task, variant) for variant in study.variants}
         if not any(len(x) > 1 for x, _ in drawn.values()):
             continue
-        figure, panels = _grid(2, len(METRICS))
-        for column, metric in enumerate(METRICS):
+        figure, panels = _grid(2, len(study.reevaluated))
+        for column, metric in enumerate(study.reevaluated):
             above, below = panels[0][column], panels[1][column]
-            for variant, look in looks(study).items():
-                of = study.of(task, variant)
-                if of:
-                    _draw_curve(above, *_curve(study, task, of, metric, "evaluations"), look)
+            for variant, look in looks_of(study).items():
+                replications = study.of(task, variant)
+                if replications:
+                    _draw_curve(above, *_curve(study, task, replications, metric.name, "evaluations"), look)
                     x, rows = drawn[variant]
                     if len(x):
-                        _draw_curve(below, x, rows[f"corrected_{metric}"], look, ".")
+                        _draw_curve(below, x, rows[metric.corrected.name], look, ".")
             _finish(above, metric, task, "evaluations")
-            _finish(below, f"corrected_{metric}", task, "evaluations")
+            _finish(below, metric.corrected, task, "evaluations")
             limits = [
                 f(*pair)
                 for f, pair in zip(
@@ -182,37 +170,40 @@ def corrected_progress(study: Study) -> Iterator[Picture]:
         )
 
 
-def _corrected_curve(study: Study, task: str, variant: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Corrections that all replications have, by their number."""
+def _corrected_curve(
+    study: StudyResults, task: str, variant: str
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Evaluations and values of the corrections that all replications have."""
     tables = [curves.corrections for curves in study.of(task, variant)]
     tables = [table for table in tables if len(table["evaluations"])]
     if not tables:
         return np.empty(0), {}
     count = min(len(table["evaluations"]) for table in tables)
     x = np.median([table["evaluations"][:count] for table in tables], axis=0)
-    return x, {name: np.array([table[name][:count] for table in tables]) for name in CORRECTED}
+    names = [metric.name for metric in study.corrected_metrics]
+    return x, {name: np.array([table[name][:count] for table in tables]) for name in names}
 
 
-def losses(study: Study, without: str = "") -> Iterator[Picture]:
-    """Box-plots of what re-evaluation takes away; `without` leaves an algorithm out, as the paper does."""
+def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
+    """Box plots of the losses to re-evaluation; `without` leaves an algorithm out, as the paper does."""
     left_out = {c.run.variant for c in study.runs if c.run.algorithm == without}
-    if not study.has(LOSSES[0]) or (without and not left_out):
+    if not study.has_corrections or (without and not left_out):
         return
     variants = [variant for variant in study.variants if variant not in left_out]
-    found = looks(study)
-    sweep = is_sweep(sum(found[variant].colour not in ALGORITHMS.values() for variant in variants))
+    looks = looks_of(study)
+    sweep = is_sweep(sum(looks[variant].colour not in ALGORITHMS.values() for variant in variants))
     for ending, tasks in pages(study):
-        figure, panels = _grid(len(tasks), len(LOSSES))
+        figure, panels = _grid(len(tasks), len(study.losses))
         drawn = False
         for row, task in zip(panels, tasks, strict=True):
-            for axes, metric in zip(row, LOSSES, strict=True):
+            for axes, metric in zip(row, study.losses, strict=True):
                 for place, variant in enumerate(variants):
-                    values = study.finals(task, variant, metric)
+                    values = study.finals(task, variant, metric.name)
                     values = values[np.isfinite(values)]
                     if not len(values):
                         continue
                     drawn = True
-                    colour = found[variant].colour
+                    colour = looks[variant].colour
                     box = axes.boxplot(
                         values, positions=[place], widths=0.62, patch_artist=True, showfliers=False
                     )
@@ -221,9 +212,9 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
                     axes.plot(
                         np.full(len(values), place), values, "o", color=colour, ms=3.5, mec="black", mew=0.4
                     )
-                axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
+                axes.set_title(f"{task}: {metric.label}", fontsize=10)
                 axes.set_xticks([])
-                if sweep and task == tasks[-1]:  # colours alone are too near to each other
+                if sweep and task == tasks[-1]:  # the colours of a sweep are too similar
                     axes.set_xticks(range(len(variants)), variants, rotation=90, fontsize=7)
                 axes.set_xlim(-0.6, len(variants) - 0.4)
                 axes.yaxis.set_major_formatter(PercentFormatter(1))
@@ -231,26 +222,26 @@ def losses(study: Study, without: str = "") -> Iterator[Picture]:
         if not drawn:
             continue
         _legend(figure, study, variants, boxes=True)
-        named = f", without {without}" if without else ""
+        exception = f", without {without}" if without else ""
         yield Picture(
             f"losses{'-without-' + without if without else ''}{ending}",
-            f"Losses to re-evaluation{named}: the share of each metric that was luck. Lower is better; "
+            f"Losses to re-evaluation{exception}: the share of each metric that was luck. Lower is better; "
             "points are replications.",
             figure,
         )
 
 
-def contribution(study: Study) -> Iterator[Picture]:
+def contribution(study: StudyResults) -> Iterator[Picture]:
     """Offspring added per generation by each operator, stacked; medians over replications.
 
     A figure for each algorithm that has several operators, with a panel for each task and variant.
     """
     for algorithm in dict.fromkeys(c.run.algorithm for c in sorted(study.runs, key=lambda c: c.run.order)):
-        own = [curves for curves in study.runs if curves.run.algorithm == algorithm]
-        operators = list(own[0].added)
+        runs = [curves for curves in study.runs if curves.run.algorithm == algorithm]
+        operators = list(runs[0].added)
         if len(operators) < 2:
             continue
-        variants = [name for name in study.variants if any(c.run.variant == name for c in own)]
+        variants = [name for name in study.variants if any(c.run.variant == name for c in runs)]
         cells = [(name, task) for name in variants for task in study.tasks if study.of(task, name)]
         columns = 3 if len(cells) in (5, 6, 9) else min(len(cells), ROWS)
         rows = -(-len(cells) // columns)
@@ -259,12 +250,12 @@ def contribution(study: Study) -> Iterator[Picture]:
         others = iter(OTHERS)
         colours = {name: OPERATORS.get(name) or next(others) for name in operators}
         for axes, (variant, task) in zip(panels, cells, strict=False):
-            of = study.of(task, variant)
-            middle = [_median([curves.added[name] for curves in of]) for name in operators]
-            there = ~np.isnan(np.array(middle)).any(0)
+            replications = study.of(task, variant)
+            medians = [_median([curves.added[name] for curves in replications]) for name in operators]
+            known = ~np.isnan(np.array(medians)).any(0)
             axes.stackplot(
-                study.grid(task)[there],
-                [row[there] for row in middle],
+                study.grid(task)[known],
+                [row[known] for row in medians],
                 colors=[colours[name] for name in operators],
             )
             axes.set_title(f"{task}, {variant}" if len(variants) > 1 else task, fontsize=10)
@@ -275,13 +266,13 @@ def contribution(study: Study) -> Iterator[Picture]:
             axes.set_axis_off()
         handles = [Patch(color=colours[name], label=name) for name in operators]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
-        windows = sorted({curves.window for curves in own})
+        windows = sorted({curves.window for curves in runs})
         over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
-        how = "as they are" if over == "1" else f"smoothed over {over} generations"
+        smoothing = "not smoothed" if over == "1" else f"smoothed over {over} generations"
         yield Picture(
             f"contribution-{slug(algorithm)}",
             f"{algorithm}: offspring added to the archive per generation by each operator, stacked; medians "
-            f"over replications, {how}.",
+            f"over replications, {smoothing}.",
             figure,
         )
 
@@ -292,43 +283,41 @@ def _median(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
-    figure = Figure(figsize=(11, 2.6 * rows + 0.9), layout="constrained")
+    width = 11 * max(1.0, columns / 3)
+    figure = Figure(figsize=(width, 2.6 * rows + 0.9), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _finish(axes: Axes, metric: str, task: str, x: str) -> None:
-    axes.set_title(f"{task}: {NAMES[metric]}", fontsize=10)
+def _finish(axes: Axes, metric: Quantity, task: str, x: str) -> None:
+    axes.set_title(f"{task}: {metric.label}", fontsize=10)
     axes.set_xlabel(x)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:g}" if x.startswith("wall time") else EngFormatter(sep=""))
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    if "coverage" in metric:
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
-    elif "qd_score" in metric:
-        axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+    format_axis(axes, metric)
     axes.grid(alpha=0.3)
 
 
 def _legend(
-    figure: Figure, study: Study, variants: Sequence[str] | None = None, *, boxes: bool = False
+    figure: Figure, study: StudyResults, variants: Sequence[str] | None = None, *, boxes: bool = False
 ) -> None:
-    found, shown = looks(study), study.variants if variants is None else variants
+    looks, shown = looks_of(study), study.variants if variants is None else variants
     handles = [
-        Patch(facecolor=found[name].colour, alpha=0.6, label=name)
+        Patch(facecolor=looks[name].colour, alpha=0.6, label=name)
         if boxes
-        else Line2D([], [], color=found[name].colour, linestyle=found[name].style, lw=2.2, label=name)
+        else Line2D([], [], color=looks[name].colour, linestyle=looks[name].style, lw=2.2, label=name)
         for name in shown
     ]
     columns = max(1, min(len(handles), 120 // (6 + max(map(len, shown)))))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def _named(metrics: Sequence[str]) -> str:
-    *first, last = (NAMES[metric] for metric in metrics)
+def _list_labels(metrics: Sequence[Quantity]) -> str:
+    *first, last = (metric.label for metric in metrics)
     text = f"{', '.join(first)} and {last}"
     return text[0].upper() + text[1:]
 
 
 def slug(text: str) -> str:
-    """As a file is called."""
+    """The text as the name of a file."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")

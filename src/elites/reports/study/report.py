@@ -1,20 +1,18 @@
-"""`elites study report`: everything the paper shows, from whatever runs are there."""
+"""The report of a study: everything the paper shows, from any folder of runs."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.reports.study.archives import archives
-from elites.reports.study.claims import judge
+from elites.paper.claims import ANT, DEEP, judge
+from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import compare, counted, finals
-from elites.reports.study.data import Study, read_study
 from elites.reports.study.figures import (
     AXES,
-    DEEP,
     Picture,
     contribution,
     corrected_progress,
@@ -24,93 +22,58 @@ from elites.reports.study.figures import (
 )
 from elites.reports.study.page import make_page
 from elites.reports.study.tables import aligned_claims, write_tables
-
-HOME, UNFINISHED, REPLACED = "report", ".report.partial", ".report.replaced"
-OURS = ("index.html", "metrics.parquet")  # by which an earlier report is known
+from elites.results.study import ReportFolder, StudyFolder
+from elites.studies.merge.results import read_study
 
 
 def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
     """Makes `report/` in a folder of runs: a page, figures, tables and all metrics. Returns a summary.
 
-    It is a function of the runs alone: the same ones give the same files. What an earlier report left is
-    replaced once the new one is complete; anything else that is called so is left alone, and refused.
+    The same runs give the same files. A new report replaces an earlier one once it is complete; anything else
+    of that name is an error, and is left alone.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
+    home = StudyFolder(folder)
+    if not home.path.is_dir():
         raise ElitesError(f"{folder} is no folder")
     with error_in_one_line(f"cannot write to {folder}"):
-        if (folder / REPLACED).is_dir() and not (folder / HOME).exists():  # ended between two renames
-            (folder / REPLACED).rename(folder / HOME)
-        _refuse_others(folder / HOME)
-        making = folder / UNFINISHED
-        shutil.rmtree(making, ignore_errors=True)
+        report = home.begin_report()
         try:
-            for name in ("figures", "tables"):
-                (making / name).mkdir(parents=True)
-            summary = _make(folder, making, against)
-            _swap(making, folder / HOME, folder / REPLACED)
+            summary = _make(home, report, against)
+            home.finish_report()
         finally:
-            shutil.rmtree(making, ignore_errors=True)
+            home.discard_report()
     return summary
 
 
-def _refuse_others(home: Path) -> None:
-    """Only what is a report may be replaced."""
-    if not home.exists() and not home.is_symlink():
-        return
-    if home.is_dir() and not home.is_symlink():
-        there = {path.name for path in home.iterdir()}
-        if not there or (there.issuperset(OURS) and "config.json" not in there):
-            return
-    raise ElitesError(f"{home} is not a report that was made here; it is left alone: move it, or rename it")
-
-
-def _swap(made: Path, home: Path, replaced: Path) -> None:
-    """Puts what was made in the place of what is there, which stays if that fails."""
-    shutil.rmtree(replaced, ignore_errors=True)
-    if home.exists():
-        home.rename(replaced)
-    try:
-        made.rename(home)
-    except OSError:
-        if replaced.exists():
-            replaced.rename(home)
-        raise
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _make(folder: Path, making: Path, against: str) -> str:
-    study = read_study(folder, making / "metrics.parquet")
+def _make(home: StudyFolder, report: ReportFolder, against: str) -> str:
+    study = read_study(home.path, report.metrics, shared=ANT)
+    panels, archive_notes = read_panels(study)
+    notes = [*study.notes, *archive_notes]
     final, comparisons, claims = finals(study), compare(study), judge(study)
     sections: dict[str, Iterable[Picture]] = {
         **{f"progress-{x}": progress(study, x) for x in AXES},
-        "archives": archives(study),
+        "archives": draw_archives(panels),
         "corrected": corrected_progress(study),
-        "losses": _losses(study),
+        "losses": chain(losses(study), losses(study, without=DEEP)),
         "contribution": contribution(study),
     }
     pictures: dict[str, list[tuple[str, str]]] = {}
-    for section, of in sections.items():
+    for section, drawn in sections.items():
         pictures[section] = []
-        for picture in of:  # one at a time: figures are large
-            save(picture, making / "figures")
+        for picture in drawn:  # one at a time: figures are large
+            save(picture, report.figures)
             pictures[section].append((picture.name, picture.caption))
-    write_tables(study, final, comparisons, claims, making / "tables")
-    page = make_page(study, final, comparisons, claims, pictures, making / "figures", against)
-    (making / "index.html").write_text(page, encoding="utf-8")
+    write_tables(study, final, comparisons, claims, report.tables)
+    page = make_page(study, notes, final, comparisons, claims, pictures, report.figures, against)
+    report.page.write_text(page, encoding="utf-8")
     figures = counted(sum(map(len, pictures.values())), "figure")
     lines = [
         ", ".join(
-            counted(len(of), noun)
-            for of, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
+            counted(len(items), noun)
+            for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
-        *(f"  {note}" for note in study.notes),
+        *(f"  {note}" for note in notes),
         *aligned_claims(claims),
-        f"{folder / HOME / 'index.html'} shows it all; {figures} and the tables are beside it",
+        f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]
     return "\n".join(lines)
-
-
-def _losses(study: Study) -> Iterator[Picture]:
-    yield from losses(study)
-    yield from losses(study, without=DEEP)

@@ -1,4 +1,4 @@
-"""Tables of a study: as CSV with all digits, as LaTeX with those that a reader wants, and as rows of text."""
+"""Tables of a study: as CSV with all digits, as LaTeX with rounded numbers, and as rows of text."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from elites.metrics.metric import Quantity
 from elites.metrics.statistics import bonferroni
-from elites.reports.study.comparisons import NAMES, NONE, Comparison, Final, as_text, p_text
-from elites.reports.study.data import Study
-from elites.reports.study.logs import CORRECTED, LOSSES, METRICS
-from elites.reports.study.verdicts import Claim, detail
+from elites.paper.verdicts import Claim
+from elites.reports.study.comparisons import NONE, Comparison, Final, as_text, p_text
+from elites.studies.merge.results import StudyResults
 
 
 class Table(NamedTuple):
-    """A table as it is read; `numeric` are columns that stand to the right."""
+    """A table of text; the columns in `numeric` are aligned to the right."""
 
     name: str
     caption: str
@@ -25,17 +25,17 @@ class Table(NamedTuple):
     numeric: frozenset[int] = frozenset()
 
 
-def what_was_run(study: Study) -> Table:
-    """How many runs of what."""
+def runs_table(study: StudyResults) -> Table:
+    """The number of runs of each algorithm on each task, and their budgets."""
     rows = []
     for task in study.tasks:
         for variant in study.variants:
-            of = study.of(task, variant)
-            if of:
-                ended = sorted({curves.evaluations for curves in of})
+            replications = study.of(task, variant)
+            if replications:
+                ended = sorted({curves.evaluations for curves in replications})
                 spread = f"{ended[0]:,}" if len(ended) == 1 else f"{ended[0]:,} to {ended[-1]:,}"
-                corrected = sum(bool(study.corrected(curves)) for curves in of)
-                seeds = len(of)
+                corrected = sum(bool(study.correction(curves)) for curves in replications)
+                seeds = len(replications)
                 rows.append(
                     (task, variant, str(seeds), spread, f"{study.budgets[task]:,}", f"{corrected} of {seeds}")
                 )
@@ -43,29 +43,30 @@ def what_was_run(study: Study) -> Table:
     return Table("runs", "What was run.", columns, rows, frozenset({2, 3, 4, 5}))
 
 
-def final_table(finals: Sequence[Final], metrics: Sequence[str], name: str, caption: str) -> Table:
-    """Medians with quartiles; empty if no run has any of them."""
-    found = {(row.task, row.variant, row.metric): row for row in finals}
-    pairs = list(dict.fromkeys((row.task, row.variant) for row in finals if row.metric in metrics))
+def final_table(finals: Sequence[Final], metrics: Sequence[Quantity], name: str, caption: str) -> Table:
+    """Medians with quartiles; empty if no run has any of the metrics."""
+    by_metric = {(row.task, row.variant, row.metric): row for row in finals}
+    names = [metric.name for metric in metrics]
+    pairs = list(dict.fromkeys((row.task, row.variant) for row in finals if row.metric in names))
     rows = []
     for task, variant in pairs:
-        cells = [found.get((task, variant, metric)) for metric in metrics]
-        seeds = max(cell.seeds for cell in cells if cell is not None)
-        texts = (
-            NONE
-            if cell is None
-            else f"{as_text(cell.metric, cell.median)} ({as_text(cell.metric, cell.low)} to "
-            f"{as_text(cell.metric, cell.high)})"
-            for cell in cells
-        )
-        rows.append((task, variant, str(seeds), *texts))
-    columns = ("task", "algorithm", "runs", *(NAMES[metric] for metric in metrics))
+        cells = [(metric, by_metric.get((task, variant, metric.name))) for metric in metrics]
+        seeds = max(final.seeds for _, final in cells if final is not None)
+        rows.append((task, variant, str(seeds), *(_with_quartiles(metric, final) for metric, final in cells)))
+    columns = ("task", "algorithm", "runs", *(metric.label for metric in metrics))
     return Table(name, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
-def p_table(rows: Sequence[Comparison], metric: str) -> Table:
+def _with_quartiles(metric: Quantity, final: Final | None) -> str:
+    if final is None:
+        return NONE
+    median, low, high = (as_text(metric, value) for value in (final.median, final.low, final.high))
+    return f"{median} ({low} to {high})"
+
+
+def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
     """p-values of one metric."""
-    of = [row for row in rows if row.metric == metric]
+    rows = [row for row in rows if row.metric == metric.name]
     texts = [
         (
             row.task,
@@ -77,9 +78,9 @@ def p_table(rows: Sequence[Comparison], metric: str) -> Table:
             p_text(row.corrected),
             "yes" if row.significant else "no" if row.possible else "impossible",
         )
-        for row in of
+        for row in rows
     ]
-    reference = of[0].reference if of else ""
+    reference = rows[0].reference if rows else ""
     columns = (
         "task",
         f"{reference} against",
@@ -90,32 +91,32 @@ def p_table(rows: Sequence[Comparison], metric: str) -> Table:
         "p, Bonferroni",
         "significant",
     )
-    caption = f"{NAMES[metric]}: {reference} against all others."
-    return Table(f"p-values-{metric}", caption, columns, texts, frozenset(range(2, 7)))
+    caption = f"{metric.label}: {reference} against all others."
+    return Table(f"p-values-{metric.name}", caption, columns, texts, frozenset(range(2, 7)))
 
 
 def claim_table(claims: Sequence[Claim]) -> Table:
-    """The verdicts."""
+    """The verdict on each claim."""
     rows = [(claim.number, claim.text, claim.verdict.value, claim.scope) for claim in claims]
     columns = ("", "claim of the paper", "verdict of these data", "what was compared")
     return Table("claims", "The paper's claims.", columns, rows)
 
 
 def write_tables(
-    study: Study,
+    study: StudyResults,
     finals: Sequence[Final],
     comparisons: Sequence[Comparison],
     claims: Sequence[Claim],
     folder: Path,
 ) -> None:
-    """All tables into a folder."""
+    """Writes all tables into a folder."""
     _csv(
         folder / "runs.csv",
         ("task", "algorithm", "seed", "evaluations", "compared_at", "corrected"),
         [
             (
                 *(curves.run.task, curves.run.variant, curves.run.seed, curves.evaluations),
-                *(study.budgets[curves.run.task], bool(study.corrected(curves))),
+                *(study.budgets[curves.run.task], bool(study.correction(curves))),
             )
             for curves in study.runs
         ],
@@ -144,19 +145,22 @@ def write_tables(
         ),
         [row for claim in claims for row in _claim_rows(claim)],
     )
-    text: list[tuple[str, Table]] = [("runs", what_was_run(study)), ("claims", claim_table(claims))]
-    for name, metrics in (("final", METRICS), ("final-corrected", CORRECTED), ("final-losses", LOSSES)):
-        table = final_table(finals, metrics, name, f"{NAMES[metrics[0]]} and others: medians and quartiles.")
-        text += [(name, table)] if table.rows else []
-    for metric in NAMES:
-        table = p_table(comparisons, metric)
-        text += [(table.name, table)] if table.rows else []
-    for name, table in text:
-        (folder / f"{name}.tex").write_text(latex(table), encoding="utf-8")
+    tables = [runs_table(study), claim_table(claims)]
+    for name, metrics in (
+        ("final", study.metrics),
+        ("final-corrected", study.corrected_metrics),
+        ("final-losses", study.losses),
+    ):
+        caption = f"{metrics[0].label} and others: medians and quartiles."
+        tables.append(final_table(finals, metrics, name, caption))
+    tables += [p_table(comparisons, metric) for metric in study.quantities]
+    for table in tables:
+        if table.rows:
+            (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")
 
 
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
-    """A row for each comparison, one alone if there is none."""
+    """A row for each comparison; one row if there is none."""
     count = len(claim.tested)
     about = (claim.number, claim.text, claim.verdict.value, count, len(claim.checks))
     rows: list[tuple[object, ...]] = [
@@ -184,7 +188,7 @@ SPECIAL = {
 
 
 def latex(table: Table) -> str:
-    """A `table` that needs no package; text that is long breaks its lines."""
+    """A `table` that needs no package; long text is wrapped."""
     kinds = []
     for place in range(len(table.columns)):
         longest = max([len(row[place]) for row in table.rows], default=0)
@@ -210,8 +214,16 @@ def _escaped(text: str) -> str:
 
 
 def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
-    """Every comparison of every claim that was tested."""
-    return [(claim, detail(claim)) for claim in claims if claim.tested]
+    """Every comparison of every claim that was tested, in a line each."""
+    return [(claim, _claim_lines(claim)) for claim in claims if claim.tested]
+
+
+def _claim_lines(claim: Claim) -> list[str]:
+    count = len(claim.tested)
+    return [
+        f"{check.text}; p = {p_text(check.p)}, corrected {p_text(bonferroni(check.p, count))}: {verdict}"
+        for check, verdict in claim.verdicts
+    ]
 
 
 def aligned_claims(claims: Sequence[Claim]) -> list[str]:

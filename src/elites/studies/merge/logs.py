@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,14 +16,16 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from elites.errors import ElitesError
-from elites.files import read_arrays
-from elites.reports.study.runs import Run
+from elites.metrics.metric import METRICS, Quantity
+from elites.results.corrected import load_corrected_metrics
+from elites.results.folder import RunFolder
+from elites.results.tables import COUNTS, is_count
+from elites.studies.merge.runs import Run
 
-METRICS = ("qd_score", "max_fitness", "coverage")
-LOSSES = tuple(f"{name}_loss" for name in METRICS)
-CORRECTED = tuple(f"corrected_{name}" for name in METRICS)
-WHOLE = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
-NEEDED = ("generation", "evaluations", "environment_steps", *METRICS)  # columns of a log
+REQUIRED = (  # columns of a log
+    *("generation", "evaluations", "environment_steps"),
+    *(metric.name for metric in METRICS),
+)
 TAIL = 4096
 
 
@@ -49,12 +49,12 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
         raise ElitesError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
 
 
-def read_log(folder: Path) -> dict[str, np.ndarray]:
-    """The columns of a run's metrics, all that a report needs among them."""
-    path = folder / "metrics.csv"
+def read_log(folder: RunFolder) -> dict[str, np.ndarray]:
+    """The columns of a run's metrics; an error if one that a report needs is missing."""
+    path = folder.metrics
     log = read_columns(path)
     _require_columns(path, log)
-    for name in [name for name in log if _whole(name)]:
+    for name in filter(is_count, log):
         if not np.isfinite(log[name]).all():
             raise ElitesError(f"{path} is damaged: {name} is not a number in every row")
     if not len(log["evaluations"]) or (np.diff(log["evaluations"]) < 0).any():
@@ -62,17 +62,17 @@ def read_log(folder: Path) -> dict[str, np.ndarray]:
     return log
 
 
-def _require_columns(path: Path, there: Iterable[str]) -> None:
-    there = list(there)
-    made = [name.removeprefix("made_") for name in there if name.startswith("made_")]
-    needed = [*NEEDED, *(f"{what}_{name}" for name in made for what in ("new", "improved"))]
-    missing = [name for name in needed if name not in there]
+def _require_columns(path: Path, columns: Iterable[str]) -> None:
+    columns = list(columns)
+    operators = [name.removeprefix("made_") for name in columns if name.startswith("made_")]
+    required = [*REQUIRED, *(f"{what}_{name}" for name in operators for what in ("new", "improved"))]
+    missing = [name for name in required if name not in columns]
     if missing:
         raise ElitesError(f"{path} is damaged: it has no column {missing[0]}")
 
 
-def ends_of(path: Path) -> tuple[list[str], dict[str, float]]:
-    """The columns of a log and its last whole row, {} if it has none, without reading what is between."""
+def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
+    """The columns of a log and its last whole row, {} if it has none, without reading the rows between."""
     try:
         with path.open("rb") as file:
             header = file.readline()
@@ -95,66 +95,73 @@ def ends_of(path: Path) -> tuple[list[str], dict[str, float]]:
         raise ElitesError(f"{path} is damaged: {error}") from None
 
 
-def read_corrections(folder: Path) -> tuple[dict[str, np.ndarray], list[str]]:
+def read_corrections(
+    folder: RunFolder, metrics: Iterable[Quantity]
+) -> tuple[dict[str, np.ndarray], list[str]]:
     """Evaluations, corrected metrics and losses of every correction of a run, the final one too.
 
-    And what is wrong with a file that is there: what is in it is left out.
+    A file that is damaged is left out; the second result says why.
     """
-    rows: dict[int, list[float]] = {}
-    wrong = []
-    for name, read in (("corrections.csv", _along), ("corrected.npz", _last)):
-        path = folder / name
+    metrics = list(metrics)
+    rows: dict[int, dict[str, float]] = {}
+    errors = []
+    for path, read in ((folder.corrections, _read_during), (folder.corrected(), _read_final)):
         if path.exists():
             try:
-                rows |= read(path)
+                rows |= read(folder, metrics)
             except ElitesError as error:
-                wrong.append(str(error))
+                errors.append(str(error))
             except (ValueError, TypeError, KeyError) as error:
-                why = f"it has no {error}" if isinstance(error, KeyError) else error
-                wrong.append(f"{path} is damaged: {why}")
-    at, names = sorted(rows), (*CORRECTED, *LOSSES)
-    values = np.array([rows[evaluations] for evaluations in at]).reshape(-1, len(names))
-    return {"evaluations": np.array(at, float), **dict(zip(names, values.T, strict=True))}, wrong
+                reason = f"it has no {error}" if isinstance(error, KeyError) else error
+                errors.append(f"{path} is damaged: {reason}")
+    evaluations = sorted(rows)
+    columns = [column.name for metric in metrics for column in (metric.corrected, metric.loss)]
+    values = {name: np.array([rows[at].get(name, np.nan) for at in evaluations]) for name in columns}
+    return {"evaluations": np.array(evaluations, float), **values}, errors
 
 
-def _along(path: Path) -> dict[int, list[float]]:
-    table = read_columns(path)
-    columns = [table[name] for name in (*METRICS, *LOSSES)]
+def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
+    """The corrections during a run. Only the metrics of every run have to be there."""
+    table = read_columns(folder.corrections)
+    columns = {}
+    for metric in metrics:
+        if metric in METRICS or metric.name in table:
+            columns[metric.corrected.name] = table[metric.name]
+            columns[metric.loss.name] = table[metric.loss.name]
     return {
-        int(evaluations): [float(column[index]) for column in columns]
-        for index, evaluations in enumerate(table["evaluations"])
+        int(evaluations): {name: float(column[row]) for name, column in columns.items()}
+        for row, evaluations in enumerate(table["evaluations"])
     }
 
 
-def _last(path: Path) -> dict[int, list[float]]:
-    found = read_arrays(path, (*METRICS, *LOSSES, "about"), "a corrected archive")
-    evaluations = int(json.loads(str(found["about"]))["evaluations"])
-    return {evaluations: [float(found[name]) for name in (*METRICS, *LOSSES)]}
-
-
-def read_archived(folder: Path, unless: int) -> int:
-    """The evaluations of a run's archive; `unless` there is one that can be read."""
-    with contextlib.suppress(ElitesError, ValueError, TypeError, KeyError):
-        found = read_arrays(folder / "archive.npz", ("about",), "an archive")
-        return int(json.loads(str(found["about"]))["evaluations"])
-    return unless
+def _read_final(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
+    """The correction of the archive."""
+    about, values = load_corrected_metrics(folder.corrected())
+    return {
+        int(about["evaluations"]): {
+            **{metric.corrected.name: values[metric.name] for metric in metrics if metric.name in values},
+            **{metric.loss.name: values[metric.loss.name] for metric in metrics if metric.name in values},
+        }
+    }
 
 
 class MetricsTable:
-    """One tidy Parquet file: a row for each generation of each run. Where a run has no such number: null."""
+    """One tidy Parquet file: a row for each generation of each run, null where a run has no such number."""
 
-    def __init__(self, path: Path, columns: Iterable[str]) -> None:
-        """`columns` are those of all logs together."""
-        names = list(dict.fromkeys([*WHOLE[:4], "elapsed_s", *METRICS, *columns]))
+    def __init__(self, path: Path, columns: Iterable[str], metrics: Iterable[Quantity]) -> None:
+        """`columns` are those of all logs together, `metrics` those that are metrics."""
+        metrics = list(metrics)
+        names = list(dict.fromkeys([*COUNTS[:4], "elapsed_s", *(m.name for m in metrics), *columns]))
         text = pa.dictionary(pa.int32(), pa.string())
         fields = [("task", text), ("algorithm", text), ("variant", text), ("seed", pa.int64())]
-        fields += [(name, pa.int64() if _whole(name) else pa.float64()) for name in names]
-        fields += [(name, pa.float64()) for name in (*CORRECTED, *LOSSES)]
+        fields += [(name, pa.int64() if is_count(name) else pa.float64()) for name in names]
+        fields += [(metric.corrected.name, pa.float64()) for metric in metrics]
+        fields += [(metric.loss.name, pa.float64()) for metric in metrics]
         self.schema = pa.schema(fields)
         self._writer = parquet.ParquetWriter(path, self.schema, compression="zstd", compression_level=1)
 
     def add(self, run: Run, log: Mapping[str, np.ndarray], corrections: Mapping[str, np.ndarray]) -> None:
-        """A run's rows."""
+        """Adds the rows of a run."""
         count = len(log["generation"])
         arrays: list[Any] = []
         at = np.searchsorted(log["evaluations"], corrections["evaluations"])
@@ -168,14 +175,14 @@ class MetricsTable:
                 arrays.append(pa.array(np.full(count, run.seed)))
             elif field.name in corrections and field.name != "evaluations":
                 values = np.full(count, np.nan)
-                there = at < count
-                values[at[there]] = corrections[field.name][there]
+                logged = at < count
+                values[at[logged]] = corrections[field.name][logged]
                 missing = np.ones(count, bool)
-                missing[at[there]] = False
+                missing[at[logged]] = False
                 arrays.append(pa.array(values, mask=missing))
             elif field.name in log:
                 values = log[field.name]
-                arrays.append(pa.array(values.astype(np.int64) if _whole(field.name) else values))
+                arrays.append(pa.array(values.astype(np.int64) if is_count(field.name) else values))
             else:
                 arrays.append(pa.nulls(count, field.type))
         self._writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema), row_group_size=count or 1)
@@ -187,7 +194,3 @@ class MetricsTable:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
-
-
-def _whole(name: str) -> bool:
-    return name in WHOLE or name.startswith(("made_", "new_", "improved_"))

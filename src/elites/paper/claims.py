@@ -6,118 +6,121 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from elites.reports.study.data import ANT, Curves, Study
-from elites.reports.study.verdicts import PGA, Check, Claim, Data, Who, above
+from elites.metrics.metric import METRICS, Quantity
+from elites.paper.presets import DEEP_GRID, DETERMINISTIC, GA_SHARES, PGA, UNCERTAIN
+from elites.paper.verdicts import Check, Claim, Contender, Evidence, above
+from elites.studies.merge.results import Curves, StudyResults
 
 FADED = 0.2  # of its early share: an operator that adds less has almost stopped
-ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
-UNCERTAIN = tuple(f"qd-{robot}" for robot in ROBOTS)
-DETERMINISTIC = tuple(f"qd-deterministic-{robot}" for robot in ROBOTS)
-ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", "deep-grid"
+ANT = ("qd-ant", "qd-deterministic-ant")  # compared with each other
+ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", DEEP_GRID.name
 QD_OTHERS = (ME, ES, "qd-pg", "cma-map-elites")
 SAMPLED = (ME, ES, SAMPLING, DEEP)  # beside PGA, where reproducibility is studied
-MIXED, ENDS = (0.25, 0.5, 0.75), (0.0, 1.0)
+LOWEST, *MIXED, HIGHEST = GA_SHARES
+QD_SCORE, MAX_FITNESS, COVERAGE = METRICS
 
 
-def judge(study: Study) -> list[Claim]:
+def judge(study: StudyResults) -> list[Claim]:
     """The verdict of a study on every claim."""
-    data = Data(study)
+    data = Evidence(study)
     return [Claim(number, text, tuple(checks(data))) for number, text, checks in CLAIMS]
 
 
-def _best(metric: str, tasks: Iterable[str], others: Iterable[str]) -> Callable[[Data], Iterator[Check]]:
+def _best(
+    metric: Quantity, tasks: Iterable[str], others: Iterable[str]
+) -> Callable[[Evidence], Iterator[Check]]:
     """PGA-MAP-Elites has the highest."""
     pairs = [(task, other) for task in tasks for other in others]
-    return lambda data: (data.above(task, metric, Who(PGA), Who(other)) for task, other in pairs)
+    return lambda data: (data.above(task, metric, Contender(PGA), Contender(other)) for task, other in pairs)
 
 
-def _claim_3(data: Data) -> Iterator[Check]:
-    yield from _best("max_fitness", (*UNCERTAIN, *DETERMINISTIC), QD_OTHERS)(data)
+def _claim_3(data: Evidence) -> Iterator[Check]:
+    yield from _best(MAX_FITNESS, (*UNCERTAIN, *DETERMINISTIC), QD_OTHERS)(data)
     for robot in ("walker", "hopper"):
-        yield data.above(f"qd-{robot}", "max_fitness", Who(PGA), Who("td3"))
+        yield data.above(f"qd-{robot}", MAX_FITNESS, Contender(PGA), Contender("td3"))
     for robot in ("halfcheetah", "ant"):
-        yield data.like(f"qd-{robot}", "max_fitness", Who(PGA), Who("td3"))
+        yield data.like(f"qd-{robot}", MAX_FITNESS, Contender(PGA), Contender("td3"))
 
 
-def _claim_4(data: Data) -> Iterator[Check]:
+def _claim_4(data: Evidence) -> Iterator[Check]:
     for name in (PGA, *QD_OTHERS, "td3"):
         values = []
         for task in ANT:
-            also = [next(iter(c.also.values()), np.nan) for c in data.runs(task, Who(name))]
-            values.append(np.array([value for value in also if not np.isnan(value)]))
-        yield above(f"QD-score of {name} on {ANT[0]} above {ANT[1]}", "qd_score", values[0], values[1])
+            scores = [curves.shared_qd_score for curves in data.runs(task, Contender(name))]
+            values.append(np.array([score for score in scores if not np.isnan(score)]))
+        yield above(f"{QD_SCORE.label} of {name} on {ANT[0]} above {ANT[1]}", QD_SCORE, values[0], values[1])
 
 
-def _claim_5(data: Data) -> Iterator[Check]:
-    for metric in ("corrected_qd_score", "corrected_max_fitness"):
+def _claim_5(data: Evidence) -> Iterator[Check]:
+    for metric in (QD_SCORE.corrected, MAX_FITNESS.corrected):
         yield from _best(metric, UNCERTAIN, SAMPLED)(data)
 
 
-def _claim_6(data: Data) -> Iterator[Check]:
+def _claim_6(data: Evidence) -> Iterator[Check]:
     limits = {"walker": 0.1, "halfcheetah": 0.05, "ant": 0.05, "hopper": 0.2}
     for robot, limit in limits.items():
-        yield data.below(f"qd-{robot}", "max_fitness_loss", Who(PGA), limit)
+        yield data.below(f"qd-{robot}", MAX_FITNESS.loss, Contender(PGA), limit)
 
 
-def _claim_7(data: Data) -> Iterator[Check]:
-    metric = "qd_score_loss"
+def _claim_7(data: Evidence) -> Iterator[Check]:
+    metric = QD_SCORE.loss
     for task in UNCERTAIN:
         for other in (PGA, ME, SAMPLING, DEEP):
-            yield data.above(task, metric, Who(other), Who(ES))
+            yield data.above(task, metric, Contender(other), Contender(ES))
         if task != "qd-hopper":
             for other in (PGA, SAMPLING):
-                yield data.above(task, metric, Who(ME), Who(other))
+                yield data.above(task, metric, Contender(ME), Contender(other))
         else:
-            yield data.above(task, metric, Who(ME), Who(SAMPLING))
-    yield data.above("qd-halfcheetah", metric, Who(SAMPLING), Who(PGA))
+            yield data.above(task, metric, Contender(ME), Contender(SAMPLING))
+    yield data.above("qd-halfcheetah", metric, Contender(SAMPLING), Contender(PGA))
 
 
-def _claim_8(data: Data) -> Iterator[Check]:
+def _claim_8(data: Evidence) -> Iterator[Check]:
     for task in UNCERTAIN:
         for other in (PGA, ME, ES, SAMPLING):
-            yield data.above(task, "max_fitness_loss", Who(DEEP), Who(other))
+            yield data.above(task, MAX_FITNESS.loss, Contender(DEEP), Contender(other))
 
 
-def _share(value: float) -> Who:
-    return Who(PGA, value)
+def _share(value: float) -> Contender:
+    return Contender(PGA, value)
 
 
-def _claim_9(data: Data) -> Iterator[Check]:
+def _claim_9(data: Evidence) -> Iterator[Check]:
     for task in UNCERTAIN:
         for mixed in MIXED:
-            for end in ENDS:
-                yield data.above(task, "qd_score", _share(mixed), _share(end))
+            for end in (LOWEST, HIGHEST):
+                yield data.above(task, QD_SCORE, _share(mixed), _share(end))
     for other in (0.5, 0.75):
-        yield data.above("qd-walker", "qd_score", _share(other), _share(0.25))
+        yield data.above("qd-walker", QD_SCORE, _share(other), _share(0.25))
     for other in (0.25, 0.5):
-        yield data.above("qd-ant", "qd_score", _share(other), _share(0.75))
+        yield data.above("qd-ant", QD_SCORE, _share(other), _share(0.75))
     for task in ("qd-ant", "qd-hopper"):
         for other in MIXED:
-            yield data.like(task, "max_fitness", _share(0.0), _share(other))
+            yield data.like(task, MAX_FITNESS, _share(LOWEST), _share(other))
 
 
-def _claim_10(data: Data) -> Iterator[Check]:
+def _claim_10(data: Evidence) -> Iterator[Check]:
     for task in UNCERTAIN:
-        for other in (0.0, *MIXED):
-            yield data.above(task, "qd_score_loss", _share(1.0), _share(other))
+        for other in (LOWEST, *MIXED):
+            yield data.above(task, QD_SCORE.loss, _share(HIGHEST), _share(other))
 
 
-def _claim_11(data: Data) -> Iterator[Check]:
+def _claim_11(data: Evidence) -> Iterator[Check]:
     def rates(curves: Curves, operator: str) -> tuple[float, float] | None:
-        found = curves.rates.get(operator, (np.nan, np.nan))
-        return None if np.isnan(found).any() else found
+        shares = curves.rates.get(operator, (np.nan, np.nan))
+        return None if np.isnan(shares).any() else shares
 
     def pg_fades(curves: Curves) -> bool | None:
-        found = rates(curves, "pg")
-        return None if found is None else found[0] > 0 and found[1] < FADED * found[0]
+        pg = rates(curves, "pg")
+        return None if pg is None else pg[0] > 0 and pg[1] < FADED * pg[0]
 
     def ga_goes_on(curves: Curves) -> bool | None:
         ga, pg = rates(curves, "ga"), rates(curves, "pg")
         return None if ga is None or pg is None else ga[1] > pg[1]
 
     def greedy_is_early(curves: Curves) -> bool | None:
-        found = rates(curves, "greedy")
-        return None if found is None else found[0] > found[1]
+        greedy = rates(curves, "greedy")
+        return None if greedy is None else greedy[0] > greedy[1]
 
     for task in UNCERTAIN:
         yield data.in_runs(
@@ -129,33 +132,33 @@ def _claim_11(data: Data) -> Iterator[Check]:
         )
 
 
-def _claim_12(data: Data) -> Iterator[Check]:
+def _claim_12(data: Evidence) -> Iterator[Check]:
     for robot in ("walker", "halfcheetah"):
-        yield data.like(f"qd-{robot}", "coverage", Who(PGA), Who(ME))
+        yield data.like(f"qd-{robot}", COVERAGE, Contender(PGA), Contender(ME))
     for robot in ("hopper", "ant"):
-        yield data.above(f"qd-{robot}", "coverage", Who(PGA), Who(ME))
+        yield data.above(f"qd-{robot}", COVERAGE, Contender(PGA), Contender(ME))
     for other in (PGA, ME, ES, "qd-pg", "td3"):
-        yield data.above("qd-ant", "coverage", Who("cma-map-elites"), Who(other))
+        yield data.above("qd-ant", COVERAGE, Contender("cma-map-elites"), Contender(other))
     for task in UNCERTAIN:
         for other in (PGA, ME, SAMPLING, DEEP):
-            yield data.above(task, "coverage_loss", Who(other), Who(ES))
+            yield data.above(task, COVERAGE.loss, Contender(other), Contender(ES))
         for other in (PGA, ME, DEEP):
-            yield data.above(task, "coverage_loss", Who(other), Who(SAMPLING))
+            yield data.above(task, COVERAGE.loss, Contender(other), Contender(SAMPLING))
         if task != "qd-hopper":
             for other in (PGA, DEEP):
-                yield data.above(task, "coverage_loss", Who(ME), Who(other))
+                yield data.above(task, COVERAGE.loss, Contender(ME), Contender(other))
 
 
-CLAIMS: tuple[tuple[str, str, Callable[[Data], Iterator[Check]]], ...] = (
+CLAIMS: tuple[tuple[str, str, Callable[[Evidence], Iterator[Check]]], ...] = (
     (
         "1",
         "PGA-MAP-Elites has the best QD-score on all four uncertain tasks.",
-        _best("qd_score", UNCERTAIN, (*QD_OTHERS, "td3")),
+        _best(QD_SCORE, UNCERTAIN, (*QD_OTHERS, "td3")),
     ),
     (
         "2",
         "And on all four deterministic ones.",
-        _best("qd_score", DETERMINISTIC, (*QD_OTHERS, "td3")),
+        _best(QD_SCORE, DETERMINISTIC, (*QD_OTHERS, "td3")),
     ),
     (
         "3",

@@ -11,9 +11,9 @@ import tyro
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRun:
-    """Run a study of the paper, or one of your own, after telling what it will cost.
+    """Run a study of the paper, or one of your own, after showing what it will cost.
 
-    Killed, interrupted or with more seeds, the same command goes on with what is not finished. Seeds of Brax
+    The same command again, also with more seeds, goes on with the runs that are not finished. Seeds of Brax
     tasks share a program and cannot be added later.
     """
 
@@ -22,40 +22,40 @@ class StudyRun:
     out: Path
     """Folder of the study; each run has one in it."""
     tasks: tuple[str, ...] = ()
-    """These tasks only, or instead; the study's own unless given."""
+    """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()
-    """These algorithms only, or instead; the study's own unless given."""
+    """Algorithms to select from the study, or to use instead. Default: all of the study's."""
     seeds: int | None = None
-    """Replications; the study's own unless given (20, of the ablation 10)."""
+    """Number of replications. Default: the study's (20; 10 in the ablation)."""
     first_seed: int | None = None
-    """Seed of the first replication; 0 unless given."""
+    """Seed of the first replication. Default: 0."""
     evaluations: int | None = None
-    """Budget of each run; the study's own unless given (1,000,000)."""
+    """Budget of each run. Default: the study's (1,000,000)."""
     correct: bool | None = None
-    """Whether final archives are corrected; as the study has it unless given."""
+    """Whether to correct final archives. Default: as in the study."""
     correct_every: int | None = None
-    """Corrects archives along the way too, every so many evaluations."""
+    """Interval of corrections during a run, in evaluations. Default: none."""
     correct_replications: int | None = None
-    """Episodes per elite and correction; 50 unless given."""
+    """Episodes per elite and correction. Default: 50."""
     snapshots: int | None = None
-    """How many archives of each run to keep along the way."""
+    """Number of archives of each run to keep during the run."""
     workers: int | None = None
-    """Runs at once; one per core unless given, fewer where memory is short."""
+    """Number of runs at once. Default: one per core, fewer where memory is short."""
     threads: int | None = None
-    """Of each run's rollouts; the cores divided by the workers unless given."""
+    """Threads of each run's rollouts. Default: the cores divided by the workers."""
     cluster: str | None = None
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
     checkpoint_seconds: float = 60.0
     """Least time between the checkpoints of a run."""
     calibrate: bool = True
-    """Measures for a moment how long it will take before it starts."""
+    """Whether to measure first how long it will take."""
     plan: bool = False
-    """Tells what it would do, and does nothing."""
+    """Show the plan and do nothing else."""
 
     def run(self) -> int:
-        """Does it. Returns the exit status."""
+        """Runs the study. Returns the exit status."""
+        from elites.paper.presets import make_study
         from elites.studies.run import conclude, run_study
-        from elites.studies.study import make_study
 
         names = ("seeds", "first_seed", "evaluations", "correct", "correct_every", "correct_replications")
         changes = {name: getattr(self, name) for name in (*names, "snapshots")}
@@ -75,15 +75,15 @@ class StudyRun:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport:
-    """Make figures, tables and a page of all runs in a folder."""
+    """Make a report on all runs in a folder: figures, tables and a page."""
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Where the runs are; what is made goes into DIR/report."""
+    """Folder of the runs; the report goes into DIR/report."""
     against: Literal["evaluations", "environment-steps", "wall-time"] = "evaluations"
-    """What the page's curves are drawn against first; the other two follow it."""
+    """The x-axis of the curves at the top of the page; the other two follow."""
 
     def run(self) -> int:
-        """Does it. Returns the exit status."""
+        """Makes the report. Returns the exit status."""
         from elites.reports.study.report import study_report
 
         print(study_report(self.folder, against=self.against))

@@ -7,9 +7,11 @@ import numpy as np
 from elites import RunConfig, make_task
 from elites.archives.cells import make_cells
 from elites.experiments.loop import CORRECTIONS
+from elites.paper.claims import ANT
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.corrected import corrected_archive, save_corrected
 from elites.results.tables import Table
+from elites.studies.merge.results import read_study
 
 OPERATORS = {
     "pga-map-elites": ("random", "ga", "pg", "greedy"),
@@ -147,5 +149,10 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
         samples = np.repeat((fitness * (1 - loss))[:, None], 2, axis=1)
         places = np.repeat(descriptor[:, None], 2, axis=1)
         about |= {"replications": 2, "redraw": False, "evaluations": corrected_at or config.evaluations}
-        found = corrected_archive(saved, samples, places, about)
-        save_corrected(own / "corrected.npz", found)
+        about["archive"] = saved.digest()
+        save_corrected(own / "corrected.npz", corrected_archive(saved, samples, places, about))
+
+
+def study_of(folder):
+    """The results of the runs in a folder."""
+    return read_study(folder, folder / "metrics.parquet", shared=ANT)

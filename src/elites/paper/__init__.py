@@ -1,0 +1,1 @@
+"""The paper that this package reproduces: its studies, its claims, and the verdicts of runs on them."""

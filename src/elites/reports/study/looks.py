@@ -1,0 +1,66 @@
+"""The colour and line style of each variant, the same in all figures of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from elites.paper.presets import GA_SHARE
+from elites.reports import colours
+from elites.studies.merge.results import StudyResults
+from elites.studies.merge.runs import Run
+
+STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
+
+
+class Look(NamedTuple):
+    """How a variant is drawn."""
+
+    colour: str
+    style: Any
+
+
+def looks_of(study: StudyResults) -> dict[str, Look]:
+    """A colour for each algorithm; several variants of one differ in their lines too."""
+    by_variant = colour_of([curves.run for curves in study.runs])
+    algorithms = {curves.run.variant: curves.run.algorithm for curves in study.runs}
+    looks, counts = {}, dict.fromkeys(algorithms.values(), 0)
+    for variant in study.variants:
+        count = counts[algorithms[variant]]
+        counts[algorithms[variant]] += 1
+        looks[variant] = Look(by_variant[variant], STYLES[count % len(STYLES)])
+    return looks
+
+
+def colour_of(runs: Sequence[Run]) -> dict[str, str]:
+    """A colour for each variant: the algorithm's own, unless there are several variants of it.
+
+    More variants than there are distinct colours are a sweep, and go from dark to light in their order.
+    """
+    chosen: dict[str, str] = {}
+    others: list[str] = []
+    by_order = sorted({(run.order, run.variant, run.algorithm) for run in runs})
+    for _, variant, algorithm in by_order:
+        several = sum(other == algorithm for _, _, other in by_order) > 1
+        first = next(run for run in runs if run.variant == variant)
+        is_default = first.record.hyper_parameters.get("p_evo") == GA_SHARE
+        usual = colours.ALGORITHMS.get(algorithm)
+        if usual is not None and usual not in chosen.values() and (not several or is_default):
+            chosen[variant] = usual
+        else:
+            others.append(variant)
+    return {**chosen, **dict(zip(others, _distinct(len(others)), strict=True))}
+
+
+def is_sweep(variants: int) -> bool:
+    """Whether there are more variants than distinct colours."""
+    return variants > len(colours.VARIANTS)
+
+
+def _distinct(count: int) -> list[str]:
+    if not is_sweep(count):
+        return list(colours.VARIANTS[:count])
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return [to_hex(colormaps["viridis"](0.92 * place / (count - 1))) for place in range(count)]

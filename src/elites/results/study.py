@@ -1,0 +1,114 @@
+"""The folder of a study: paths, readers and writers of what it holds beside its runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from elites.errors import ElitesError
+from elites.results import names
+from elites.results.folder import read_json, write_json
+
+RUNS = "runs"
+RECORD = "study.json"
+MEASURED = "measured.json"
+LOGS = "logs"
+REPORT, UNFINISHED, REPLACED = "report", ".report.partial", ".report.replaced"
+
+
+class ReportFolder:
+    """The folder of a report: a page, its figures and tables, and all metrics."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.page = path / "index.html"
+        self.metrics = path / "metrics.parquet"
+        self.figures = path / "figures"
+        self.tables = path / "tables"
+
+    def create(self) -> None:
+        """Makes the folder and those in it."""
+        for folder in (self.figures, self.tables):
+            folder.mkdir(parents=True)
+
+
+class StudyFolder:
+    """The folder of a study. Its runs may be anywhere below it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.record = self.path / RECORD
+        self.measured = self.path / MEASURED
+        self.report = ReportFolder(self.path / REPORT)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def log(self, job: str) -> Path:
+        """What the worker of a job prints, until the job is finished."""
+        return self.path / LOGS / f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
+
+    def read_record(self) -> dict[str, Any]:
+        """What was planned; empty if there is no record, or if it is damaged."""
+        return _read_or_empty(self.record)
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        write_json(self.record, record)
+
+    def read_measured(self) -> dict[str, Any]:
+        """The times that were measured before; empty if there are none, or if they are damaged."""
+        return _read_or_empty(self.measured)
+
+    def write_measured(self, measured: dict[str, Any]) -> None:
+        write_json(self.measured, measured)
+
+    def begin_report(self) -> ReportFolder:
+        """An empty folder for a new report, beside the last one.
+
+        Only a report may be replaced: anything else at its place is an error.
+        """
+        replaced = self.path / REPLACED
+        if replaced.is_dir() and not self.report.path.exists():  # killed between two renames
+            replaced.rename(self.report.path)
+        self._refuse_other_report()
+        self.discard_report()
+        report = ReportFolder(self.path / UNFINISHED)
+        report.create()
+        return report
+
+    def finish_report(self) -> None:
+        """Puts the new report in the place of the last one, which stays if that fails."""
+        made, replaced, home = self.path / UNFINISHED, self.path / REPLACED, self.report.path
+        shutil.rmtree(replaced, ignore_errors=True)
+        if home.exists():
+            home.rename(replaced)
+        try:
+            made.rename(home)
+        except OSError:
+            if replaced.exists():
+                replaced.rename(home)
+            raise
+        shutil.rmtree(replaced, ignore_errors=True)
+
+    def discard_report(self) -> None:
+        """Removes a report that is not finished."""
+        shutil.rmtree(self.path / UNFINISHED, ignore_errors=True)
+
+    def _refuse_other_report(self) -> None:
+        home = self.report.path
+        if not home.exists() and not home.is_symlink():
+            return
+        if home.is_dir() and not home.is_symlink():
+            present = {path.name for path in home.iterdir()}
+            is_report = present.issuperset((self.report.page.name, self.report.metrics.name))
+            if not present or (is_report and names.CONFIG not in present):
+                return
+        raise ElitesError(f"{home} is not a report that was made here; move it, or rename it")
+
+
+def _read_or_empty(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path) or {}
+    except ElitesError:
+        return {}

@@ -1,0 +1,191 @@
+"""Finds the runs of a study and names them by the settings in which they differ. Reads only their records."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elites.errors import ElitesError
+from elites.results import folder as results
+from elites.results.folder import RunFolder, RunRecord
+from elites.results.study import StudyFolder
+
+STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder and record."""
+
+    folder: RunFolder
+    record: RunRecord
+    task: str  # label in figures and tables
+    variant: str  # label of the algorithm
+    order: int  # of the variant
+
+    @property
+    def algorithm(self) -> str:
+        return self.record.algorithm
+
+    @property
+    def seed(self) -> int:
+        return self.record.seed
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant} on {self.task}, seed {self.seed}"
+
+
+def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
+    """All runs below a folder, by task, variant and seed; and why others are left out."""
+    if not folder.is_dir():
+        raise ElitesError(f"{folder} is no folder")
+    folders, records, notes = [], [], []
+    for run_folder in results.find_runs(folder):
+        try:
+            records.append(run_folder.read_record())
+            folders.append(run_folder)
+        except ElitesError as error:
+            notes.append(f"Left out: {error}")
+    tasks = _labels(records, "task", "task_parameters", _choices(folder, "tasks"))
+    variants = _labels(records, "algorithm", "hyper_parameters", _choices(folder, "algorithms"))
+    if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
+        variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
+    order = _order_of(records, variants)
+    runs = [
+        Run(run_folder, record, task, variant, order[variant])
+        for run_folder, record, task, variant in zip(folders, records, tasks, variants, strict=True)
+    ]
+    runs.sort(key=lambda run: (_task_order(run.record.task), run.task, run.order, run.seed, str(run.folder)))
+    kept: dict[tuple[str, str, int], Run] = {}
+    for run in runs:
+        key = (run.task, run.variant, run.seed)
+        if key in kept:
+            notes.append(f"{run.folder.path.relative_to(folder)} repeats {run.name} and is left out")
+        else:
+            kept[key] = run
+    return list(kept.values()), notes
+
+
+def _order_of(records: Sequence[RunRecord], variants: Sequence[str]) -> dict[str, int]:
+    """The place of each variant: the package's algorithms first, in their order there."""
+    from elites.algorithms import ALGORITHMS
+
+    known = list(ALGORITHMS)
+    names = [record.algorithm for record in records]
+    ranked = sorted(
+        {
+            (known.index(name) if name in known else len(known), name, _natural(variant), variant)
+            for name, variant in zip(names, variants, strict=True)
+        }
+    )
+    return {variant: place for place, (_, _, _, variant) in enumerate(ranked)}
+
+
+def _task_order(task: str) -> tuple[int, str]:
+    """The package's tasks first, in their order there."""
+    from elites.tasks import TASKS
+
+    known = list(TASKS)
+    return known.index(task) if task in known else len(known), task
+
+
+def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
+    """A key that sorts numbers by their value."""
+    parts = []
+    for word in text.replace(",", " ").split():
+        try:
+            parts.append((False, float(word), ""))
+        except ValueError:
+            parts.append((True, 0.0, word))
+    return tuple(parts)
+
+
+def _choices(folder: Path, what: str) -> list[dict[str, Any]]:
+    """The tasks or algorithms of the study's record, if it has one, with all of their parameters."""
+    try:
+        choices = [dict(choice) for choice in StudyFolder(folder).read_record()[what]]
+        return [
+            {
+                "name": str(choice["name"]),
+                "label": str(choice.get("label") or ""),
+                "given": len(choice.get("parameters") or {}),
+                "parameters": _with_defaults(what, str(choice["name"]), dict(choice.get("parameters") or {})),
+            }
+            for choice in choices
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
+
+
+def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """All parameters as a record has them; only those given if the defaults are not known."""
+    defaults = defaults_of(what, name) or {}
+    parameters: dict[str, Any] = json.loads(json.dumps({**defaults, **given}))
+    return {key: value for key, value in parameters.items() if key not in STORAGE}
+
+
+@functools.cache
+def defaults_of(what: str, name: str) -> dict[str, Any] | None:
+    """Default parameters as a record has them, of one of the `algorithms` or `tasks`.
+
+    None if they are not known: it may be somebody's own, which need not be installed.
+    """
+    from elites.algorithms import make_config
+    from elites.tasks import TASKS, parameters_of
+
+    defaults = None
+    if what == "algorithms":
+        with contextlib.suppress(ElitesError):
+            defaults = dataclasses.asdict(make_config(name))
+    elif name in TASKS:
+        defaults = parameters_of(TASKS[name])
+    recorded: dict[str, Any] | None = json.loads(json.dumps(defaults))
+    return recorded
+
+
+def _label(name: str, parameters: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> str:
+    """The study's own label for a run with these parameters; empty if it has none.
+
+    Of several choices that match, the one with most parameters given is taken.
+    """
+    matches = [
+        choice
+        for choice in choices
+        if choice["name"] == name
+        and all(
+            key not in parameters or parameters[key] == value for key, value in choice["parameters"].items()
+        )
+    ]
+    best = max(matches, key=lambda choice: choice["given"], default=None)
+    return "" if best is None else str(best["label"])
+
+
+def _labels(
+    records: Sequence[RunRecord],
+    field: str,
+    parameters_field: str,
+    choices: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """A label for each record: its name, with the parameters in which records of that name differ."""
+    pairs = [(str(getattr(record, field)), getattr(record, parameters_field)) for record in records]
+    differing: dict[str, list[str]] = {}
+    for name in sorted({name for name, _ in pairs}):
+        given = [parameters for other, parameters in pairs if other == name]
+        keys = [key for key in dict.fromkeys(key for g in given for key in g) if key not in STORAGE]
+        differing[name] = [key for key in keys if len({json.dumps(g.get(key)) for g in given}) > 1]
+    labels = []
+    for name, parameters in pairs:
+        details = [f"{key} {_text(parameters.get(key))}" for key in differing[name]]
+        labels.append(_label(name, parameters, choices) or ", ".join([name, *details]))
+    return labels
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value) if value is None else str(value)

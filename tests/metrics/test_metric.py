@@ -1,0 +1,33 @@
+from elites import ArchiveMetrics, Losses
+from elites.metrics.metric import METRICS, Metric, metric_of
+from elites.results.tables import metric_names
+
+MINE = Metric("mine", "my metric", ".2f", lambda elites: 1.0)
+NOT_A_METRIC = 3
+
+
+def test_the_typed_results_have_the_metrics_of_the_table():
+    names = tuple(metric.name for metric in METRICS)
+    assert ArchiveMetrics._fields == names
+    assert Losses._fields == names
+    assert [metric_of(name) for name in names] == list(METRICS)
+
+
+def test_losses_and_corrected_values_are_derived():
+    qd_score, *_ = METRICS
+    assert (qd_score.loss.name, qd_score.loss.label) == ("qd_score_loss", "QD-score loss")
+    assert qd_score.loss.text(0.123) == "12.3%"
+    assert (qd_score.corrected.name, qd_score.corrected.label) == ("corrected_qd_score", "corrected QD-score")
+    assert qd_score.corrected.text(1234.5) == qd_score.text(1234.5) == "1,234"
+
+
+def test_a_metric_by_its_import_path_or_by_its_name_alone():
+    assert metric_of("mine", [f"{__name__}:MINE"]) is MINE
+    for path in ("nowhere:MINE", f"{__name__}:THEIRS", f"{__name__}:NOT_A_METRIC", "nonsense"):
+        metric = metric_of("mine", [path])
+        assert (metric.label, metric.text(0.123456)) == ("mine", "0.1235")
+
+
+def test_columns_that_count_are_no_metrics():
+    columns = ["generation", "evaluations", "qd_score", "mine", "invalid", "made_ga", "new_ga", "improved_ga"]
+    assert metric_names(columns) == ["qd_score", "mine"]

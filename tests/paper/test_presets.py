@@ -1,0 +1,28 @@
+"""The paper's studies, and parts of them."""
+
+from elites.paper.presets import STUDIES, make_study
+
+
+def test_the_paper_s_grid():
+    """Runs of each study: tasks, algorithms and replications of SPEC section 6."""
+    sizes = {name: len(make_study(name).jobs()) for name in STUDIES}
+    assert sizes == {
+        "performance": 8 * 6 * 20,
+        "reproducibility": 4 * 5 * 20,
+        "ablation": 4 * 5 * 10,
+        "contribution": 4 * 20,
+    }
+    ablation = make_study("ablation")
+    assert [choice.parameters["p_evo"] for choice in ablation.algorithms] == [0, 0.25, 0.5, 0.75, 1]
+    assert all(study.evaluations == 1_000_000 for study in map(make_study, STUDIES))
+    deep = [job for job in make_study("reproducibility").jobs() if "deep-grid" in job.folder]
+    assert all(job.redraw and job.correct for job in deep)
+    assert not any(job.correct for job in make_study("performance").jobs())
+
+
+def test_some_of_its_tasks_and_algorithms_or_others():
+    study = make_study("ablation", tasks=["qd-ant", "qd-deterministic-ant"], algorithms=["pga-map-elites"])
+    assert [choice.name for choice in study.tasks] == ["qd-ant", "qd-deterministic-ant"]
+    assert len(study.algorithms) == 5
+    study = make_study("ablation", algorithms=["pga-map-elites-p_evo-0.5", "td3"])
+    assert [choice.slug() for choice in study.algorithms] == ["pga-map-elites-p_evo-0.5", "td3"]

@@ -1,0 +1,82 @@
+"""What is shown of a run, from nothing but its folder."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from elites import ElitesError, cli, show
+from elites.metrics.metric import Metric
+from elites.reports.study.report import study_report
+from tests.made_up import make_run
+
+EVENNESS = Metric("evenness", "evenness of fitness", ".3f", lambda elites: 0.5)
+
+
+def rewrite_about(path, **changes):
+    with np.load(path) as file:
+        arrays = dict(file)
+    about = json.loads(str(arrays["about"]))
+    np.savez(path, **{**arrays, "about": np.array(json.dumps(about | changes))})
+
+
+def rewrite_record(run, **changes):
+    record = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(record | changes))
+
+
+def add_metric(run, values):
+    """A further column of the run's metrics."""
+    lines = (run / "metrics.csv").read_text().splitlines()
+    rows = [f"{line},{value!r}" for line, value in zip(lines[1:], values(len(lines) - 1), strict=True)]
+    (run / "metrics.csv").write_text("\n".join([f"{lines[0]},evenness", *rows, ""]))
+
+
+def test_an_algorithm_and_a_task_that_are_not_installed(tmp_path, capsys):
+    name, task = "somebody:TheirAlgorithm", "somebody:TheirTask"
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)
+    rewrite_record(run, algorithm=name, task=task, hyper_parameters={"wings": 2})
+    for file in ("archive.npz", "corrected.npz"):
+        rewrite_about(run / file, algorithm=name)
+    assert cli.main(["show", str(run)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{name} on {task}, seed 0\n")
+    assert "corrected by 2 replications of each of" in text
+    assert all((run / f"{figure}.png").exists() for figure in ("archive", "progress", "corrected", "spread"))
+    make_run(tmp_path / "known", "map-elites", "qd-walker", 0, evaluations=200)
+    text = study_report(tmp_path)
+    assert text.startswith("2 runs, 2 tasks, 2 algorithms\n")
+    assert "left out" not in text
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert name in page
+    assert task in page
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)
+    make_run(tmp_path, "td3", "qd-walker", 0, evaluations=200)  # it does not have the metric
+    add_metric(run, lambda count: np.linspace(0.1, 0.7654321, count).tolist())
+    module = __name__ if installed else "nowhere"
+    rewrite_record(run, metrics=[f"{module}:EVENNESS"])
+    label, value = ("evenness of fitness", "0.765") if installed else ("evenness", "0.7654")
+    assert re.search(rf"^  {label} +{re.escape(value)}$", show(run), re.MULTILINE)
+    study_report(tmp_path)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert f'<th class="number">{label}</th>' in page
+    assert f"{value} ({value} to {value})" in page
+    assert f"coverage and {label} against evaluations" in page
+    assert "coverage loss</th>" in page
+    assert f"{label} loss</th>" not in page  # its corrections do not have it
+    final = (tmp_path / "report" / "tables" / "final.csv").read_text()
+    assert "qd-walker,map-elites,evenness,1,200,0.7654321" in final
+    assert "qd-walker,td3,evenness" not in final
+
+
+def test_a_run_without_an_archive_is_told_so(tmp_path):
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200)
+    with pytest.raises(ElitesError, match="has no archive yet"):
+        show(run)
+    with pytest.raises(ElitesError, match="holds no run"):
+        show(tmp_path)

@@ -1,0 +1,28 @@
+from elites.results.study import REPLACED, StudyFolder
+
+
+def test_a_report_survives_a_kill_between_the_two_renames(tmp_path):
+    home = StudyFolder(tmp_path)
+    home.begin_report()
+    home.finish_report()
+    home.report.page.write_text("last")
+    home.report.metrics.write_text("")
+    home.report.path.rename(tmp_path / REPLACED)  # and the new one was not yet in its place
+    assert home.begin_report().path != home.report.path
+    assert home.report.page.read_text() == "last"
+    home.discard_report()
+    assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+
+def test_damaged_records_of_a_study_count_as_none(tmp_path):
+    home = StudyFolder(tmp_path)
+    assert home.read_record() == home.read_measured() == {}
+    home.write_record({"name": "mine"})
+    assert home.read_record() == {"name": "mine"}
+    home.record.write_text("[1]")
+    home.measured.write_text("{")
+    assert home.read_record() == home.read_measured() == {}
+
+
+def test_the_log_of_a_job_is_one_file(tmp_path):
+    assert StudyFolder(tmp_path).log("runs/qd-ant/td3/seed-0") == tmp_path / "logs" / "qd-ant-td3-seed-0.log"

@@ -1,0 +1,169 @@
+"""The results of runs whose outcome is known."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as parquet
+
+from elites import read_table
+from elites.studies.merge.runs import _label
+from tests.made_up import make_run, study_of
+
+
+def test_runs_of_different_lengths_are_compared_at_the_largest_common_budget(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000)
+    make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=810, budget=1000)
+    make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=400)
+    study = study_of(tmp_path)
+    assert study.budgets == {"qd-walker": 800, "qd-hopper": 400}  # the last generation ended at 800
+    long = read_table(tmp_path / "map-elites-qd-walker-0-" / "metrics.csv")
+    at = np.flatnonzero(long["evaluations"] == 800)[0]
+    assert study.finals("qd-walker", "map-elites", "qd_score")[0] == long["qd_score"][at]
+    message = "\n".join(study.notes)
+    assert "On qd-walker runs ended after 800 to 1,000 evaluations. All are compared at 800" in message
+    assert "seed 1 reached no more" in message
+    assert "1 of 2 runs have not reached the end of their budget" in message
+    assert "qd-hopper" not in message
+
+
+def test_a_label_is_of_its_own_parameters_alone(tmp_path):
+    for batch in (100, 50, 20):
+        own = make_run(tmp_path, "map-elites", "qd-walker", 0, hyper_parameters={"batch": batch})
+        own.rename(tmp_path / f"batch-{batch}")
+    choices = [
+        {"name": "map-elites", "parameters": {}, "label": "base"},
+        {"name": "map-elites", "parameters": {"batch": 50, "keep_members": True}, "label": "small"},
+    ]
+    tasks = [{"name": "qd-walker", "parameters": {}, "label": "walker"}]
+    (tmp_path / "study.json").write_text(json.dumps({"tasks": tasks, "algorithms": choices}))
+    study = study_of(tmp_path)
+    assert set(study.variants) == {"base", "small", "batch 20"}
+    assert study.tasks == ["walker"]
+    assert study.notes == ()
+
+
+def test_of_labels_that_fit_the_nearest_is_taken():
+    """Where defaults are not known."""
+    given = ({}, {"wind": 2}, {"wind": 2, "rain": 1})
+    choices = [
+        {"name": "gym:X", "parameters": one, "given": len(one), "label": str(len(one))} for one in given
+    ]
+    choices[2]["label"] = ""  # not called anything: named by its parameters
+    assert _label("gym:X", {"wind": 2, "rain": 0}, choices) == "1"
+    assert _label("gym:X", {"wind": 2, "rain": 1}, choices) == ""
+    assert _label("gym:X", {"wind": 1, "rain": 1}, choices) == "0"
+    assert _label("gym:Y", {"wind": 1}, choices) == ""
+
+
+def test_all_metrics_are_in_one_table(tmp_path):
+    runs = [
+        make_run(tmp_path, "pga-map-elites", "qd-walker", 0, evaluations=200, loss=0.1, corrected_along=2),
+        make_run(tmp_path, "td3", "qd-hopper", 3, evaluations=300, timings=False),
+    ]
+    study_of(tmp_path)
+    table = parquet.read_table(tmp_path / "metrics.parquet").to_pydict()
+    assert (
+        table["algorithm"] == ["td3"] * 15 + ["pga-map-elites"] * 10
+        or table["algorithm"] == ["pga-map-elites"] * 10 + ["td3"] * 15
+    )
+    first = slice(0, 10) if table["algorithm"][0] == "pga-map-elites" else slice(15, 25)
+    log = read_table(runs[0] / "metrics.csv")
+    np.testing.assert_array_equal(table["qd_score"][first], log["qd_score"])
+    np.testing.assert_array_equal(table["made_pg"][first], log["made_pg"])
+    assert table["made_actor"][first] == [None] * 10
+    corrected = table["corrected_qd_score"][first]
+    assert [value is not None for value in corrected] == [False] * 4 + [True] + [False] * 4 + [True]
+    assert set(table["seed"]) == {0, 3}
+
+
+def damage(own, name, old, new):
+    text = (own / name).read_text()
+    assert old in text
+    (own / name).write_text(text.replace(old, new))
+
+
+def test_damage_costs_no_more_than_what_is_damaged(tmp_path):
+    runs = [
+        make_run(tmp_path, "map-elites", "qd-walker", seed, loss=0.1, corrected_along=2, evaluations=400)
+        for seed in range(8)
+    ]
+    damage(runs[1], "metrics.csv", "evaluations", "wings")
+    damage(runs[2], "metrics.csv", "qd_score", "wings")
+    damage(runs[3], "metrics.csv", "\n20,400,", "\n20,nan,")
+    damage(runs[4], "metrics.csv", "improved_ga", "wings")
+    damage(runs[5], "timings.csv", "\n3,", "\nthree,")
+    damage(runs[6], "corrections.csv", "coverage_loss", "wings")
+    record = {**json.loads((runs[7] / "config.json").read_text()), "hyper_parameters": None}
+    (runs[7] / "config.json").write_text(json.dumps(record))
+    other = make_run(tmp_path, "map-elites", "qd-hopper", 0, loss=0.1, evaluations=400)
+    arrays = dict(np.load(other / "corrected.npz"))
+    np.savez(other / "corrected.npz", **{**arrays, "about": np.array("{}")})
+    study = study_of(tmp_path)
+    assert [(c.run.task, c.run.seed) for c in study.runs] == [
+        *(("qd-walker", seed) for seed in (0, 5, 6)),
+        ("qd-hopper", 0),
+    ]
+    message = "\n".join(study.notes)
+    assert "seed 1 is left out" in message
+    assert "no column evaluations" in message
+    assert "no column qd_score" in message
+    assert "its last row has nan evaluations" in message
+    assert "no column improved_ga" in message
+    assert "Wall times of map-elites on qd-walker, seed 5 are left out" in message
+    assert "Corrections of map-elites on qd-walker, seed 6 are left out" in message
+    assert "hyper_parameters is null" in message
+    assert "Corrections of map-elites on qd-hopper, seed 0 are left out" in message
+    assert len(study.notes) == 8
+    assert np.isnan(study.runs[1].values["elapsed_s"]).all()
+    assert not len(study.runs[3].corrections["evaluations"])
+
+
+def test_a_run_that_is_left_out_sets_no_budget(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400)
+    short = make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=200)
+    damage(short, "metrics.csv", "\n2,40,", "\n2,forty,")  # its last row is whole
+    study = study_of(tmp_path)
+    assert study.budgets == {"qd-walker": 400}
+    assert len(study.notes) == 1
+    table = parquet.read_table(tmp_path / "metrics.parquet")
+    assert set(table["seed"].to_pylist()) == {0}
+
+
+def test_before_its_first_generation_a_run_has_no_value(tmp_path):
+    """The fourth claim compares the ants at what both have reached."""
+    for task, evaluations in (("qd-ant", 100), ("qd-deterministic-ant", 400)):
+        make_run(tmp_path, "map-elites", task, 0, evaluations=evaluations)
+    late = make_run(tmp_path, "td3", "qd-deterministic-ant", 0, evaluations=400)
+    lines = (late / "metrics.csv").read_text().splitlines()
+    (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
+    scores = {(c.run.algorithm, c.run.task): c.shared_qd_score for c in study_of(tmp_path).runs}
+    assert scores["map-elites", "qd-ant"] > scores["map-elites", "qd-deterministic-ant"] > 0  # both at 100
+    assert math.isnan(scores["td3", "qd-deterministic-ant"])
+
+
+def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
+    make_run(tmp_path, "map-elites", "qd-walker", 0)
+    damaged = make_run(tmp_path, "map-elites", "qd-walker", 1)
+    (damaged / "metrics.csv").write_text("generation,evaluations\n1,two\n")
+    unbegun = make_run(tmp_path, "map-elites", "qd-walker", 2)
+    (unbegun / "metrics.csv").unlink()
+    half = make_run(tmp_path, "map-elites", "qd-walker", 3)
+    with (half / "metrics.csv").open("a") as file:
+        file.write("51,10")  # a row cut short by a crash
+    broken = make_run(tmp_path, "map-elites", "qd-walker", 4)
+    (broken / "config.json").write_text("{")
+    study = study_of(tmp_path)
+    assert [curves.run.seed for curves in study.runs] == [0, 3]
+    message = "\n".join(study.notes)
+    assert "seed 1 is left out" in message
+    assert "seed 2 is left out" in message
+    assert f"Left out: {broken / 'config.json'} is damaged" in message
+
+
+def test_a_correction_of_the_archive_counts_though_the_log_is_longer(tmp_path):
+    """A run that crashed: its archive is of its last checkpoint, and there is no later one to correct."""
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000, budget=900, loss=0.1)
+    study = study_of(tmp_path)
+    assert study.correction(study.runs[0])["evaluations"] == 900
+    assert "again" not in "\n".join(study.notes)

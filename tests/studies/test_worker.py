@@ -1,0 +1,91 @@
+"""A worker that is killed while it writes the records of a group."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from elites import tasks
+from elites.files import is_partial
+from elites.paper.presets import make_study
+from elites.results.folder import GroupFolder
+from elites.studies import plan
+from elites.studies.execution import make_request
+from elites.studies.worker import execute
+from tests.toy import POINT
+
+KILLED = """
+import json, os, pathlib, signal, sys
+from elites import tasks
+from elites.studies.worker import execute
+from tests.toy import POINT
+
+tasks.TASKS["point"] = POINT
+last, moment, request = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+replace, renames = pathlib.Path.replace, []
+
+def kill(partial, path):
+    renames.append(path)
+    if len(renames) == last and moment == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(partial, path)
+    if len(renames) == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+pathlib.Path.replace = kill
+execute(request, lambda *_, **__: None)
+"""
+STUDY = """
+evaluations = 60
+seeds = 2
+tasks = ["point"]
+algorithms = [{algorithm = "map-elites", hyper_parameters = {initial = 40, batch = 20, hidden = [4]}}]
+"""
+
+
+def quiet(*_, **__):
+    pass
+
+
+def archives(folder):
+    return [run.archive.read_bytes() for run in GroupFolder(folder).runs()]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    tasks.TASKS["point"] = POINT
+    path = tmp_path_factory.mktemp("study") / "mine.toml"
+    path.write_text(STUDY)
+    (only,) = make_study(str(path)).jobs()
+    yield only
+    del tasks.TASKS["point"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(job, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed") / "group"
+    assert execute(make_request(job, folder, 1, 60.0), quiet)
+    return archives(folder)
+
+
+@pytest.mark.parametrize(
+    ("rename", "moment", "configs"), [(1, "before", 0), (2, "before", 1), (3, "before", 2), (3, "after", 2)]
+)
+def test_killed_while_it_writes_a_group_s_records(rename, moment, configs, job, undisturbed, tmp_path):
+    """The records of both replications, then that of the group: the same request again runs to the end."""
+    assert job.group
+    folder = tmp_path / job.folder
+    request = make_request(job, folder, 1, 60.0)
+    command = [sys.executable, "-c", KILLED, str(rename), moment, json.dumps(request)]
+    assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
+    group = GroupFolder(folder)
+    assert sum(group.run(seed).exists for seed in (0, 1)) == configs
+    assert any(is_partial(path) for path in folder.rglob("*")) == (moment == "before")
+    assert group.is_incomplete() == (moment == "before")
+    assert plan.unfinished(tmp_path, [job]) == [job]
+    assert execute(request, quiet)
+    assert plan.unfinished(tmp_path, [job]) == []
+    assert archives(folder) == undisturbed
+    assert not [path for path in folder.rglob("*") if is_partial(path)]
