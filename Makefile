@@ -38,7 +38,7 @@ benchmark: setup
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/td3.py
 	$(BIN)/python benchmarks/correct.py
-	$(BIN)/python benchmarks/gymnasium.py
+	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/report.py
 
 # Newest versions of everything, for every supported Python and platform at once.

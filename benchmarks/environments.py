@@ -1,10 +1,12 @@
 """Steps per second of BipedalWalker-v3: a plain loop, Gymnasium's AsyncVectorEnv, and our worker processes.
 
+    python benchmarks/environments.py [--quick]
+
 The plain loop is what a user would write: one environment, one step after the other, the controller in NumPy.
 AsyncVectorEnv steps two environments in two processes, each with a controller of its own, all controllers in
 one batched product. Ours runs whole episodes in one worker and in two, and records every step. All have the
 same random controllers, with 128-128 hidden units, and the same limit of steps per episode. They take turns;
-ratios are medians over rounds. Starting workers is left out; it is told apart.
+ratios are medians over rounds. The start of the workers is measured separately.
 
 Where other processes want the cores, too, two workers get no more of them than one loop does. What is left of
 the comparison then is how many steps each makes of a second of processor time: `per_core`.
@@ -104,7 +106,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     rounds, episodes = (3, 16) if quick else (9, 100)
     task = elites.gymnasium_task(
-        ENVIRONMENT, descriptor="shared.environments:legs", episode_length=LIMIT, qd_offset=0.0
+        ENVIRONMENT, descriptor="environments:legs", episode_length=LIMIT, qd_offset=0.0
     )
     sizes = task.controller(HIDDEN)
     controllers = random_controllers(sizes, episodes)
@@ -155,3 +157,7 @@ def main() -> None:
             }
         )
     )
+
+
+if __name__ == "__main__":
+    main()
