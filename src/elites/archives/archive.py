@@ -121,7 +121,8 @@ def sort_by_group(groups: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     size = len(groups)
     places = jnp.arange(size, dtype=jnp.int32)
     if size * count > 2**32:
-        return tuple(jax.lax.sort((groups.astype(jnp.int32), places), num_keys=1, is_stable=True))
+        sorted_groups, order = jax.lax.sort((groups.astype(jnp.int32), places), num_keys=1, is_stable=True)
+        return sorted_groups, order
     # Both in one number: on a CPU, one array is sorted four times as fast as two.
     both = jax.lax.sort(groups.astype(jnp.uint32) * size + places.astype(jnp.uint32), is_stable=False)
     return (both // size).astype(jnp.int32), (both % size).astype(jnp.int32)
