@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from importlib.resources import as_file, files
 from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from elites.cache import cache_folder
 from elites.errors import ElitesError, require
@@ -36,9 +37,8 @@ class Cells(NamedTuple):
     def of(self, descriptors: jax.Array) -> jax.Array:
         """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
         if not self.grid:
-            differences = descriptors[:, None] - self.centroids.astype(np.float32)
-            differences /= spans(self.bounds)
-            return jnp.argmin((differences**2).sum(-1), axis=1).astype(jnp.int32)
+            cell: jax.Array = nearest(descriptors, self.centroids.astype(np.float32), spans(self.bounds))
+            return cell
         low, high = self.bounds.T.astype(np.float32)
         shape = np.array(self.grid)
         places = jnp.floor((descriptors - low) / (high - low) * shape).astype(jnp.int32)
@@ -60,6 +60,71 @@ def spans(bounds: np.ndarray) -> np.ndarray:
     """How far each dimension reaches: distances are measured in these, so that units do not matter."""
     low, high = bounds.T.astype(np.float32)
     return high - low  # type: ignore[no-any-return]
+
+
+@jax.jit
+def nearest(descriptors: ArrayLike, centroids: ArrayLike, spans: ArrayLike) -> jax.Array:
+    """The centroid that is nearest to each descriptor `[n, d]`, the first of equals."""
+    found: jax.Array = jax.lax.platform_dependent(
+        jnp.asarray(descriptors),
+        jnp.asarray(centroids),
+        jnp.asarray(spans),
+        cpu=partial(_in_slices, _centroid_by_centroid, 1024),  # what fits into a core's own cache
+        default=partial(_in_slices, _all_centroids_at_once, 16_384),
+    )
+    return found
+
+
+Search = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+def _in_slices(
+    search: Search, size: int, descriptors: jax.Array, centroids: jax.Array, spans: jax.Array
+) -> jax.Array:
+    """Searches for `size` descriptors at a time, so that memory does not grow with their number."""
+    count = len(descriptors)
+    if count <= size:
+        return search(descriptors, centroids, spans)
+    padded = jnp.pad(descriptors, ((0, -count % size), (0, 0))).reshape(-1, size, descriptors.shape[1])
+    found: jax.Array = jax.lax.map(lambda part: search(part, centroids, spans), padded)
+    return found.reshape(-1)[:count]
+
+
+def _centroid_by_centroid(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
+    """On a CPU, a step takes one centroid and all descriptors: vectorised, as `argmin` is not.
+
+    Distances in 1, 2 and 4 dimensions have the bits that XLA's CPU code for `_all_centroids_at_once` gives
+    them, so that runs repeat those of earlier versions.
+    """
+    coordinates = tuple(descriptors.T)  # apart: a sum over a short axis is slow
+    scales = 1 / spans
+
+    def step(
+        found: tuple[jax.Array, jax.Array], centroid: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array], None]:
+        (least, cell), (number, place) = found, centroid
+        squares = [
+            # The maximum changes no value. It keeps the compiler from rounding a product and a sum only once.
+            jax.lax.max(((coordinate - at) * scale) ** 2, jnp.zeros_like(coordinate))
+            for coordinate, at, scale in zip(coordinates, place, scales, strict=True)
+        ]
+        while len(squares) > 1 and len(squares) % 2 == 0:
+            half = len(squares) // 2
+            squares = [one + other for one, other in zip(squares[:half], squares[half:], strict=True)]
+        distance = reduce(jnp.add, squares)
+        nearer = distance < least
+        return (jnp.where(nearer, distance, least), jnp.where(nearer, number, cell)), None
+
+    count = len(descriptors)
+    start = jnp.full(count, jnp.inf, descriptors.dtype), jnp.zeros(count, jnp.int32)
+    numbers = jnp.arange(len(centroids), dtype=jnp.int32)
+    return jax.lax.scan(step, start, (numbers, centroids))[0][1]
+
+
+def _all_centroids_at_once(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
+    """On a GPU, every step of a loop costs a start of a kernel: one reduction takes them all."""
+    differences = (descriptors[:, None] - centroids) / spans
+    return jnp.argmin((differences**2).sum(-1), axis=1).astype(jnp.int32)
 
 
 @partial(jax.jit, static_argnums=3)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from elites.archives.archive import Archive, Solutions, Status, draw, empty_archive
+from elites.archives.archive import Archive, Solutions, Status, draw, empty_archive, sort_by_group
 
 
 class DeepGrid(NamedTuple):
@@ -41,40 +41,74 @@ def insert(
     """
     count, depth = grid.members.fitness.shape
     valid = jnp.isfinite(offspring.fitness) & jnp.isfinite(offspring.descriptor).all(-1)
-    fitness = jnp.where(valid, offspring.fitness, -jnp.inf)
-    order = jnp.arange(len(cells))
-    together = (cells[:, None] == cells) & valid
-    earlier = together & (order[:, None] > order)
-
-    present = (grid.members.fitness > -jnp.inf).sum(1)[cells] + earlier.sum(1)
     evicted = jax.random.randint(key, (len(cells),), 0, depth)
-    slot = jnp.where(present < depth, present, evicted)
-    # Of two that take the same slot the later one stays.
-    overwritten = ((slot[:, None] == slot) & together & (order[:, None] < order)).any(1)
-    destination = jnp.where(valid & ~overwritten, cells, count)  # beyond the end: dropped
+
+    # From here on sorted by cell; those that are not valid come last, in a cell of their own.
+    cell, order = sort_by_group(jnp.where(valid, cells, count), count + 1)
+    valid, fitness = valid[order], jnp.where(valid, offspring.fitness, -jnp.inf)[order]
+    position = jnp.arange(len(cells), dtype=jnp.int32)
+    sizes = jnp.zeros(count + 1, jnp.int32).at[cell].add(1)
+    ends = jnp.cumsum(sizes)
+    rank = position - (ends - sizes)[cell]
+    present = (grid.members.fitness > -jnp.inf).sum(1).at[cell].get(mode="clip") + rank
+    slot = jnp.where(present < depth, present, evicted[order])
+
+    # Who comes next into the same slot; nobody if beyond the end of the cell.
+    group, entry = sort_by_group(cell * depth + slot, (count + 1) * depth)
+    following = jnp.where(group[:-1] == group[1:], entry[1:], ends[cell[entry[:-1]]])
+    following = jnp.concatenate([following, jnp.full(1, len(cells), jnp.int32)])
+    following = jnp.zeros_like(position).at[entry].set(following, unique_indices=True)
+    stays = valid & (following >= ends[cell])
+
+    best = jnp.maximum(
+        _best_of_old(grid.members.fitness, cell, slot),
+        _best_of_intervals(fitness, position + 1, jnp.minimum(following, ends[cell] - 1)),
+    )
+    status = jnp.where(fitness > best, Status.IMPROVED, Status.STORED)
+    status = jnp.where(present == 0, Status.NEW, status)
+    status = jnp.where(valid, status, Status.REJECTED)
+
+    def in_batch_order(values: jax.Array) -> jax.Array:
+        return jnp.zeros_like(values).at[order].set(values, unique_indices=True)
+
+    destination = in_batch_order(jnp.where(stays, cell, count))  # beyond the end: dropped
+    slot = in_batch_order(slot)
     members = jax.tree.map(
         lambda old, new: old.at[destination, slot].set(new.astype(old.dtype), mode="drop"),
         grid.members,
         offspring,
     )
-    best = _best_before(grid.members.fitness[cells], slot, fitness, earlier)
-    status = jnp.where(fitness > best, Status.IMPROVED, Status.STORED)
-    status = jnp.where(present == 0, Status.NEW, status)
-    return DeepGrid(members), jnp.where(valid, status, Status.REJECTED)
+    return DeepGrid(members), in_batch_order(status)
 
 
-def _best_before(members: jax.Array, slot: jax.Array, fitness: jax.Array, earlier: jax.Array) -> jax.Array:
-    """The best in each offspring's cell just before it came: some may have been evicted by then.
+def _best_of_old(members: jax.Array, cell: jax.Array, slot: jax.Array) -> jax.Array:
+    """The best of those before the batch in each one's cell whose slots no earlier one has taken.
 
-    `members` [n, depth] are the cell's before the batch, `earlier` [n, n] who came into it before whom.
+    `members` is [cells, depth]; `cell` and `slot` [n] are those of the batch, sorted by cell.
     """
-    order, came = jnp.arange(len(slot)), earlier.astype(jnp.float32)
-    taken = came @ (slot[:, None] == jnp.arange(members.shape[1])) > 0
-    into_its_slot = (slot[:, None] == slot) & (order[:, None] > order)  # [k, j]: k comes after j
-    evicted = came @ into_its_slot > 0
-    old = jnp.where(taken, -jnp.inf, members).max(1)
-    new = jnp.where(earlier & ~evicted, fitness, -jnp.inf).max(1)
-    return jnp.maximum(old, new)
+    position = jnp.arange(len(cell), dtype=jnp.int32)
+    taken = jnp.full(members.shape, len(cell), jnp.int32).at[cell, slot].min(position, mode="drop")
+    return jnp.where(taken[cell] < position[:, None], -jnp.inf, members[cell]).max(1)
+
+
+def _best_of_intervals(values: jax.Array, first: jax.Array, last: jax.Array) -> jax.Array:
+    """The greatest at each position `[n]` of the values `[n]` that hold there; -inf where none does.
+
+    Each holds from its `first` position to its `last`. That interval is covered by two whose length is a
+    power of two; from the longest to the shortest, each hands its value on to its two halves.
+    """
+    size = len(values)
+    length = last - first + 1
+    level = 31 - jax.lax.clz(jnp.maximum(length, 1))
+    level = jnp.where(length > 0, level, 32)  # beyond the end: dropped
+    best = jnp.full((max(size.bit_length(), 1), size), -jnp.inf, values.dtype)
+    best = best.at[level, first].max(values, mode="drop")
+    best = best.at[level, last + 1 - (1 << jnp.minimum(level, 30))].max(values, mode="drop")
+    handed = best[-1]
+    for half in reversed(range(len(best) - 1)):
+        later = jnp.pad(handed, (min(1 << half, size), 0), constant_values=-jnp.inf)[:size]
+        handed = jnp.maximum(best[half], jnp.maximum(handed, later))
+    return handed
 
 
 def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
