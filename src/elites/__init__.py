@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from elites.experiments.correct import correct
     from elites.experiments.execution import Execution, Report
     from elites.experiments.loop import Outcome
+    from elites.experiments.optimise import Optimiser, optimise
     from elites.experiments.run import resume, run
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from elites.studies.study import Study
     from elites.tasks import TASKS, make_task
     from elites.tasks.episode import Ending, Transitions
+    from elites.tasks.function import FunctionTask, task
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.qdgym import QDGymTask
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ALGORITHMS": "elites.algorithms",
-    "TASKS": "elites.tasks",
     "Algorithm": "elites.algorithms.base",
     "AlgorithmConfig": "elites.algorithms.base",
     "ArchiveMetrics": "elites.metrics.archive",
@@ -65,11 +66,13 @@ _HOME = {
     "Evaluation": "elites.evaluation.evaluation",
     "Evaluator": "elites.evaluation.evaluation",
     "Execution": "elites.experiments.execution",
+    "FunctionTask": "elites.tasks.function",
     "GymnasiumTask": "elites.tasks.gymnasium",
     "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
     "Metric": "elites.metrics.metric",
+    "Optimiser": "elites.experiments.optimise",
     "Outcome": "elites.experiments.loop",
     "PGAMAPElites": "elites.algorithms.pga_map_elites",
     "PGAMAPElitesConfig": "elites.algorithms.pga_map_elites",
@@ -84,6 +87,7 @@ _HOME = {
     "Stepping": "elites.tasks.task",
     "Stream": "elites.algorithms.base",
     "Study": "elites.studies.study",
+    "TASKS": "elites.tasks",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.tasks.episode",
@@ -96,6 +100,7 @@ _HOME = {
     "make_algorithm": "elites.algorithms",
     "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
+    "optimise": "elites.experiments.optimise",
     "read_table": "elites.results.tables",
     "replay": "elites.replays.replay",
     "resume": "elites.experiments.run",
@@ -103,6 +108,7 @@ _HOME = {
     "run_study": "elites.studies.run",
     "show": "elites.reports.show",
     "study_report": "elites.reports.study.report",
+    "task": "elites.tasks.function",
 }
 
 __all__ = [
@@ -120,11 +126,13 @@ __all__ = [
     "Evaluation",
     "Evaluator",
     "Execution",
+    "FunctionTask",
     "GymnasiumTask",
     "Losses",
     "MAPElites",
     "MAPElitesConfig",
     "Metric",
+    "Optimiser",
     "Outcome",
     "PGAMAPElites",
     "PGAMAPElitesConfig",
@@ -151,6 +159,7 @@ __all__ = [
     "make_algorithm",
     "make_study",
     "make_task",
+    "optimise",
     "read_table",
     "replay",
     "resume",
@@ -158,6 +167,7 @@ __all__ = [
     "run_study",
     "show",
     "study_report",
+    "task",
 ]
 
 

@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from elites.archives.archive import Archive, Origin, Solutions, Status, empty_archive, insert
 from elites.archives.cells import make_cells
 from elites.archives.deep_grid import DeepGrid
-from elites.errors import require
+from elites.errors import ElitesError, require
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
+from elites.genomes import genome_of
 from elites.policies import Policy
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
@@ -98,14 +99,28 @@ class Algorithm(ABC):
     environment: Environment | None = None  # that it acts in step by step, beside the evaluations
     shares_program: bool = True  # whether `ask` and `tell` can be vmapped over replications
     keeps_members: bool = False  # whether the members of all cells are saved at the end
+    needs_policy: ClassVar[bool] = False
+    """Whether it can only evolve controllers."""
     has_members: ClassVar[bool] = False
     """Whether a cell holds several members, of which the elite is the best."""
 
     def __init__(self, task: Task, config: Any = None) -> None:
         self.task = task
         self.config: Any = self.Config() if config is None else config
-        self.policy = Policy.of(task, self.config.hidden)
+        self.genome = genome_of(task, self.config.hidden)
         self.cells = make_cells(task, self.config.archive)
+        if self.needs_policy:
+            self.policy  # noqa: B018 # refuses a task without an environment
+
+    @property
+    def policy(self) -> Policy:
+        """The controllers of the task, for algorithms that learn in its environment."""
+        if not isinstance(self.genome, Policy):
+            raise ElitesError(
+                f"{type(self).__name__} trains controllers in an environment; {self.task.name} has none. "
+                "map-elites and cma-map-elites can optimise it"
+            )
+        return self.genome
 
     @abstractmethod
     def init(self, key: jax.Array) -> Any:
@@ -138,12 +153,12 @@ class Algorithm(ABC):
 
     def empty_archive(self, episodes: int = 1) -> Archive:
         """An archive without elites; `episodes` are those that a fitness is the mean of."""
-        sizes = len(self.cells.centroids), self.policy.parameter_count, self.task.descriptor_size
+        sizes = len(self.cells.centroids), self.genome.parameter_count, self.task.descriptor_size
         return empty_archive(*sizes, episodes)
 
     def random(self, key: jax.Array, count: int) -> Batch:
         """Random genomes, made by the operator `random`."""
-        return self.batch(random=random_genomes(self.policy, jax.random.fold_in(key, Stream.RANDOM), count))
+        return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
 
     def batch(self, **offspring: Offspring) -> Batch:
         """One batch of what these operators made."""

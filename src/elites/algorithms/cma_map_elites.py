@@ -73,7 +73,7 @@ class CMAMAPElites(Algorithm):
         super().__init__(task, config)
         config = self.config
         self.generation = (Round("offspring", config.emitters * config.emitter_batch),)
-        dimensions = self.policy.parameter_count
+        dimensions = self.genome.parameter_count
         require_memory(config, dimensions)
         if config.es == "limited-memory":
             most = f"at most {dimensions}, the parameters of a controller, if limited-memory"

@@ -76,7 +76,7 @@ class DeepGrid(Algorithm):
             )
 
     def _shape(self) -> tuple[int, int, int, int]:
-        depth, parameters = self.config.depth, self.policy.parameter_count
+        depth, parameters = self.config.depth, self.genome.parameter_count
         return len(self.cells.centroids), depth, parameters, self.task.descriptor_size
 
     def init(self, key: jax.Array) -> State:

@@ -130,6 +130,8 @@ class MAPElitesES(Algorithm):
     def __init__(self, task: Task, config: MAPElitesESConfig | None = None) -> None:
         super().__init__(task, config)
         config = self.config
+        if config.normalise:
+            self.policy  # noqa: B018 # refuses a task without observations
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
         self.optimiser = optax.adam(config.learning_rate)
@@ -141,7 +143,7 @@ class MAPElitesES(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive; the search begins with the first generation."""
-        size, dimensions = self.policy.parameter_count, self.task.descriptor_size
+        size, dimensions = self.genome.parameter_count, self.task.descriptor_size
         centre, observation = jnp.zeros(size), jnp.zeros(self.task.observation_size)
         return State(
             self.empty_archive(self.config.centre_samples),

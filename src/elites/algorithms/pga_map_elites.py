@@ -76,6 +76,7 @@ class PGAMAPElites(Algorithm):
 
     Config = PGAMAPElitesConfig
     operators = ("random", "ga", "pg", "greedy")
+    needs_policy = True
 
     def __init__(self, task: Task, config: PGAMAPElitesConfig | None = None) -> None:
         super().__init__(task, config)

@@ -88,6 +88,7 @@ class QDPG(Algorithm):
 
     Config = QDPGConfig
     operators = ("random", "quality", "diversity")
+    needs_policy = True
 
     def __init__(self, task: Task, config: QDPGConfig | None = None) -> None:
         if not task.describes_steps:

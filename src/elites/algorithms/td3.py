@@ -70,6 +70,7 @@ class TD3(Algorithm):
 
     Config = TD3Config
     operators = ("actor",)
+    needs_policy = True
     environment: Environment
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from elites.errors import ElitesError, require
+from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
@@ -16,6 +17,11 @@ def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, clust
         from elites.evaluation.device import DeviceEvaluator
 
         return DeviceEvaluator(task, hidden=hidden)
+    if isinstance(task, FunctionTask):
+        refuse_cluster(task, cluster)
+        from elites.evaluation.function import FunctionEvaluator
+
+        return FunctionEvaluator(task)
     if cluster is not None:
         from elites.evaluation.cluster import ClusterEvaluator
 

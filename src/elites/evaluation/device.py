@@ -18,9 +18,12 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.function import evaluate_function
+from elites.genomes import Genome
 from elites.policies import Policy
 from elites.tasks.episode import Ending, Transitions
-from elites.tasks.task import DeviceTask, Stepping
+from elites.tasks.function import FunctionTask
+from elites.tasks.task import DeviceTask, Stepping, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
 AT_ONCE = {"cpu": 1000}  # episodes: more are no faster, and progress would be reported too rarely
@@ -186,6 +189,28 @@ def _transitions(
     rows = [jnp.moveaxis(row[:steps], 0, 1) for row in done.transitions]
     rows[0] = jnp.concatenate([jnp.where(alive[:, None], first, 0)[:, None], rows[0]], axis=1)
     return Transitions(*(row.reshape(*shape, *row.shape[1:]) for row in rows))
+
+
+def runs_inside(task: Task) -> bool:
+    """Whether evaluations of this task can be part of a program."""
+    return isinstance(task, DeviceTask) or (isinstance(task, FunctionTask) and task.is_jax)
+
+
+def evaluate_inside(
+    task: Task,
+    genome: Genome,
+    parameters: jax.Array,
+    seeds: jax.Array,
+    *,
+    transitions: bool,
+    runs: jax.Array,
+) -> Evaluation[jax.Array]:
+    """Evaluates genomes `[n, P]` inside a program; the arguments are those of `rollout`."""
+    if isinstance(task, FunctionTask):
+        return evaluate_function(task, parameters, seeds, runs)
+    assert isinstance(task, DeviceTask)
+    assert isinstance(genome, Policy)
+    return rollout(task, genome, parameters, seeds, transitions=transitions, runs=runs)
 
 
 class DeviceEvaluator:

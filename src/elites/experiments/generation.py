@@ -113,8 +113,8 @@ class Generation:
         evaluation: Evaluation[jax.Array],
         counts: Counts,
         round: Round,
-    ) -> tuple[Any, Counts]:
-        """Hands the evaluation of a round to the algorithm, and counts."""
+    ) -> tuple[Any, jax.Array, Counts]:
+        """Hands the evaluation of a round to the algorithm, and counts. Returns each offspring's Status too."""
         telling = self._round_keys(keys, generation, index)[:, 1]
         states, status = self.each(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
@@ -122,11 +122,15 @@ class Generation:
         by_operator = batch.operator[..., None] == jnp.arange(len(self.algorithm.operators))
         by_status = status[..., None] == jnp.array(COUNTED)
         axes = tuple(range(1, evaluation.length.ndim))
-        return states, Counts(
-            counts.statuses
-            + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
-            counts.steps + evaluation.length.sum(axes),
-            counts.invalid + (evaluation.ending == Ending.INVALID).sum(axes).astype(jnp.int32),
+        return (
+            states,
+            status,
+            Counts(
+                counts.statuses
+                + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
+                counts.steps + evaluation.length.sum(axes),
+                counts.invalid + (evaluation.ending == Ending.INVALID).sum(axes).astype(jnp.int32),
+            ),
         )
 
     def no_counts(self) -> Counts:

@@ -16,7 +16,7 @@ from elites.archives.archive import Archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of, refuse_cluster
-from elites.evaluation.device import rollout
+from elites.evaluation.device import evaluate_inside, runs_inside
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
@@ -30,9 +30,10 @@ from elites.experiments.generation import (
 )
 from elites.memory import available_bytes
 from elites.metrics.metric import METRICS
+from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.members import Members, members_of
-from elites.tasks import parameters_of
+from elites.tasks import record_of
 from elites.tasks.task import DeviceTask
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device: in between, a run can be stopped
@@ -57,7 +58,7 @@ class Replications(ABC):
         self.started = time.perf_counter()
         self.configs, self.algorithm, self.metrics = configs, algorithm, configs[0].make_metrics()
         require_memory(algorithm, len(configs))
-        hidden = algorithm.policy.sizes[1:-1]
+        hidden = algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
         self.one = Generation(
             algorithm,
@@ -104,21 +105,16 @@ class Replications(ABC):
         return None if grid is None else members_of(grid, self.evaluations)
 
     def _saved(self, config: RunConfig, archive: Archive) -> SavedArchive:
-        algorithm, task = self.algorithm, self.algorithm.task
+        algorithm = self.algorithm
+        sizes = algorithm.genome.sizes if isinstance(algorithm.genome, Policy) else ()
         about = {
             "algorithm": config.algorithm,
             "hyper_parameters": asdict(algorithm.config),
-            "task": {
-                "name": config.task,
-                "parameters": parameters_of(task),
-                "qd_offset": task.qd_offset,
-                "descriptor_names": task.descriptor_names,
-                "descriptor_phrase": task.descriptor_phrase,
-            },
+            "task": record_of(algorithm.task),
             "seed": config.seed,
             "evaluations": self.evaluations,
         }
-        return saved_archive(archive, algorithm.cells, algorithm.operators, algorithm.policy.sizes, about)
+        return saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)
 
     def _finish(self, row: Row, evaluations: int, timings: dict[str, float]) -> Advance:
         """Counts a generation that is done."""
@@ -141,7 +137,8 @@ def make_replications(
     if isinstance(task, DeviceTask):
         jax.eval_shape(task.reset, jnp.uint32(0))  # an error here says what is not installed
         refuse_cluster(task, cluster)
-        driver = EpisodesInside if algorithm.shares_program else EpisodesOutside
+    if runs_inside(task) and algorithm.shares_program:
+        driver = EpisodesInside
     return driver(configs, algorithm, threads, cluster)
 
 
@@ -173,7 +170,7 @@ class EpisodesOutside(Replications):
             spent["ask_s"] += (asked := time.perf_counter()) - clock
             evaluation = self._evaluate(parameters, evaluations, round)
             spent["rollouts_s"] += (evaluated := time.perf_counter()) - asked
-            self.state, counts = self._tell(
+            self.state, _, counts = self._tell(
                 self.state, keys, generation, index, batch, evaluation, counts, round
             )
             jax.block_until_ready(counts)
@@ -291,15 +288,14 @@ class Program:
     ) -> tuple[Any, Row]:
         """Ask, evaluate, tell, for each round."""
         counts, task = self.one.no_counts(), self.algorithm.task
-        assert isinstance(task, DeviceTask)
         for number, round in enumerate(rounds):
             index = jnp.int32(number)
             states, batch = self.one.ask(states, keys, generation, index, round)
             seeds, runs = self.one.episodes(keys, evaluations, round)
             whole = (self.one.count * round.policies, *round.shape[1:])
-            evaluation = rollout(
+            evaluation = evaluate_inside(
                 task,
-                self.algorithm.policy,
+                self.algorithm.genome,
                 batch.parameters.reshape(whole[0], -1),
                 seeds.reshape(whole),
                 transitions=round.transitions,
@@ -308,7 +304,9 @@ class Program:
             evaluation = jax.tree.map(
                 lambda array: array.reshape(self.one.count, -1, *array.shape[1:]), evaluation
             )
-            states, counts = self.one.tell(states, keys, generation, index, batch, evaluation, counts, round)
+            states, _, counts = self.one.tell(
+                states, keys, generation, index, batch, evaluation, counts, round
+            )
             evaluations = jnp.minimum(evaluations + round.evaluations, self.one.budget)
         return states, self.one.row(states, counts)
 
@@ -319,7 +317,7 @@ def bytes_needed(algorithm: Algorithm) -> int:
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     sizes = [int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state)]
     held = sum(sizes)
-    task, parameters = algorithm.task, algorithm.policy.parameter_count
+    task, parameters = algorithm.task, algorithm.genome.parameter_count
     step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
     batch = max(
         round.policies * (4 * parameters + round.transitions * round.episodes * task.episode_length * step)

@@ -57,12 +57,18 @@ class SavedArchive:
             digest.update(array.tobytes())
         return digest.hexdigest()
 
+    def save(self, path: Path | str) -> None:
+        """Writes the archive as an npz file, for `elites.load_archive`."""
+        save_archive(Path(path), self)
+
     def policy(self, elite: int = 0) -> Callable[[np.ndarray], np.ndarray]:
         """An elite's controller, from observations `[…, observation_size]` to actions."""
         import jax.numpy as jnp
 
         from elites.policies import Policy
 
+        if not len(self.policy_sizes):
+            raise ElitesError(f"the elites of {self.about['task']['name']} are vectors, not controllers")
         policy, parameters = Policy(tuple(int(size) for size in self.policy_sizes)), self.parameters[elite]
         return lambda observation: np.asarray(policy.apply(parameters, jnp.asarray(observation)))
 

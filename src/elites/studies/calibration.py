@@ -81,7 +81,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     rounds = [round.policies * round.episodes for round in algorithm.generation]
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     state_bytes = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
-    parameters, count = algorithm.policy.parameter_count, len(algorithm.cells.centroids)
+    parameters, count = algorithm.genome.parameter_count, len(algorithm.cells.centroids)
     most = min(count, config.evaluations)  # elites: no more than were ever evaluated
     archive = 4 * (most * (parameters + task.descriptor_size + 16) + count * task.descriptor_size)
     depth = getattr(algorithm.config, "depth", 0) if getattr(algorithm.config, "keep_members", False) else 0

@@ -6,8 +6,10 @@ import dataclasses
 from typing import Any
 
 from elites.errors import ElitesError
+from elites.imports import object_at
 from elites.options import checked
 from elites.tasks import brax, qdgym
+from elites.tasks.function import FunctionTask, function_task
 from elites.tasks.task import Task
 
 TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS)}
@@ -16,16 +18,38 @@ TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS
 def make_task(name: str, **parameters: Any) -> Task:
     """The task with this name and, where given, these parameters (`noise`, `episode_length`, …).
 
-    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`.
+    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`. `module:task` is a task of one's own: a
+    Task, or a function of a batch (see `elites.task`).
     """
     if name.startswith("gym:"):
         from elites.tasks.gymnasium import make
 
         return make(name, parameters)
+    if name not in TASKS and ":" in name and not name.startswith("function:"):
+        return _task_at(name, parameters)
     if name not in TASKS:
-        raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, gym:ID")
+        raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, gym:ID, module:task")
     task = TASKS[name]
     return dataclasses.replace(task, **checked(type(task), parameters, name, task.fixed))
+
+
+def register_task(task: Task) -> None:
+    """Makes a task known by its name to this process."""
+    TASKS[task.name] = task
+
+
+def _task_at(path: str, parameters: dict[str, Any]) -> Task:
+    """The task at `module:task`."""
+    given = object_at(path, "task")
+    if isinstance(given, Task):
+        values = checked(type(given), parameters, path, given.fixed)
+        return dataclasses.replace(given, name=path, **values)
+    if callable(given) and {"parameters", "descriptor_bounds"} <= parameters.keys():
+        values = checked(FunctionTask, parameters, path, FunctionTask.fixed)
+        return function_task(given, name=path, **values)
+    raise ElitesError(
+        f"task {path!r} is not a task; it must be an elites.Task, or decorated with elites.task"
+    )
 
 
 def parameters_of(task: Task) -> dict[str, Any]:
@@ -34,4 +58,15 @@ def parameters_of(task: Task) -> dict[str, Any]:
         field.name: getattr(task, field.name)
         for field in dataclasses.fields(task)
         if field.name not in task.fixed
+    }
+
+
+def record_of(task: Task) -> dict[str, Any]:
+    """What an archive says about its task."""
+    return {
+        "name": task.name,
+        "parameters": parameters_of(task),
+        "qd_offset": task.qd_offset,
+        "descriptor_names": task.descriptor_names,
+        "descriptor_phrase": task.descriptor_phrase,
     }

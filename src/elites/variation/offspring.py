@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+from elites.genomes import Genome
 
 NO_PARENT = -1
 
@@ -15,17 +17,6 @@ class Offspring(NamedTuple):
 
     parameters: jax.Array
     parents: jax.Array
-
-
-class Genome(Protocol):
-    """What is evolved: a flat vector of numbers."""
-
-    @property
-    def parameter_count(self) -> int:
-        """Length of the vector."""
-
-    def init(self, key: jax.Array) -> jax.Array:
-        """A random one."""
 
 
 def orphans(parameters: jax.Array) -> Offspring:

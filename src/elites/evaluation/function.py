@@ -1,0 +1,110 @@
+"""Evaluation of a function of a batch: no episodes, no steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.tasks.episode import Ending
+from elites.tasks.function import FunctionTask
+
+
+def evaluate_function(
+    task: FunctionTask, parameters: jax.Array, seeds: jax.Array, runs: jax.Array
+) -> Evaluation[jax.Array]:
+    """Fitness and descriptor of vectors `[n, P]` for each seed, `[n]` or `[n, m]`. To be jitted."""
+    shape = seeds.shape
+    vectors = jnp.repeat(parameters, seeds.size // len(parameters), axis=0)
+    fitness, descriptor = task(vectors, *((seeds.reshape(-1),) * task.takes_seeds))
+    fitness, descriptor = jnp.asarray(fitness, jnp.float32), jnp.asarray(descriptor, jnp.float32)
+    _check_shapes(task, seeds.size, fitness.shape, descriptor.shape)
+    finite = jnp.isfinite(fitness) & jnp.isfinite(descriptor).all(-1)
+    ending = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
+    ending = jnp.where(runs.reshape(-1), ending, jnp.uint8(Ending.SKIPPED))
+    valid = ending == Ending.TERMINATED
+    return Evaluation(
+        seed=seeds,
+        fitness=jnp.where(valid, fitness, jnp.nan).reshape(shape),
+        descriptor=jnp.where(valid[:, None], descriptor, jnp.nan).reshape(*shape, -1),
+        length=runs.astype(jnp.int32),
+        ending=ending.reshape(shape),
+        transitions=None,
+    )
+
+
+class FunctionEvaluator:
+    """Calls a function of a batch, compiled if it is JAX's."""
+
+    def __init__(self, task: FunctionTask) -> None:
+        self.task = task
+        self._function: Callable[..., Any] = jax.jit(task.function) if task.is_jax else task.function
+
+    def __enter__(self) -> FunctionEvaluator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def evaluate(
+        self,
+        parameters: ArrayLike,
+        seeds: ArrayLike,
+        *,
+        transitions: bool = False,
+        limit: int | None = None,
+        on_episode: Callable[[int], None] | None = None,
+    ) -> Evaluation[np.ndarray]:
+        """Calls the function once for each seed, as `Evaluator` says."""
+        vectors, given = np.asarray(parameters, np.float32), np.asarray(seeds)
+        if vectors.shape != (len(given), self.task.parameters):
+            raise ElitesError(
+                f"vectors are {list(vectors.shape)}; they must be [{len(given)}, {self.task.parameters}]"
+            )
+        if transitions:
+            raise ElitesError(f"{self.task.name} is a function: it has no transitions")
+        count = given.size if limit is None else min(limit, given.size)
+        result = blank_evaluation(self.task, given, transitions=False)
+        if count == 0:
+            return result
+        rows = np.repeat(vectors, given.size // len(given), axis=0)[:count]
+        flat = given.reshape(-1)[:count].astype(np.uint32)
+        fitness, descriptor = (
+            np.asarray(array, np.float32)
+            for array in self._function(rows, *((flat,) * self.task.takes_seeds))
+        )
+        _check_shapes(self.task, count, fitness.shape, descriptor.shape)
+        valid = np.isfinite(fitness) & np.isfinite(descriptor).all(-1)
+        result.fitness.reshape(-1)[:count] = np.where(valid, fitness, np.nan)
+        result.descriptor.reshape(-1, self.task.descriptor_size)[:count] = np.where(
+            valid[:, None], descriptor, np.nan
+        )
+        result.length.reshape(-1)[:count] = 1
+        result.ending.reshape(-1)[:count] = np.where(valid, Ending.TERMINATED, Ending.INVALID)
+        if on_episode is not None:
+            for _ in range(count):
+                on_episode(1)
+        return result
+
+    def at_once(self, episodes: int) -> int | None:
+        """Any number of vectors."""
+        return None
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def _check_shapes(
+    task: FunctionTask, count: int, fitness: tuple[int, ...], descriptor: tuple[int, ...]
+) -> None:
+    if fitness != (count,) or descriptor != (count, task.descriptor_size):
+        raise ElitesError(
+            f"{task.name} returned fitness {list(fitness)} and descriptors {list(descriptor)} for {count} "
+            f"vectors; they must be [{count}] and [{count}, {task.descriptor_size}]"
+        )

@@ -1,0 +1,195 @@
+"""Optimisation of a function, in one call or as a loop of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.algorithms import make_algorithm
+from elites.errors import ElitesError
+from elites.evaluation.evaluation import blank_evaluation
+from elites.experiments.config import RunConfig
+from elites.experiments.execution import Execution
+from elites.experiments.generation import Generation
+from elites.experiments.run import run
+from elites.results.archive import SavedArchive, saved_archive
+from elites.results.folder import RunFolder
+from elites.tasks import parameters_of, record_of, register_task
+from elites.tasks.episode import Ending
+from elites.tasks.function import Function, FunctionTask, function_task, task
+
+WITHOUT_END = 2**31 - 1  # evaluations of a loop that has no budget
+
+
+def optimise(
+    function: Function,
+    *,
+    parameters: int,
+    descriptor_bounds: ArrayLike,
+    algorithm: str = "map-elites",
+    evaluations: int = 100_000,
+    seed: int = 0,
+    folder: Path | str | None = None,
+    execution: Execution | None = None,
+    descriptor_names: tuple[str, ...] | None = None,
+    cells: int = 1024,
+    grid: tuple[int, ...] | None = None,
+    qd_offset: float = 0.0,
+    initial_bounds: tuple[float, float] = (-1.0, 1.0),
+    **hyper_parameters: Any,
+) -> SavedArchive:
+    """Evolves an archive of vectors for a function of a batch.
+
+    Args:
+        function: from vectors `[n, parameters]` to (fitness `[n]`, descriptors `[n, d]`), in NumPy or JAX; a
+            noisy one takes the seeds `[n]` too.
+        parameters: the length of a vector.
+        descriptor_bounds: lowest and highest value of each descriptor dimension.
+        algorithm: any that needs no policy.
+        evaluations: the budget.
+        seed: of everything random.
+        folder: where the run's files go; without one they are not kept.
+        execution: threads, limits and callbacks.
+        descriptor_names, cells, grid, qd_offset, initial_bounds: as in `elites.task`.
+        hyper_parameters: of the algorithm.
+    """
+    made = task(
+        parameters=parameters,
+        descriptor_bounds=descriptor_bounds,
+        descriptor_names=descriptor_names,
+        cells=cells,
+        grid=grid,
+        qd_offset=qd_offset,
+        initial_bounds=initial_bounds,
+    )(function)
+    register_task(made)
+    config = RunConfig(
+        algorithm=algorithm,
+        task=made.name,
+        task_parameters=parameters_of(made),
+        evaluations=evaluations,
+        seed=seed,
+        hyper_parameters=hyper_parameters,
+    )
+    if folder is not None:
+        run(config, folder, execution=execution)
+        return RunFolder(folder).read_archive()
+    with tempfile.TemporaryDirectory() as scratch:
+        run(config, Path(scratch) / "run", execution=execution)
+        return RunFolder(Path(scratch) / "run").read_archive()
+
+
+class Optimiser:
+    """An algorithm in a loop of one's own: `ask` for vectors, evaluate them, `tell` what came of it.
+
+    optimiser = elites.Optimiser(parameters=12, descriptor_bounds=[(0, 1), (0, 1)])
+    for _ in range(1000):
+        vectors = optimiser.ask()
+        optimiser.tell(*evaluate(vectors))
+    optimiser.archive().save("archive.npz")
+    """
+
+    def __init__(
+        self,
+        *,
+        parameters: int,
+        descriptor_bounds: ArrayLike,
+        algorithm: str = "map-elites",
+        seed: int = 0,
+        descriptor_names: tuple[str, ...] | None = None,
+        cells: int = 1024,
+        grid: tuple[int, ...] | None = None,
+        qd_offset: float = 0.0,
+        initial_bounds: tuple[float, float] = (-1.0, 1.0),
+        **hyper_parameters: Any,
+    ) -> None:
+        self.task: FunctionTask = function_task(
+            _evaluated_elsewhere,
+            name="function:loop",
+            parameters=parameters,
+            descriptor_bounds=descriptor_bounds,
+            descriptor_names=descriptor_names,
+            cells=cells,
+            grid=grid,
+            qd_offset=qd_offset,
+            initial_bounds=initial_bounds,
+        )
+        self.name, self.seed = algorithm, seed
+        self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters)
+        self.generation = self.evaluations = 0
+        self._one = Generation(self.algorithm, [seed], WITHOUT_END)
+        self._ask = jax.jit(self._one.ask, static_argnums=4, donate_argnums=0)
+        self._tell = jax.jit(self._one.tell, static_argnums=7, donate_argnums=0)
+        self._state: Any = jax.jit(self._one.init)(self._one.keys)
+        self._round = 0
+        self._batch: Any = None
+
+    def ask(self) -> np.ndarray:
+        """The next vectors, `[n, parameters]`."""
+        if self._batch is not None:
+            raise ElitesError("ask was called twice; tell must come in between")
+        round = self._one.rounds(self.generation)[self._round]
+        if round.episodes > 1:
+            raise ElitesError(f"{self.name} evaluates a vector several times: use elites.optimise")
+        place = np.int32(self.generation), np.int32(self._round)
+        self._state, self._batch = jax.block_until_ready(
+            self._ask(self._state, self._one.keys, *place, round)
+        )
+        return np.asarray(self._batch.parameters[0])
+
+    def tell(self, fitness: ArrayLike, descriptor: ArrayLike) -> np.ndarray:
+        """Takes fitness `[n]` and descriptors `[n, d]`. Returns the Status of each vector's insertion.
+
+        What is not finite does not enter the archive.
+        """
+        if self._batch is None:
+            raise ElitesError("tell was called without ask")
+        rounds = self._one.rounds(self.generation)
+        round, count = rounds[self._round], len(self._batch.parameters[0])
+        blank = blank_evaluation(self.task, np.arange(self.evaluations, self.evaluations + count), False)
+        given, places = np.asarray(fitness, np.float32), np.asarray(descriptor, np.float32)
+        if given.shape != blank.fitness.shape or places.shape != blank.descriptor.shape:
+            raise ElitesError(
+                f"fitness is {list(given.shape)} and descriptors are {list(places.shape)}; they must be "
+                f"{list(blank.fitness.shape)} and {list(blank.descriptor.shape)}"
+            )
+        valid = np.isfinite(given) & np.isfinite(places).all(-1)
+        evaluation = blank._replace(
+            fitness=np.where(valid, given, np.nan),
+            descriptor=np.where(valid[:, None], places, np.nan),
+            length=np.ones(count, np.int32),
+            ending=np.where(valid, Ending.TERMINATED, Ending.INVALID).astype(np.uint8),
+        )
+        whole = jax.tree.map(lambda array: jnp.asarray(array)[None], evaluation)
+        place = np.int32(self.generation), np.int32(self._round)
+        self._state, status, _ = jax.block_until_ready(
+            self._tell(self._state, self._one.keys, *place, self._batch, whole, self._one.no_counts(), round)
+        )
+        self._batch = None
+        self.evaluations += count
+        self._round = (self._round + 1) % len(rounds)
+        self.generation += self._round == 0
+        return np.asarray(status[0])
+
+    def archive(self) -> SavedArchive:
+        """The elites so far, best first."""
+        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._one.archives(self._state))
+        about = {
+            "algorithm": self.name,
+            "hyper_parameters": dataclasses.asdict(self.algorithm.config),
+            "task": record_of(self.task),
+            "seed": self.seed,
+            "evaluations": self.evaluations,
+        }
+        return saved_archive(archive, self.algorithm.cells, self.algorithm.operators, (), about)
+
+
+def _evaluated_elsewhere(vectors: Any) -> tuple[Any, Any]:
+    raise ElitesError("the vectors of an Optimiser are evaluated by its user")

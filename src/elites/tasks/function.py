@@ -1,0 +1,166 @@
+"""Optimisation without an environment: fitness and descriptor are a function of a batch of vectors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.errors import ElitesError, require
+from elites.imports import path_of
+from elites.tasks.task import Task
+
+Function = Callable[..., tuple[Any, Any]]
+"""From vectors `[n, parameters]`, and the seeds `[n]` if it takes two arguments, to (fitness `[n]`,
+descriptors `[n, d]`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionTask(Task):
+    """A function to be optimised. Random vectors are uniform within `initial_bounds`."""
+
+    fixed: ClassVar[tuple[str, ...]] = (
+        "name",
+        "function",
+        "observation_size",
+        "action_size",
+        "episode_length",
+    )
+    descriptor_phrase: ClassVar[str] = "{}"
+
+    function: Function
+    parameters: int
+    initial_bounds: tuple[float, float] = (-1.0, 1.0)
+    observation_size: int = 0
+    action_size: int = 0
+    episode_length: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.parameters >= 1, "parameters", self.parameters, "at least 1")
+        low, high = self.initial_bounds
+        require(low <= high, "initial_bounds", self.initial_bounds, "a lowest and a highest value")
+
+    def __call__(self, *arguments: Any) -> tuple[Any, Any]:
+        return self.function(*arguments)
+
+    @property
+    def describes_steps(self) -> bool:
+        return False
+
+    @functools.cached_property
+    def takes_seeds(self) -> bool:
+        """Whether the function has a second argument: the seeds of a noisy one."""
+        try:
+            kinds = [parameter.kind for parameter in inspect.signature(self.function).parameters.values()]
+        except (TypeError, ValueError):  # of a compiled function
+            return False
+        return (
+            sum(
+                kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+                for kind in kinds
+            )
+            > 1
+        )
+
+    @functools.cached_property
+    def is_jax(self) -> bool:
+        """Whether JAX can trace the function: then it runs inside the program."""
+        import jax
+        import jax.numpy as jnp
+
+        vectors = jax.ShapeDtypeStruct((2, self.parameters), jnp.float32)
+        seeds = (jax.ShapeDtypeStruct((2,), jnp.uint32),) * self.takes_seeds
+        try:
+            jax.eval_shape(self.function, vectors, *seeds)
+        except Exception:  # NumPy refuses JAX's tracers in many ways; a real error comes up on the host
+            return False
+        return True
+
+
+def task(
+    *,
+    parameters: int,
+    descriptor_bounds: ArrayLike,
+    descriptor_names: tuple[str, ...] | None = None,
+    cells: int = 1024,
+    grid: tuple[int, ...] | None = None,
+    qd_offset: float = 0.0,
+    initial_bounds: tuple[float, float] = (-1.0, 1.0),
+) -> Callable[[Function], FunctionTask]:
+    """Makes a task of a function of a batch, for `elites run ALGORITHM module:function`.
+
+    Args:
+        parameters: the length of a vector.
+        descriptor_bounds: lowest and highest value of each descriptor dimension, `[d, 2]`.
+        descriptor_names: what figures call the dimensions.
+        cells: of a CVT archive.
+        grid: cells per dimension of a grid archive.
+        qd_offset: fitness that adds nothing to the QD-score.
+        initial_bounds: of the random vectors.
+    """
+
+    def decorate(function: Function) -> FunctionTask:
+        return function_task(
+            function,
+            name=_name_of(function),
+            parameters=parameters,
+            descriptor_bounds=descriptor_bounds,
+            descriptor_names=descriptor_names,
+            cells=cells,
+            grid=grid,
+            qd_offset=qd_offset,
+            initial_bounds=initial_bounds,
+        )
+
+    return decorate
+
+
+def function_task(
+    function: Function,
+    *,
+    name: str,
+    parameters: int,
+    descriptor_bounds: ArrayLike,
+    descriptor_names: tuple[str, ...] | None = None,
+    cells: int = 1024,
+    grid: tuple[int, ...] | None = None,
+    qd_offset: float = 0.0,
+    initial_bounds: tuple[float, float] = (-1.0, 1.0),
+) -> FunctionTask:
+    """The task of a function; the arguments are those of `task`."""
+    bounds = np.asarray(descriptor_bounds, float)
+    fits = bounds.ndim == 2 and bounds.shape[1] == 2 and len(bounds) >= 1
+    require(
+        fits and np.isfinite(bounds).all() and bool((bounds[:, 0] < bounds[:, 1]).all()),
+        "descriptor_bounds",
+        np.asarray(descriptor_bounds).tolist(),
+        "a lowest and a highest value of each dimension",
+    )
+    size = len(bounds)
+    names = descriptor_names or tuple(f"descriptor {index + 1}" for index in range(size))
+    require(len(names) == size, "descriptor_names", names, f"{size} names")
+    return FunctionTask(
+        name=name,
+        function=function,
+        parameters=parameters,
+        descriptor_names=tuple(names),
+        descriptor_bounds=tuple((float(low), float(high)) for low, high in bounds),
+        cells=cells,
+        grid=grid or (max(2, round(cells ** (1 / size))),) * size,
+        qd_offset=qd_offset,
+        initial_bounds=(float(initial_bounds[0]), float(initial_bounds[1])),
+    )
+
+
+def _name_of(function: Function) -> str:
+    """Its import path; a name for this process alone where it has none."""
+    try:
+        return path_of(function)
+    except ElitesError:
+        return f"function:{getattr(function, '__name__', 'unnamed')}"
