@@ -19,7 +19,7 @@ def elites(*arguments):
 def test_tasks_are_listed_with_their_sizes(capsys):
     assert cli.main(["tasks"]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in rows[1:]] == [*TASKS, "gym:ID"]
+    assert [row.split()[0] for row in rows[1:]] == [*TASKS, "gym:ID", "module:task"]
     assert rows[1].split()[1:6] == ["22", "6", "2", "20230", "1024"]
 
 
@@ -105,7 +105,7 @@ def test_help_is_help(capsys):
     ("command", "listed"),
     [
         ([], set(cli.COMMANDS)),
-        (["run"], set(ALGORITHMS)),
+        (["run"], {*ALGORITHMS, "module:Class"}),
         (["study"], {"run", "report"}),
     ],
 )

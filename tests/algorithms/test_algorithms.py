@@ -319,7 +319,7 @@ def test_every_transition_of_a_generation_is_in_the_buffer():
 
 
 def test_defaults_are_the_papers():
-    config = ALGORITHMS["pga-map-elites"].config()
+    config = ALGORITHMS["pga-map-elites"].Config()
     assert dataclasses.asdict(config) == {
         "initial": 500, "batch": 100, "sigma1": 0.005, "sigma2": 0.05, "hidden": (128, 128), "archive": "cvt",
         "critic_hidden": (256, 256), "training_batch": 256, "critic_learning_rate": 3e-4,
@@ -333,7 +333,11 @@ def test_defaults_are_the_papers():
     ("name", "parameters", "told"),
     [
         ("hill-climber", {}, "unknown algorithm 'hill-climber'; the algorithms are pga-map-elites"),
-        ("map-elites", {"p_evo": 0.5}, "map-elites has no parameter 'p_evo'; it has initial"),
+        (
+            "map-elites",
+            {"p_evo": 0.5},
+            "map-elites has no parameter 'p_evo'; it has hidden, archive, initial",
+        ),
         ("pga-map-elites", {"p_evo": 1.5}, "p_evo is 1.5; it must be from 0 to 1"),
         ("pga-map-elites", {"p_evo": float("nan")}, "p_evo is nan"),
         ("map-elites", {"batch": 0}, "batch is 0; it must be at least 1"),

@@ -166,7 +166,7 @@ def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
         correct(run, seed=seed)
         whole[seed] = (run / "corrected.npz").read_bytes()
         (run / "corrected.npz").unlink()
-    for name, value in {"FIRST_CHUNK": 8, "CHUNK_SECONDS": 0.001, "TOLD_SECONDS": 0.0}.items():
+    for name, value in {"FIRST_CHUNK": 8, "CHUNK_SECONDS": 0.001, "REPORT_SECONDS": 0.0}.items():
         monkeypatch.setattr(correcting, name, value)
     saved, told, asked, seen = run / "corrected.unfinished.npz", [], [], []
 

@@ -118,7 +118,7 @@ def test_killed_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(undis
 def test_stopped_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(
     moment, undisturbed, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(correcting, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(correcting, "REPORT_SECONDS", 0.0)
     folder, begun = tmp_path / "run", []
 
     def interrupt(done, total):

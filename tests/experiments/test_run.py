@@ -375,17 +375,16 @@ def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("options", "message"),
     [
         ({"threads": 0}, "threads is 0; it must be at least 1"),
         ({"max_hours": 0}, "max_hours is 0; it must be above 0"),
         ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds is nan; it must be at least 0"),
     ],
 )
-def test_a_wrong_way_to_run_is_refused_before_anything_is_written(how, told, tmp_path):
-    with pytest.raises(ElitesError, match=told):
-        elites.run(config(), tmp_path / "run", **how)
-    assert not (tmp_path / "run").exists()
+def test_wrong_options_of_an_execution_are_named(options, message):
+    with pytest.raises(ElitesError, match=message):
+        elites.Execution(**options)
 
 
 def test_a_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):

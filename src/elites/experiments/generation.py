@@ -114,7 +114,7 @@ class Generation:
         counts: Counts,
         round: Round,
     ) -> tuple[Any, jax.Array, Counts]:
-        """Hands the evaluation of a round to the algorithm, and counts. Returns each offspring's Status too."""
+        """Hands the evaluation of a round to the algorithm, and counts. Returns the Status of each too."""
         telling = self._round_keys(keys, generation, index)[:, 1]
         states, status = self.each(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)

@@ -1,0 +1,93 @@
+"""Replications of a PyBullet task as one group, against the same seeds one after the other.
+
+    python benchmarks/seeds.py [--quick] [--task qd-hopper] [--seeds 20] [--evaluations 1500]
+
+PGA-MAP-Elites with the paper's sizes. A group trains all seeds in one program and hands their episodes to the
+evaluator as one batch; the others are whole runs, each with its own start. Both have compiled before: a first
+run of each kind, cut short, is not counted. --quick: small sizes, under 40 s. The last line is one JSON
+object: evaluations per second of both, and their ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+SMALL: dict[str, Any] = {
+    "initial": 40, "batch": 40, "hidden": (16,), "critic_hidden": (32,), "training_batch": 32,
+    "buffer_size": 20_000, "critic_steps": 30, "pg_steps": 10,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, under 40 s")
+    parser.add_argument("--task", default="qd-hopper")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=1500)
+    options = parser.parse_args()
+    if options.quick:
+        options.seeds, options.evaluations = 3, 160
+
+    import jax
+
+    import elites
+
+    config = elites.RunConfig(
+        algorithm="pga-map-elites",
+        task=options.task,
+        evaluations=options.evaluations,
+        hyper_parameters=SMALL if options.quick else {},
+        task_parameters={"episode_length": 100} if options.quick else {},
+    )
+    quiet = elites.Execution(log=lambda _: None)
+
+    def group(folder: Path) -> None:
+        elites.run(config, folder, seeds=options.seeds, execution=quiet)
+
+    def one_by_one(folder: Path, seeds: int = options.seeds) -> None:
+        for seed in range(seeds):
+            elites.run(dataclasses.replace(config, seed=seed), folder / str(seed), execution=quiet)
+
+    seconds = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Path(scratch)
+        one_by_one(home / "first", 1)
+        brief = elites.Execution(log=lambda _: None, max_hours=1e-9)
+        elites.run(config, home / "first-group", seeds=options.seeds, execution=brief)
+        for name, work in (("group", group), ("one_by_one", one_by_one)):
+            started = time.perf_counter()
+            work(home / name)
+            seconds[name] = time.perf_counter() - started
+    rates = {name: options.seeds * options.evaluations / spent for name, spent in seconds.items()}
+    device, cores = jax.devices()[0].device_kind, len(os.sched_getaffinity(0))
+    print(
+        f"{options.task}, {options.seeds} seeds of {options.evaluations} evaluations; {cores} cores, {device}\n"
+    )
+    print("| | s | evaluations/s |\n|---|---|---|")
+    for name, spent in seconds.items():
+        print(f"| {name.replace('_', ' ')} | {spent:.1f} | {rates[name]:.0f} |")
+    print(
+        json.dumps(
+            {
+                "evaluations_per_s": {name: round(rate, 1) for name, rate in rates.items()},
+                "ratio": round(rates["group"] / rates["one_by_one"], 3),
+                "seeds": options.seeds,
+                "evaluations": options.evaluations,
+                "cores": cores,
+                "device": device,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
