@@ -32,6 +32,7 @@ check: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
@@ -40,6 +41,7 @@ benchmark: setup
 	$(BIN)/python benchmarks/archive.py
 	$(BIN)/python benchmarks/correct.py
 	$(BIN)/python benchmarks/environments.py
+	$(BIN)/python benchmarks/seeds.py
 	$(BIN)/python benchmarks/report.py
 
 # Newest versions of everything, for every supported Python and platform at once.
