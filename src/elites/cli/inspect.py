@@ -46,6 +46,7 @@ class Correct:
         from elites.experiments.correct import correct
         from elites.experiments.display import Bar
         from elites.reports.tables import losses
+        from elites.results.folder import RunFolder
 
         with Bar(f"correcting {self.folder}") as bar:
             corrected = correct(
@@ -58,5 +59,5 @@ class Correct:
                 on_progress=bar,
                 log=bar.log,
             )
-        print(losses(corrected))
+        print(losses(corrected, RunFolder(self.folder).read_record().metrics))
         return 0

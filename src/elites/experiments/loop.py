@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +18,18 @@ from elites.experiments.generation import metric_columns
 from elites.experiments.guards import Interrupts, alone
 from elites.experiments.replications import Advance, Replications
 from elites.files import error_in_one_line, remove_partials
-from elites.metrics.metric import BY_NAME, METRICS
+from elites.metrics.metric import Metric
 from elites.results.checkpoints import Checkpoints, outline
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.tables import Logs
 
 CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
-CORRECTIONS = (
-    *("generation", "evaluations", "elites", *(metric.name for metric in METRICS)),
-    *(metric.loss.name for metric in METRICS),
-    "invalid",
-)
+
+
+def correction_columns(metrics: Sequence[Metric]) -> list[str]:
+    """The columns of `corrections.csv`."""
+    names, losses = [metric.name for metric in metrics], [metric.loss.name for metric in metrics]
+    return ["generation", "evaluations", "elites", *names, *losses, "invalid"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _drive(
                         folder.path,
                         metric_columns(current.algorithm, current.metrics),
                         [*timings, *["corrections_s"] * corrects],
-                        CORRECTIONS if corrects else (),
+                        correction_columns(current.metrics) if corrects else (),
                         sizes,
                     )
                 )
@@ -248,16 +250,15 @@ class _Loop:
                 stop=self.stop_requested,
                 on_progress=self.execution.on_correction,
             )
-            rows.append(
-                {
-                    "generation": self.current.generation,
-                    "evaluations": self.current.evaluations,
-                    "elites": len(archive.cell),
-                    **corrected.metrics._asdict(),
-                    **{BY_NAME[name].loss.name: value for name, value in corrected.losses._asdict().items()},
-                    "invalid": int(corrected.invalid),
-                }
-            )
+            row: dict[str, Any] = {
+                "generation": self.current.generation,
+                "evaluations": self.current.evaluations,
+                "elites": len(archive.cell),
+                "invalid": int(corrected.invalid),
+            }
+            for metric in self.current.metrics:
+                _, row[metric.name], row[metric.loss.name] = corrected.change(metric)
+            rows.append(row)
         for log, row in zip(self.logs, rows, strict=True):
             log.corrections.append(row)
         self.corrected = self.current.evaluations

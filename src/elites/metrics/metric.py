@@ -81,7 +81,8 @@ def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
 
     One whose module is not installed is known by its name alone.
     """
-    return BY_NAME.get(name) or _installed(paths).get(name) or Quantity(name, name, ".4g")
+    further = {metric.name: metric for metric in installed_metrics(paths)}
+    return BY_NAME.get(name) or further.get(name) or Quantity(name, name, ".4g")
 
 
 def load_metric(path: str) -> Metric:
@@ -92,10 +93,10 @@ def load_metric(path: str) -> Metric:
     return metric
 
 
-def _installed(paths: Iterable[str]) -> dict[str, Metric]:
-    metrics = {}
+def installed_metrics(paths: Iterable[str]) -> list[Metric]:
+    """The metrics at these import paths; those that cannot be imported are left out."""
+    metrics = []
     for path in paths:
         with contextlib.suppress(ElitesError):
-            metric = load_metric(path)
-            metrics[metric.name] = metric
+            metrics.append(load_metric(path))
     return metrics

@@ -48,7 +48,7 @@ def show(folder: Path | str) -> str:
         rows["corrected"] = f"{run.corrected()}, drawn in {drawn}"
     elif problem:
         rows["corrected"] = problem
-    tables = [] if corrected is None else [losses(corrected), trust(corrected)]
+    tables = [] if corrected is None else [losses(corrected, record.metrics), trust(corrected)]
     width = max(map(len, rows)) + 1
     return "\n".join([record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items()), *tables])
 

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elites.metrics.archive import archive_metrics
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import METRICS
+from elites.metrics.metric import METRICS, installed_metrics
 from elites.results.corrected import CorrectedArchive
 
 
-def losses(corrected: CorrectedArchive) -> str:
-    """The metrics of an archive, those of the corrected one, and the losses."""
-    about, offset = corrected.about, corrected.about["task"]["qd_offset"]
-    original = archive_metrics(corrected.original_fitness, len(corrected.centroids), offset)
+def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
+    """The metrics of an archive, those of the corrected one, and the losses.
+
+    `metric_paths` are the import paths of the run's further metrics.
+    """
+    about = corrected.about
     title = f"corrected by {about['replications']} replications of each of {len(corrected.cell)} elites"
     if about["redraw"]:
         title += ", each of a member drawn from its cell"
@@ -23,9 +24,8 @@ def losses(corrected: CorrectedArchive) -> str:
         ("", "original", "corrected", "loss"),
         *(
             (metric.label, metric.text(before), metric.text(after), metric.loss.text(loss))
-            for metric, before, after, loss in zip(
-                METRICS, original, corrected.metrics, corrected.losses, strict=True
-            )
+            for metric in (*METRICS, *installed_metrics(metric_paths))
+            for before, after, loss in [corrected.change(metric)]
         ),
     ]
     if corrected.invalid:

@@ -11,8 +11,8 @@ import numpy as np
 
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
-from elites.metrics.corrected import Losses, Spread, correct, spread
-from elites.metrics.metric import METRICS
+from elites.metrics.corrected import Losses, Spread, correct, loss, spread
+from elites.metrics.metric import METRICS, Elites, Metric
 from elites.results.archive import SavedArchive, parse_about, read_about
 from elites.results.names import CORRECTED
 
@@ -57,6 +57,14 @@ class CorrectedArchive:
     def is_correction_of(self, archive: SavedArchive) -> bool:
         """Whether it was made from this archive."""
         return bool(self.about["archive"] == archive.digest())
+
+    def change(self, metric: Metric) -> tuple[float, float, float]:
+        """A metric of the original archive, of the corrected one, and the loss."""
+        cells, offset = len(self.centroids), float(self.about["task"]["qd_offset"])
+        before = metric.of(Elites(self.original_fitness, self.original_descriptor, cells, offset))
+        kept = self.kept
+        after = metric.of(Elites(self.mean_fitness[kept], self.mean_descriptor[kept], cells, offset))
+        return before, after, loss(before, after)
 
     def spread(self) -> Spread:
         """How far each elite's replications lie apart."""
