@@ -70,7 +70,8 @@ def main() -> None:
     rates = {name: options.seeds * options.evaluations / spent for name, spent in seconds.items()}
     device, cores = jax.devices()[0].device_kind, len(os.sched_getaffinity(0))
     print(
-        f"{options.task}, {options.seeds} seeds of {options.evaluations} evaluations; {cores} cores, {device}\n"
+        f"{options.task}, {options.seeds} seeds of {options.evaluations} evaluations; "
+        f"{cores} cores, {device}\n"
     )
     print("| | s | evaluations/s |\n|---|---|---|")
     for name, spent in seconds.items():

@@ -1,6 +1,7 @@
 """Imports between the parts of the package go one way."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,20 @@ def imported(part):
 def test_data_flows_from_policies_to_tasks_to_evaluation(part, later):
     assert imported(part)
     assert not imported(part) & later
+
+
+def test_the_documented_order_of_packages_is_that_of_the_imports():
+    table = (SOURCE.parents[1] / "docs" / "architecture.md").read_text().split("## Ask, evaluate")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `")]
+    documented = {names_in(package)[0]: names_in(below) for package, _, below in rows}
+    order = list(documented)
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert set(order) == packages
+    for position, package in enumerate(order):
+        found = sorted(imported(package) & packages - {package})
+        assert documented[package] == found
+        assert set(found) <= set(order[position + 1 :])
+
+
+def names_in(cell):
+    return re.findall("`(.+?)`", cell)
