@@ -192,6 +192,15 @@ def test_a_task_of_ones_own_is_known_by_its_path(command, here):
     command("correct runs/swing --replications 2 --threads 1")
 
 
+def test_a_task_in_jax_is_known_by_its_path(command):
+    run = "run map-elites tests.toy:POINT --evaluations 60 --initial 20 --batch 20 --hidden 8 --seeds 2"
+    command(run, "--out", "undisturbed")
+    command(run, "--out", "stopped", "--max-hours", "1e-9")
+    command("resume stopped")
+    assert same("undisturbed/seed-1", "stopped/seed-1")
+    assert "corrected by 2 replications" in command("correct stopped/seed-0 --replications 2")
+
+
 @pytest.mark.parametrize("algorithm", ["map-elites", "cma-map-elites"])
 def test_a_function_resumes_to_the_same_bits(command, algorithm):
     run = f"run {algorithm} arm:arm --evaluations 450 --cells 64 --snapshots 3"
