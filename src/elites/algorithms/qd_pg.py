@@ -91,11 +91,11 @@ class QDPG(Algorithm):
     needs_policy = True
 
     def __init__(self, task: Task, config: QDPGConfig | None = None) -> None:
+        super().__init__(task, config)
         if not task.describes_steps:
             raise ElitesError(
                 f"qd-pg needs a descriptor of each step of {task.name}: --step-descriptor module:function"
             )
-        super().__init__(task, config)
         config = self.config
         self.climb = PolicyGradient(
             self.policy, config.pg_steps, config.training_batch, config.pg_learning_rate

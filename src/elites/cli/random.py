@@ -14,6 +14,8 @@ from elites.errors import require
 if TYPE_CHECKING:
     from elites.tasks.task import Task
 
+HIDDEN = (128, 128)  # units of the controllers
+
 
 @dataclass(frozen=True, kw_only=True)
 class Random(TaskOptions):
@@ -45,14 +47,14 @@ class Random(TaskOptions):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         from elites.evaluation import evaluator_of
-        from elites.policies import Policy
+        from elites.genomes import genome_of
 
         keys = jax.random.split(jax.random.key(self.seed), self.controllers)
-        parameters = jax.jit(jax.vmap(Policy.of(task).init))(keys)
+        parameters = jax.jit(jax.vmap(genome_of(task, HIDDEN).init))(keys)
         seeds = self.seed + np.arange(self.controllers)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with (
-            evaluator_of(task, (128, 128), self.threads) as evaluator,
+            evaluator_of(task, HIDDEN, self.threads) as evaluator,
             Progress(*columns, transient=True) as progress,
         ):
             bar = progress.add_task(task.name, total=self.controllers)

@@ -12,9 +12,6 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from elites.metrics.metric import metric_of
-from elites.results.tables import metric_names
-
 if TYPE_CHECKING:
     from elites.experiments.execution import Report
 
@@ -97,7 +94,7 @@ class Display(LiveView):
             self._logged = now
             self.log(
                 f"{done:,} of {report.evaluations:,} evaluations, {rate:.1f}/s, {left} left: "
-                f"{', '.join(f'{label} {text}' for label, text in _values(metrics))}, "
+                f"{', '.join(f'{label} {text}' for label, text in _values(report))}, "
                 f"added {_added(report)} ({_seeds(report)})"
             )
 
@@ -146,10 +143,9 @@ def _seeds(report: Report) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"median of seeds {seeds[0]} to {seeds[-1]}"
 
 
-def _values(metrics: dict[str, Any]) -> list[tuple[str, str]]:
+def _values(report: Report) -> list[tuple[str, str]]:
     """Label and text of each metric of the archive."""
-    shown = (metric_of(name) for name in metric_names(metrics))
-    return [(metric.label, metric.text(metrics[metric.name])) for metric in shown]
+    return [(metric.label, metric.text(report.metrics[metric.name])) for metric in report.described]
 
 
 def _panel(report: Report, rate: float, left: str) -> Table:
@@ -158,7 +154,7 @@ def _panel(report: Report, rate: float, left: str) -> Table:
     rows = {
         "evaluations": f"{metrics['evaluations']:,} of {report.evaluations:,}, {rate:.1f}/s, {left} left",
         "shown": _seeds(report),
-        **dict(_values(metrics)),
+        **dict(_values(report)),
         "added": f"{_added(report)} in the last generation",
         "time": f"{timings['device_s']:.2f} s, {timings['steps_per_s']:,.0f} steps/s"
         if "device_s" in timings

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from elites.errors import require
+from elites.metrics.metric import METRICS, Metric
 
 
 class Report(NamedTuple):
@@ -19,6 +20,7 @@ class Report(NamedTuple):
     timings: dict[str, Any]
     evaluations: int  # the budget
     seeds: tuple[int, ...]
+    described: tuple[Metric, ...] = METRICS  # the metrics of the archive, the run's own among them
 
 
 @dataclass(frozen=True, kw_only=True)

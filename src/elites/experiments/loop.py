@@ -203,7 +203,9 @@ class _Loop:
             median = {
                 name: _median([metrics[name] for metrics in advance.metrics]) for name in advance.metrics[0]
             }
-            self.execution.on_generation(Report(median, timings, self.config.evaluations, self.seeds))
+            self.execution.on_generation(
+                Report(median, timings, self.config.evaluations, self.seeds, self.current.metrics)
+            )
 
     def checkpoint(self) -> None:
         clock, current = time.perf_counter(), self.current

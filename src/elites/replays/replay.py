@@ -14,7 +14,8 @@ import numpy as np
 from elites.errors import ElitesError, require
 from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
-from elites.results.archive import SavedArchive, load_archive
+from elites.results.archive import SavedArchive
+from elites.results.folder import RunFolder
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene
@@ -72,13 +73,13 @@ def replay(
         raise ElitesError(f"{' and '.join(chosen)} exclude each other")
     require(seed is None or 0 <= seed < 2**32, "seed", seed, "from 0 to 2**32 - 1")
     require(steps is None or steps >= 1, "steps", steps, "at least 1")
-    from elites.experiments.config import load_config
+    from elites.tasks import make_task
+    from elites.tasks.function import FunctionTask
 
     shape = None if grid is None else parse_grid(grid)
-    config, _ = load_config(folder)
-    if not (folder / "archive.npz").exists():
-        raise ElitesError(f"{folder} has no archive yet; it is written with the first checkpoint")
-    archive = load_archive(folder)
+    run = RunFolder(folder)
+    record = run.read_record()
+    archive = run.read_archive()
     if not len(archive.fitness):
         raise ElitesError(f"{folder}: the archive is empty; it must have an elite")
     if shape is not None:
@@ -98,7 +99,10 @@ def replay(
     size = width // 2 * 2, height // 2 * 2  # encoders need even numbers
     present = [elite for elite in elites if elite is not None]
     seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in present]
-    scenes, replayed = _run(config.make_task(), archive, present, seeds, size)
+    task = make_task(record.task, **record.task_parameters)
+    if isinstance(task, FunctionTask):
+        raise ElitesError(f"{task.name} is a function without an environment; there is nothing to draw")
+    scenes, replayed = _run(task, archive, present, seeds, size)
     shown = iter([(_caption(archive, one), scene) for one, scene in zip(replayed, scenes, strict=True)])
     tiles = [None if elite is None else next(shown) for elite in elites]
     _draw(path, tiles, shape or (1, 1), size, steps, on_frame)

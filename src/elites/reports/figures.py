@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +172,7 @@ def draw_progress(
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
     by_operator, over = added(metrics), window(len(metrics["evaluations"]))
-    others = iter(OTHERS)
+    others = cycle(OTHERS)
     axes.stackplot(
         metrics["evaluations"],
         [smoothed(row, over) for row in by_operator.values()],

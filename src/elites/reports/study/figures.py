@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -247,7 +248,7 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
         rows = -(-len(cells) // columns)
         figure = Figure(figsize=(3.1 * columns + 0.8, 2.7 * rows + 0.9), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        others = iter(OTHERS)
+        others = cycle(OTHERS)
         colours = {name: OPERATORS.get(name) or next(others) for name in operators}
         for axes, (variant, task) in zip(panels, cells, strict=False):
             replications = study.of(task, variant)
