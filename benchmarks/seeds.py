@@ -69,9 +69,8 @@ def main() -> None:
             seconds[name] = time.perf_counter() - started
     rates = {name: options.seeds * options.evaluations / spent for name, spent in seconds.items()}
     device, cores = jax.devices()[0].device_kind, len(os.sched_getaffinity(0))
-    print(
-        f"{options.task}, {options.seeds} seeds of {options.evaluations} evaluations; {cores} cores, {device}\n"
-    )
+    runs = f"{options.seeds} seeds of {options.evaluations} evaluations"
+    print(f"{options.task}, {runs}; {cores} cores, {device}\n")
     print("| | s | evaluations/s |\n|---|---|---|")
     for name, spent in seconds.items():
         print(f"| {name.replace('_', ' ')} | {spent:.1f} | {rates[name]:.0f} |")

@@ -47,14 +47,14 @@ class DeepGridConfig(MAPElitesConfig):
 
 
 class State(NamedTuple):
-    """All that Deep-grid knows."""
+    """The state of Deep-grid."""
 
     grid: deep_grid.DeepGrid
     progress: Progress
 
 
 class DeepGrid(Algorithm):
-    """An offspring is always accepted, a full cell loses a random member; the good are parents more often."""
+    """All offspring are accepted; full cells lose a random member. Better members are parents more often."""
 
     Config = DeepGridConfig
     operators = ("random", "ga")
@@ -67,11 +67,11 @@ class DeepGrid(Algorithm):
         self.ga = IsoLine(config.sigma1, config.sigma2)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
-        needed, there = deep_grid.size_in_bytes(*self._shape()), available_bytes()
-        if needed > there:
-            fits = config.depth * there // needed
+        needed, free = deep_grid.size_in_bytes(*self._shape()), available_bytes()
+        if needed > free:
+            fits = config.depth * free // needed
             raise ElitesError(
-                f"depth {config.depth} takes {needed / 1e9:.1f} GB and {there / 1e9:.1f} GB are free; "
+                f"depth {config.depth} takes {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
                 f"depth {fits} fits"
             )
 

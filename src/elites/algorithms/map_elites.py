@@ -51,7 +51,7 @@ class MAPElitesConfig(AlgorithmConfig):
 
 
 class State(NamedTuple):
-    """All that MAP-Elites knows."""
+    """The state of MAP-Elites."""
 
     archive: Archive
     progress: Progress

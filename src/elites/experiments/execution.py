@@ -1,4 +1,4 @@
-"""How a run is executed: what may differ between two sittings of one run without changing its result."""
+"""The execution of a run: settings that do not change its result."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ FIELDS = ("solution", "objective", "measures", "index")
 
 
 class Elites(NamedTuple):
-    """The elites of an archive, `[n, …]`, in the order in which they were found."""
+    """The elites of an archive, `[n, …]`, in the order of the archive."""
 
     parameters: np.ndarray
     fitness: np.ndarray
