@@ -53,7 +53,7 @@ def insert(
     present = (grid.members.fitness > -jnp.inf).sum(1).at[cell].get(mode="clip") + rank
     slot = jnp.where(present < depth, present, evicted[order])
 
-    # Position of the next offspring in the same slot; beyond the end of the cell if there is none.
+    # Position of the next offspring in the same slot; beyond the end of the cell if none.
     group, entry = sort_by_group(cell * depth + slot, (count + 1) * depth)
     following = jnp.where(group[:-1] == group[1:], entry[1:], ends[cell[entry[:-1]]])
     following = jnp.concatenate([following, jnp.full(1, len(cells), jnp.int32)])

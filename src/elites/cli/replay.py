@@ -15,7 +15,7 @@ from elites.errors import ElitesError
 class Replay:
     """Run the episodes of elites again and render them as MP4 or GIF.
 
-    Prints the fitness and the descriptor of each episode beside the recorded ones.
+    Prints the fitness and the descriptor of each episode and the recorded ones.
     """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]

@@ -89,7 +89,7 @@ class RunConfig:
 def refuse_redraw(algorithm: str, redraw: bool) -> None:
     """Raises an error if `redraw` is set for an algorithm with one member per cell."""
     if redraw and not find_algorithm(algorithm).has_members:
-        raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
+        raise ElitesError(f"redraw is for deep-grid, which has several members per cell; this is {algorithm}")
 
 
 def versions() -> dict[str, str | None]:

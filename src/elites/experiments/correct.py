@@ -98,7 +98,7 @@ def correct(
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
         if (corrected := existing_correction(path, archive, settings)) is not None:
-            log(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
+            log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
@@ -118,7 +118,7 @@ def correct(
                     on_progress=on_progress,
                 )
             except StoppedError as stopped:
-                log(f"{stopped}; the same command goes on")
+                log(f"{stopped}; the same command continues")
                 raise KeyboardInterrupt from None
 
 
@@ -255,14 +255,14 @@ def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
     path, evaluations = run.members, archive.about["evaluations"]
     if not path.exists():
         raise ElitesError(
-            f"redraw is for deep-grid, whose cells have several members, and needs {path}, which "
-            "`elites run deep-grid … --keep-members` leaves at its end; this is "
-            f"{archive.about['algorithm']}. Runs can redraw on their way: --correct-every, --correct-redraw"
+            f"redraw is for deep-grid, which has several members per cell, and needs {path}, which "
+            "`elites run deep-grid … --keep-members` saves at its end; this is "
+            f"{archive.about['algorithm']}. A run can also redraw: --correct-every, --correct-redraw"
         )
     members = run.read_members()
     if members.evaluations != evaluations:
         raise ElitesError(
-            f"{path} holds the members after {members.evaluations} evaluations, not after {evaluations}: "
+            f"{path} has the members after {members.evaluations} evaluations, not after {evaluations}: "
             "only the final archive can be corrected by drawing from them"
         )
     return members

@@ -72,7 +72,7 @@ def _drive(
         empty, current.state = outline(current.state), None  # frees memory for the loaded state
         current.state, header, problems = checkpoints.load(empty)
         for message in problems:
-            execution.log(f"{message}; going on from the one before it")
+            execution.log(f"{message}; continuing from the previous one")
         current.generation, current.evaluations = header["generation"], header["evaluations"]
         current.environment_steps = header["environment_steps"]
     corrects = current.configs[0].correct_every > 0
@@ -115,7 +115,7 @@ class _Loop:
         self.elapsed_before: float = header["elapsed"]
         self.logged = current.evaluations
         self.corrected: int = header["corrected"]  # evaluations at the last correction
-        self.writing = f"cannot write to {home}; what its last checkpoint holds is intact"
+        self.writing = f"cannot write to {home}; its last checkpoint is intact"
         self.saved_at, self.cost = time.perf_counter(), 0.0
         self.spent = self.correcting = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation

@@ -138,13 +138,13 @@ def _continue(
     if (
         archived and not done and not checkpoints.paths()
     ):  # a group may have been killed while it saved archives
-        raise ElitesError(f"{home} has an archive but no checkpoint to go on from; nothing was changed")
+        raise ElitesError(f"{home} has an archive but no checkpoint to continue from; nothing was changed")
     changed = {name: (original_versions.get(name, now), now) for name, now in versions().items()}
     differing = ", ".join(
         f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now
     )
     if differing:
-        execution.log(f"begun with {differing}: the result may differ from an undisturbed run's")
+        execution.log(f"started with {differing}: the result may differ from that of an uninterrupted run")
     with _replications(configs, execution) as current:
         return drive(home, folders, current, execution, interrupts)
 
