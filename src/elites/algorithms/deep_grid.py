@@ -87,12 +87,12 @@ class DeepGrid(Algorithm):
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
             return state, self.random(key, round.policies)
-        selecting, varying = jax.random.split(jax.random.fold_in(key, Stream.GA))
-        cells, slots = deep_grid.select(state.grid, selecting, 2 * round.policies)
+        selection_key, variation_key = jax.random.split(jax.random.fold_in(key, Stream.GA))
+        cells, slots = deep_grid.select(state.grid, selection_key, 2 * round.policies)
         members, pairs = state.grid.members, (2, round.policies)
         first, second = members.parameters[cells, slots].reshape(*pairs, -1)
         parents = members.origin.evaluation[cells, slots].reshape(pairs).T
-        return state, self.batch(ga=Offspring(self.ga.vary(varying, first, second), parents))
+        return state, self.batch(ga=Offspring(self.ga.vary(variation_key, first, second), parents))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
@@ -100,8 +100,8 @@ class DeepGrid(Algorithm):
         """Adds the batch to the grid."""
         offspring = solutions(batch, evaluation, state.progress)
         cells = self.cells.of(offspring.descriptor)
-        evicting = jax.random.fold_in(key, Stream.EVICTION)
-        grid, status = deep_grid.insert(state.grid, cells, offspring, evicting)
+        eviction_key = jax.random.fold_in(key, Stream.EVICTION)
+        grid, status = deep_grid.insert(state.grid, cells, offspring, eviction_key)
         return State(grid, advance(state.progress, evaluation)), mark_skipped(evaluation, status)
 
     def archive(self, state: State) -> Archive:

@@ -238,14 +238,14 @@ class MAPElitesES(Algorithm):
 
     def _parent(self, state: State, key: jax.Array, exploring: jax.Array) -> jax.Array:
         """Exploit: the fittest elite or a uniform one, with equal chances. Explore: one of the most novel."""
-        tossing, drawing, ranking = jax.random.split(key, 3)
+        coin_key, selection_key, rank_key = jax.random.split(key, 3)
         elites, filled = state.archive.elites, state.archive.filled
-        uniform = select(state.archive, drawing, 1)[0]
-        fit = jnp.where(jax.random.bernoulli(tossing), elites.fitness.argmax(), uniform)
+        uniform = select(state.archive, selection_key, 1)[0]
+        fit = jnp.where(jax.random.bernoulli(coin_key), elites.fitness.argmax(), uniform)
         novelty = self.novelty(state.centres, jnp.where(filled[:, None], elites.descriptor, 0))
         most = min(MOST_NOVEL, len(filled))
         novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), most)[1]
-        place = jax.random.randint(ranking, (), 0, jnp.minimum(filled.sum(), most))
+        place = jax.random.randint(rank_key, (), 0, jnp.minimum(filled.sum(), most))
         return jnp.where(exploring, novel[place], fit)
 
     def _move(self, search: Search) -> Search:

@@ -107,9 +107,9 @@ class PGAMAPElites(Algorithm):
 
         # Train critics and greedy actor.
         if learning is not None:
-            training = jax.random.fold_in(key, Stream.TRAINING)
+            training_key = jax.random.fold_in(key, Stream.TRAINING)
             td3 = critics.train(
-                learning.td3, config, self.policy, learning.buffer, training, config.critic_steps
+                learning.td3, config, self.policy, learning.buffer, training_key, config.critic_steps
             )
             learning = learning._replace(td3=td3)
 
@@ -123,8 +123,8 @@ class PGAMAPElites(Algorithm):
             # Apply PG variation.
             pg_count = round.policies - self.ga_count - 1
             if pg_count:
-                climbing = jax.random.fold_in(key, Stream.PG)
-                offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, climbing, pg_count)
+                pg_key = jax.random.fold_in(key, Stream.PG)
+                offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, pg_key, pg_count)
 
             # Return the greedy actor as offspring.
             offspring["greedy"] = orphans(self.policy.flat(learning.td3.actor)[None])

@@ -127,17 +127,19 @@ class QDPG(Algorithm):
             return state_descriptors.novelty(state.visited, batch.extra, self.config.neighbours)
 
         config, shared = self.config, (self.config, self.policy, state.buffer)
-        training = jax.random.fold_in(key, Stream.TRAINING)
-        quality = critics.train(state.quality, *shared, training, config.critic_steps)
-        training = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
-        diversity = critics.train(state.diversity, *shared, training, config.critic_steps, novelty)
+        training_key = jax.random.fold_in(key, Stream.TRAINING)
+        quality = critics.train(state.quality, *shared, training_key, config.critic_steps)
+        training_key = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
+        diversity = critics.train(state.diversity, *shared, training_key, config.critic_steps, novelty)
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2
-        up_quality, up_novelty = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
+        quality_key, diversity_key = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
         return state, self.batch(
-            quality=self.climb(state.archive, quality, state.buffer, up_quality, half),
-            diversity=self.climb(state.archive, diversity, state.buffer, up_novelty, round.policies - half),
+            quality=self.climb(state.archive, quality, state.buffer, quality_key, half),
+            diversity=self.climb(
+                state.archive, diversity, state.buffer, diversity_key, round.policies - half
+            ),
         )
 
     def tell(
@@ -145,8 +147,8 @@ class QDPG(Algorithm):
     ) -> tuple[State, jax.Array]:
         """Updates the replay buffer, the state descriptors and the archive."""
         descriptors = self._state_descriptors(evaluation)
-        drawing = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
-        candidates = self._candidates(drawing, descriptors, evaluation)
+        candidates_key = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
+        candidates = self._candidates(candidates_key, descriptors, evaluation)
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         return state._replace(
             archive=archive,

@@ -110,19 +110,19 @@ class TD3(Algorithm):
 
     def _learn(self, state: State, key: jax.Array) -> State:
         """One step in the environment and one training step."""
-        acting, training = jax.random.split(key)
-        state = self._act(state, acting, at_random=False)
-        td3 = critics.train(state.td3, self.config, self.policy, state.buffer, training, 1)
+        acting_key, training_key = jax.random.split(key)
+        state = self._act(state, acting_key, at_random=False)
+        td3 = critics.train(state.td3, self.config, self.policy, state.buffer, training_key, 1)
         return state._replace(td3=td3)
 
     def _act(self, state: State, key: jax.Array, *, at_random: bool) -> State:
         """One step in the environment, added to the buffer. After an episode ends, the next one starts."""
-        drawing, seeding = jax.random.split(key)
+        action_key, seed_key = jax.random.split(key)
         place, size = state.place, self.task.action_size
         if at_random:
-            action = jax.random.uniform(drawing, (size,), minval=-1, maxval=1)
+            action = jax.random.uniform(action_key, (size,), minval=-1, maxval=1)
         else:
-            noise = self.config.exploration_noise * jax.random.normal(drawing, (size,))
+            noise = self.config.exploration_noise * jax.random.normal(action_key, (size,))
             action = jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1)
         moved, reward, terminated = self.environment.step(place, action)
         finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
@@ -136,7 +136,7 @@ class TD3(Algorithm):
             valid=finite,
         )
         over = terminated | (moved.steps >= self.task.episode_length) | ~finite
-        seed = jax.random.bits(seeding)
+        seed = jax.random.bits(seed_key)
         place = jax.lax.cond(over, lambda: self.environment.begin(seed), lambda: moved)
         progress = state.progress._replace(training_steps=state.progress.training_steps + 1)
         return state._replace(buffer=buffer, place=place, progress=progress)

@@ -117,11 +117,11 @@ def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.A
     The probability of a member is proportional to its fitness above the worst of the cell; uniform if all are
     equal.
     """
-    choosing, drawing = jax.random.split(key)
+    cell_key, member_key = jax.random.split(key)
     fitness = grid.members.fitness
-    cells = draw((fitness > -jnp.inf).any(1), choosing, count)
+    cells = draw((fitness > -jnp.inf).any(1), cell_key, count)
 
-    return cells, jax.random.categorical(drawing, jnp.log(weights(fitness[cells]))).astype(jnp.int32)
+    return cells, jax.random.categorical(member_key, jnp.log(weights(fitness[cells]))).astype(jnp.int32)
 
 
 def weights(fitness: jax.Array) -> jax.Array:

@@ -87,8 +87,8 @@ class Generation:
         self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
     ) -> tuple[Any, Batch]:
         """The genomes of a round of a generation; both are numbered from 0."""
-        asking = self._round_keys(keys, generation, index)[:, 0]
-        states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, asking)
+        ask_keys = self._round_keys(keys, generation, index)[:, 0]
+        states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, ask_keys)
         return states, batch
 
     def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
@@ -115,10 +115,10 @@ class Generation:
         round: Round,
     ) -> tuple[Any, jax.Array, Counts]:
         """Passes the evaluation of a round to the algorithm. Returns states, statuses and counts."""
-        telling = self._round_keys(keys, generation, index)[:, 1]
+        tell_keys = self._round_keys(keys, generation, index)[:, 1]
         states, status = self.each(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
-        )(states, telling, batch, evaluation)
+        )(states, tell_keys, batch, evaluation)
         by_operator = batch.operator[..., None] == jnp.arange(len(self.algorithm.operators))
         by_status = status[..., None] == jnp.array(COUNTED)
         axes = tuple(range(1, evaluation.length.ndim))

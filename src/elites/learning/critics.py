@@ -72,10 +72,10 @@ class TD3Config:
 
 def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
     """Random critics and greedy actor; their targets are copies."""
-    first, second, acting = jax.random.split(key, 3)
+    first, second, actor_key = jax.random.split(key, 3)
     sizes = (policy.sizes[0] + policy.sizes[-1], *config.critic_hidden, 1)
     critics = jax.vmap(lambda one: init_layers(one, sizes))(jnp.stack([first, second]))
-    actor = init_layers(acting, policy.sizes)
+    actor = init_layers(actor_key, policy.sizes)
     return TD3(
         critics=critics,
         target_critics=jax.tree.map(jnp.copy, critics),
@@ -118,10 +118,12 @@ def train(
     keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
     # All samples at once: on a GPU, a kernel per sample would cost more than the training itself.
     batches = jax.vmap(
-        lambda drawing: sample(buffer, drawing, config.training_batch, policy.sizes[0], policy.sizes[-1])
+        lambda sample_key: sample(
+            buffer, sample_key, config.training_batch, policy.sizes[0], policy.sizes[-1]
+        )
     )(keys[:, 0])
     shape = batches.action.shape[1:]
-    noise = jax.vmap(lambda smoothing: jax.random.normal(smoothing, shape))(keys[:, 1])
+    noise = jax.vmap(lambda noise_key: jax.random.normal(noise_key, shape))(keys[:, 1])
     noise = jnp.clip(config.smoothing_noise * noise, -config.smoothing_clip, config.smoothing_clip)
 
     def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:

@@ -27,9 +27,9 @@ class PolicyGradient:
         self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
     ) -> Offspring:
         """Offspring of `count` elites, sampled uniformly."""
-        selecting, climbing = jax.random.split(key)
-        parents, elites = select(archive, selecting, count), archive.elites
-        parameters = self.vary(climbing, elites.parameters[parents], first(td3.critics), buffer)
+        selection_key, ascent_key = jax.random.split(key)
+        parents, elites = select(archive, selection_key, count), archive.elites
+        parameters = self.vary(ascent_key, elites.parameters[parents], first(td3.critics), buffer)
         return children(parameters, elites.origin.evaluation[parents])
 
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
