@@ -70,7 +70,7 @@ def measure(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[f
     put = jax.jit(lambda archive, new: insert(archive, cells.of(new.descriptor), new), donate_argnums=0)
     archives = {name: empty_archive(1024, parameters, 2) for name in ("shared", "copied")}
     rng = np.random.default_rng(0)
-    # JAX takes NumPy arrays that start at a multiple of 64 bytes as they are, and copies all others.
+    # JAX copies NumPy arrays, except those that start at a multiple of 64 bytes.
     unaligned: Any = np.empty(batch * parameters + 1, np.float32)[1:].reshape(batch, parameters)
     rng.random(out=unaligned, dtype=np.float32)
     aligned: Any = np.asarray(jax.device_put(unaligned))

@@ -1,4 +1,4 @@
-"""Where the time of one PGA-MAP-Elites generation goes: the paper's sizes, `qd-walker`, all cores.
+"""The times of the parts of a PGA-MAP-Elites generation: the paper's sizes, `qd-walker`, all cores.
 
     python benchmarks/generation.py [--quick]
 

@@ -10,9 +10,9 @@ from elites.errors import require
 
 
 class Report(NamedTuple):
-    """What is reported after each generation: a row of `metrics.csv` and one of `timings.csv`.
+    """The report after each generation: a row of `metrics.csv` and one of `timings.csv`.
 
-    The metrics are those of the one seed, or the medians over all seeds.
+    With several seeds, the metrics are medians over all of them.
     """
 
     metrics: dict[str, Any]
