@@ -2,9 +2,9 @@
 
     python benchmarks/archive.py [--quick]
 
-A call finds the cells of the descriptors, adds the batch and returns each one's status. Both sides get the
-same NumPy arrays, in memory that JAX has allocated, and update their archive in place. Each batch is better
-than the last by a fixed step, so that its best enter. The last line is one JSON object: milliseconds, and
+A call computes the cells of the descriptors, adds the batch and returns each status. Both sides get the same
+NumPy arrays, in memory that JAX has allocated, and update their archive in place. Each batch is better than
+the last by a fixed step, so that its best are added. The last line is one JSON object: milliseconds, and
 pyribs' time divided by ours.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 BATCHES = (100, 1000, 10_000, 100_000)
 PARAMETERS = (100, 20_230)
-LARGEST = 1.5e9  # bytes of a batch's parameters: there are copies beside them
+LARGEST = 1.5e9  # bytes of a batch's parameters, of which copies exist
 LARGEST_QUICK = 2e8
 BOUNDS = [(0.0, 1.0), (0.0, 1.0)]
 
@@ -43,7 +43,7 @@ def main() -> None:
                 continue
             for kind in ("cvt", "grid"):
                 repetitions = 6 if quick or size > 5e8 else 300 if size < 1e7 else 30
-                ours, copied, pyribs = measured(kind, parameters, batch, repetitions)
+                ours, copied, pyribs = measure(kind, parameters, batch, repetitions)
                 figures = (1e3 * ours, 1e3 * copied, 1e3 * pyribs, pyribs / ours)
                 for column, figure in zip(columns, figures, strict=True):
                     column[f"{kind} {parameters} {batch}"] = round(figure, 3)
@@ -52,7 +52,7 @@ def main() -> None:
     print(json.dumps(dict(zip(("ours_ms", "copied_ms", "pyribs_ms", "ratio"), columns, strict=True))))
 
 
-def measured(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[float, float, float]:
+def measure(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[float, float, float]:
     """Seconds, in turns: ours, ours from parameters that JAX has to copy first, pyribs."""
     import jax
     from ribs.archives import CVTArchive, GridArchive
@@ -70,7 +70,7 @@ def measured(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[
     put = jax.jit(lambda archive, new: insert(archive, cells.of(new.descriptor), new), donate_argnums=0)
     archives = {name: empty_archive(1024, parameters, 2) for name in ("shared", "copied")}
     rng = np.random.default_rng(0)
-    # JAX takes NumPy arrays that start at a multiple of 64 bytes as they are, and copies all others.
+    # JAX copies NumPy arrays, except those that start at a multiple of 64 bytes.
     unaligned: Any = np.empty(batch * parameters + 1, np.float32)[1:].reshape(batch, parameters)
     rng.random(out=unaligned, dtype=np.float32)
     aligned: Any = np.asarray(jax.device_put(unaligned))
@@ -88,26 +88,25 @@ def measured(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[
         theirs.add(aligned, fitness, descriptor)
         return time.perf_counter() - started
 
-    taken: tuple[list[float], ...] = ([], [], [])
+    times: tuple[list[float], ...] = ([], [], [])
     for number in range(repetitions + 3):
         fitness = rng.random(batch, np.float32) + np.float32(0.1 * number)
         descriptor = rng.random((batch, 2), np.float32)
-        for turn in range(3):  # each goes first in turn: who follows another finds warm caches
+        for turn in range(3):  # each goes first in turn: the next one has warm caches
             side = (number + turn) % 3
             if side == 2:
                 seconds = pyribs(fitness, descriptor)
             else:
                 seconds = ours(*(("shared", aligned), ("copied", unaligned))[side], fitness, descriptor)
-            if number >= 3:  # the first ones compile, and touch the memory
-                taken[side].append(seconds)
-    kept = np.full(1024, -np.inf, np.float32)
-    held = theirs.data()
-    kept[held["index"]] = held["objective"]
-    same = (kept == np.asarray(archives["shared"].elites.fitness)).mean()
-    assert same > 0.99, (
-        f"only {same:.1%} of the cells hold the same as pyribs'"
-    )  # rounding at the edges apart
-    shared, copied, other = map(median, taken)
+            if number >= 3:  # the first calls compile, and allocate memory
+                times[side].append(seconds)
+    expected = np.full(1024, -np.inf, np.float32)
+    data = theirs.data()
+    expected[data["index"]] = data["objective"]
+    same = (expected == np.asarray(archives["shared"].elites.fitness)).mean()
+    # Rounding may differ at the edges of cells.
+    assert same > 0.99, f"only {same:.1%} of the cells have the same fitness as in pyribs"
+    shared, copied, other = map(median, times)
     return shared, copied, other
 
 

@@ -1,8 +1,8 @@
-"""What `elites correct` makes of its threads: its rate of steps against that of plain rollouts.
+"""Steps per second of `elites correct`, against plain rollouts.
 
-Ants, of which half fall at once (20 steps) and half may go on to the end (1000 steps), mixed at random: hard
-on threads that should all be busy to the end. Both run the same episodes, in turns, in one process. The time
-of `correct` includes all that it does: reading the archive, building simulators, saving, correcting.
+Half of the ants fall at once (20 steps), the others may continue to the end (1000 steps), in random order.
+This makes it hard to keep all threads busy. Both run the same episodes, in turns, in one process. The time of
+`correct` includes everything: reading the archive, building simulators, saving, correcting.
 
     python benchmarks/correct.py [--quick]
 
@@ -92,9 +92,9 @@ def main() -> None:
             evaluation = evaluator.evaluate(archive.parameters, seeds)
             plain = time.perf_counter() - started
             started = time.perf_counter()
-            found = correct(folder, replications=replications)
+            result = correct(folder, replications=replications)
             corrected = time.perf_counter() - started
-            np.testing.assert_array_equal(found.fitness, evaluation.fitness)
+            np.testing.assert_array_equal(result.fitness, evaluation.fitness)
             (folder / "corrected.npz").unlink()
             steps = int(evaluation.length.sum())
             rows.append((steps / plain, steps / corrected))
@@ -103,12 +103,12 @@ def main() -> None:
     print("| plain, steps/s | correct, steps/s | ratio |\n|---|---|---|")
     for plain, corrected in rows:
         print(f"| {plain:.0f} | {corrected:.0f} | {corrected / plain:.3f} |")
-    result = {
+    summary = {
         "plain_steps_per_s": round(median(plain for plain, _ in rows)),
         "correct_steps_per_s": round(median(corrected for _, corrected in rows)),
         "ratio": round(median(corrected / plain for plain, corrected in rows), 3),
     }
-    print(json.dumps(result))
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

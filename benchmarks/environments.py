@@ -3,13 +3,13 @@
     python benchmarks/environments.py [--quick]
 
 The plain loop is what a user would write: one environment, one step after the other, the controller in NumPy.
-AsyncVectorEnv steps two environments in two processes, each with a controller of its own, all controllers in
+AsyncVectorEnv steps two environments in two processes; each has its own controller, and both controllers are
 one batched product. Ours runs whole episodes in one worker and in two, and records every step. All have the
 same random controllers, with 128-128 hidden units, and the same limit of steps per episode. They take turns;
 ratios are medians over rounds. The start of the workers is measured separately.
 
-Where other processes want the cores, too, two workers get no more of them than one loop does. What is left of
-the comparison then is how many steps each makes of a second of processor time: `per_core`.
+If other processes use the cores too, two workers get no more processor time than one loop. `per_core`, the
+steps per second of processor time, is then the fair comparison.
 
 The last line is one JSON object: steps per second of each, and the ratios to the plain loop.
 """
@@ -64,7 +64,7 @@ def plain(controllers: np.ndarray, sizes: tuple[int, ...]) -> tuple[float, float
 def vectorised(
     vector: Any, controllers: np.ndarray, sizes: tuple[int, ...], steps: int
 ) -> tuple[float, float]:
-    """Steps per second of two environments that step together; one that ends goes on with the next seed."""
+    """Steps per second of two environments that step together; after an end, the next seed starts."""
     pairs = [split_layers(parameters, sizes) for parameters in controllers[:2]]
     *hidden, (last, last_biases) = [
         (np.stack(weights), np.stack(biases))
@@ -84,13 +84,13 @@ def vectorised(
 def ours(evaluator: Any, controllers: np.ndarray) -> tuple[float, float]:
     """Steps per second of an evaluator, and per second of its workers' processor time."""
     started, busy = time.perf_counter(), workers_time(evaluator)
-    found = evaluator.evaluate(controllers, np.arange(len(controllers)), transitions=True)
-    steps = int(found.length.sum())
+    evaluation = evaluator.evaluate(controllers, np.arange(len(controllers)), transitions=True)
+    steps = int(evaluation.length.sum())
     return steps / (time.perf_counter() - started), steps / (workers_time(evaluator) - busy)
 
 
 def workers_time(evaluator: Any) -> float:
-    """Seconds of processor time that an evaluator's workers have had."""
+    """Processor time of an evaluator's workers, in seconds."""
     ticks = 0
     for worker in evaluator._workers.values():
         fields = Path(f"/proc/{worker.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -119,9 +119,7 @@ def main() -> None:
     figures: dict[str, list[float]] = {name: [] for name in names}
     per_core: dict[str, list[float]] = {name: [] for name in names}
     for evaluator in (one, two):
-        evaluator.evaluate(
-            controllers[:4], np.arange(4)
-        )  # the episode that is run twice, and what is imported
+        evaluator.evaluate(controllers[:4], np.arange(4))  # imports, and the episode that is run twice
     for number in range(rounds):
         kinds = {
             "plain": lambda: plain(controllers, sizes),
@@ -129,20 +127,20 @@ def main() -> None:
             "one_worker": lambda: ours(one, controllers),
             "two_workers": lambda: ours(two, controllers),
         }
-        for name in names[number % 4 :] + names[: number % 4]:  # none has the same place every time
+        for name in names[number % 4 :] + names[: number % 4]:  # the order changes from round to round
             rate, efficiency = kinds[name]()
             figures[name].append(rate)
             per_core[name].append(efficiency)
-    for held in (one, two, vector):
-        held.close()
+    for resource in (one, two, vector):
+        resource.close()
     print(f"{ENVIRONMENT}, {len(os.sched_getaffinity(0))} cores; a worker starts in {start_s:.2f} s\n")
     print("| | steps/s | to the plain loop | per core |\n|---|---|---|---|")
     ratios, cores = (
         {
-            name: median(rate / base for rate, base in zip(found[name], found["plain"], strict=True))
+            name: median(rate / base for rate, base in zip(rates[name], rates["plain"], strict=True))
             for name in names
         }
-        for found in (figures, per_core)
+        for rates in (figures, per_core)
     )
     for name in names:
         core = "" if name == "vectorised" else f"{cores[name]:.2f}"

@@ -1,10 +1,10 @@
-"""Where the time of one PGA-MAP-Elites generation goes: the paper's sizes, `qd-walker`, all cores.
+"""The times of the parts of a PGA-MAP-Elites generation: the paper's sizes, `qd-walker`, all cores.
 
     python benchmarks/generation.py [--quick]
 
-Parts are compiled and timed one by one, medians over repetitions. Then, but for --quick, a child process does
-the first seven generations of a real run, with an empty cache and with a warm one, for start-up and
-memory. The last line is one JSON object of all figures.
+Parts are compiled and timed one by one; figures are medians over repetitions. Then, except with --quick, a
+child process runs the first seven generations of a real run, with an empty cache and with a warm one, to
+measure start-up and memory. The last line is one JSON object of all figures.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def parts(repetitions: int) -> dict[str, float]:
         parameters = np.asarray(batch.parameters)
         rollouts_s = timed(lambda: evaluator.evaluate(parameters, range(100), transitions=True), repetitions)
         evaluation = evaluator.evaluate(parameters, range(100), transitions=True)
-    # As late in a run: every episode is as long as it can be, the buffer is full, all cells are filled.
+    # As late in a run: episodes have full length, the buffer is full, all cells are filled.
     full = evaluation._replace(
         length=np.full(100, task.episode_length, np.int32), ending=np.full(100, Ending.TRUNCATED, np.uint8)
     )
@@ -77,30 +77,32 @@ def parts(repetitions: int) -> dict[str, float]:
     vary = jax.jit(lambda key: algorithm.ga(archive, key, 50))
     ga_ms = 1e3 * timed(lambda: vary(key), repetitions)
 
-    held: dict[str, Any] = {"archive": archive, "buffer": buffer}
+    current: dict[str, Any] = {"archive": archive, "buffer": buffer}
     put = jax.jit(insert, donate_argnums=0)
     cells = jax.jit(algorithm.cells.of)
     offspring = solutions(batch, jax.tree.map(jnp.asarray, evaluation), state.progress)
 
-    def inserting() -> Any:  # better each time, so that every offspring may enter
-        better = offspring._replace(fitness=offspring.fitness + held.setdefault("turn", 0))
-        held["turn"] += 1000
+    def time_insertion() -> float:  # better each time, so that offspring are added
+        better = offspring._replace(fitness=offspring.fitness + current.setdefault("turn", 0))
+        current["turn"] += 1000
         jax.block_until_ready(better)
         started = time.perf_counter()
-        held["archive"], status = put(held["archive"], cells(offspring.descriptor), better)
-        jax.block_until_ready((held["archive"], status))
+        current["archive"], status = put(current["archive"], cells(offspring.descriptor), better)
+        jax.block_until_ready((current["archive"], status))
         return time.perf_counter() - started
 
-    inserting()
-    insert_ms = 1e3 * median(inserting() for _ in range(5 * repetitions))
+    time_insertion()
+    insert_ms = 1e3 * median(time_insertion() for _ in range(5 * repetitions))
     add = jax.jit(replay_buffer.add, donate_argnums=0)
 
-    def adding() -> Any:
-        held["buffer"] = add(held["buffer"], full)
-        return held["buffer"]
+    def add_transitions() -> Any:
+        current["buffer"] = add(current["buffer"], full)
+        return current["buffer"]
 
-    buffer_ms = 1e3 * timed(adding, repetitions)
-    whole = state._replace(archive=held["archive"], learning=state.learning._replace(buffer=held["buffer"]))
+    buffer_ms = 1e3 * timed(add_transitions, repetitions)
+    whole = state._replace(
+        archive=current["archive"], learning=state.learning._replace(buffer=current["buffer"])
+    )
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder))
         checkpoint_s = timed(lambda: checkpoints.save(whole, {"generation": 0}), 2)
@@ -117,7 +119,7 @@ def parts(repetitions: int) -> dict[str, float]:
 
 
 def child(folder: str) -> None:
-    """Seven generations of a real run: when the first was done, and the most memory it held."""
+    """Seven generations of a real run: start-up times and peak memory."""
     import elites
 
     reports: list[tuple[float, dict[str, Any]]] = []
@@ -142,14 +144,14 @@ def child(folder: str) -> None:
 
 def real_run(cache: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, __file__, "--child", folder],
             env={**os.environ, "ELITES_CACHE": str(cache)},
             capture_output=True,
             text=True,
             check=True,
         )
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(process.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
 def main() -> None:
@@ -162,12 +164,12 @@ def main() -> None:
     if options.child:
         child(options.child)
         return
-    found = parts(4 if options.quick else 20)
+    figures = parts(4 if options.quick else 20)
     if not options.quick:
         with tempfile.TemporaryDirectory() as cache:
             cold = real_run(Path(cache))
             warm = real_run(Path(cache))
-        found |= {
+        figures |= {
             "start_cold_s": cold["start_s"],
             "start_warm_s": warm["start_s"],
             "trained_cold_s": cold["trained_s"],
@@ -176,9 +178,9 @@ def main() -> None:
             "resident_mib": warm["resident_mib"],
         }
     print("| part | figure |\n|---|---|")
-    for name, figure in found.items():
+    for name, figure in figures.items():
         print(f"| {name} | {figure:.3g} |")
-    print(json.dumps({name: round(figure, 4) for name, figure in found.items()}))
+    print(json.dumps({name: round(figure, 4) for name, figure in figures.items()}))
 
 
 if __name__ == "__main__":

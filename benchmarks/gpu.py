@@ -3,9 +3,9 @@
     python benchmarks/gpu.py [--quick] [--tasks brax-walker2d brax-ant] [--seeds 1 4 20]
 
 The paper's sizes: 100 offspring, 1000 steps each, 300 steps of the critics, 50 of the policy gradients, a
-buffer of a million. No episode ends early, so that every generation costs all of its steps. Parts are
-compiled and timed one by one. --quick is for any machine: tiny sizes on the hopper, under 40 s. The last line
-is one JSON object; `s_per_generation` is by task and number of seeds.
+buffer of a million. No episode ends early, so every generation has the same number of steps. Parts are
+compiled and timed one by one. --quick works on any machine: tiny sizes on the hopper, under 40 s. The last
+line is one JSON object; `s_per_generation` is indexed by task and number of seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TINY = {
 
 
 def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
-    """One task and number of replications."""
+    """Times of one task and number of replications, in seconds."""
     import dataclasses
 
     import jax
@@ -42,7 +42,7 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     from elites.tasks.task import Stepping
 
     class Endless(BraxTask):
-        """The robot may fall: its episode goes on."""
+        """A task without early ends: falls do not end an episode."""
 
         def step(self, state: Any, action: jax.Array) -> Stepping:
             after = super().step(state, action)
@@ -52,40 +52,40 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     assert isinstance(real, BraxTask)
     task = Endless(**{field.name: getattr(real, field.name) for field in dataclasses.fields(real)})
     algorithm = make_algorithm("pga-map-elites", task, **(TINY if quick else {}))
-    one = Generation(algorithm, range(seeds), budget=2**30)
-    program, keys = Program(one), one.keys
-    held: dict[str, Any] = {
-        "states": jax.jit(one.init)(keys),
+    functions = Generation(algorithm, range(seeds), budget=2**30)
+    program, keys = Program(functions), functions.keys
+    current: dict[str, Any] = {
+        "states": jax.jit(functions.init)(keys),
         "generation": 0,
         "evaluations": 0,
     }
 
-    def go_on(rounds: Any, count: int) -> Any:
-        held["states"], rows = program.run(
-            held["states"],
+    def advance(rounds: Any, count: int) -> Any:
+        current["states"], rows = program.run(
+            current["states"],
             keys,
-            jnp.int32(held["generation"]),
-            jnp.int32(held["evaluations"]),
+            jnp.int32(current["generation"]),
+            jnp.int32(current["evaluations"]),
             jnp.int32(count),
             rounds,
         )
-        held["generation"] += count
-        held["evaluations"] += count * evaluations_of(rounds)
+        current["generation"] += count
+        current["evaluations"] += count * evaluations_of(rounds)
         return rows
 
     started = time.perf_counter()
-    jax.block_until_ready(go_on(algorithm.opening[0], len(algorithm.opening)))
-    jax.block_until_ready(go_on(algorithm.generation, 1))
-    found = {"first_s": time.perf_counter() - started}
+    jax.block_until_ready(advance(algorithm.opening[0], len(algorithm.opening)))
+    jax.block_until_ready(advance(algorithm.generation, 1))
+    times = {"first_s": time.perf_counter() - started}
     count = 2 if quick else 5
-    found["generation_s"] = timed(lambda: go_on(algorithm.generation, count), 1 if quick else 3) / count
-    found["evaluations_per_s"] = seeds * algorithm.config.batch / found["generation_s"]
+    times["generation_s"] = timed(lambda: advance(algorithm.generation, count), 1 if quick else 3) / count
+    times["evaluations_per_s"] = seeds * algorithm.config.batch / times["generation_s"]
     if quick:
-        return found
+        return times
 
-    states, (round,) = held["states"], algorithm.generation
+    states, (round,) = current["states"], algorithm.generation
     ask = jax.jit(jax.vmap(lambda state, key: algorithm.ask(state, key, round)[1]))
-    found["ask_s"] = timed(lambda: ask(states, keys.evolving), 3)
+    times["ask_s"] = timed(lambda: ask(states, keys.evolving), 3)
     train = jax.jit(
         jax.vmap(
             lambda learning, key: critics.train(
@@ -98,27 +98,27 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
             )
         )
     )
-    found["training_s"] = timed(lambda: train(states.learning, keys.evolving), 3)
-    found["variation_s"] = found["ask_s"] - found["training_s"]
+    times["training_s"] = timed(lambda: train(states.learning, keys.evolving), 3)
+    times["variation_s"] = times["ask_s"] - times["training_s"]
     batch = ask(states, keys.evolving)
     numbers = jnp.arange(seeds * round.policies, dtype=jnp.uint32)
     physics = jax.jit(
         lambda parameters: rollout(task, algorithm.policy, parameters, numbers, transitions=True)
     )
     parameters = batch.parameters.reshape(len(numbers), -1)
-    found["physics_s"] = timed(lambda: physics(parameters), 3)
+    times["physics_s"] = timed(lambda: physics(parameters), 3)
     evaluation = jax.tree.map(lambda array: array.reshape(seeds, -1, *array.shape[1:]), physics(parameters))
     tell = jax.jit(
-        jax.vmap(lambda state, key, made, result: algorithm.tell(state, key, round, made, result)),
+        jax.vmap(lambda state, key, batch, result: algorithm.tell(state, key, round, batch, result)),
         donate_argnums=0,
     )
 
     def insert() -> Any:
-        held["states"], status = tell(held["states"], keys.evolving, batch, evaluation)
+        current["states"], status = tell(current["states"], keys.evolving, batch, evaluation)
         return status
 
-    found["insertion_s"] = timed(insert, 3)
-    return found
+    times["insertion_s"] = timed(insert, 3)
+    return times
 
 
 def main() -> None:
@@ -154,9 +154,9 @@ def main() -> None:
     figures: dict[str, dict[str, dict[str, float]]] = {}
     for task in options.tasks:
         for seeds in options.seeds:
-            found = measure(task, seeds, quick=options.quick)
-            figures.setdefault(task, {})[str(seeds)] = found
-            cells = [f"{found[name]:.4g}" if name in found else "" for name in columns]
+            times = measure(task, seeds, quick=options.quick)
+            figures.setdefault(task, {})[str(seeds)] = times
+            cells = [f"{times[name]:.4g}" if name in times else "" for name in columns]
             print(f"| {task} | {seeds} | {' | '.join(cells)} |", flush=True)
             jax.clear_caches()
     for task, theirs in QDAX.items():
@@ -167,7 +167,7 @@ def main() -> None:
             {
                 "device": device.device_kind,
                 "s_per_generation": {
-                    task: {seeds: found["generation_s"] for seeds, found in by_seeds.items()}
+                    task: {seeds: times["generation_s"] for seeds, times in by_seeds.items()}
                     for task, by_seeds in figures.items()
                 },
                 "parts": figures,

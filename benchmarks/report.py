@@ -1,7 +1,7 @@
 """The report of a study as large as the paper's: 4 tasks, 8 algorithms, 20 seeds, 10 000 generations each.
 
-The runs are made up, with logs, archives and corrections like those of real ones, before the clock starts.
-The report runs in a process of its own, as `elites study report` does, whose time and memory are measured.
+The runs are synthetic, with logs, archives and corrections like those of real ones; creating them is not
+timed. The report runs in its own process, as `elites study report` does, which is measured.
 
     python benchmarks/report.py [--quick]
 
@@ -44,13 +44,13 @@ def main() -> None:
         make_runs(folder, tasks, tuple(ALGORITHMS), seeds, generations)
         logs = sum(path.stat().st_size for path in folder.rglob("*.csv"))
         started = time.perf_counter()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=True
         )
         seconds = time.perf_counter() - started
         parquet = (folder / "report" / "metrics.parquet").stat().st_size
         page = (folder / "report" / "index.html").stat().st_size
-    inside, peak = map(float, done.stdout.split())
+    inside, peak = map(float, process.stdout.split())
     unit = 1024 if sys.platform != "darwin" else 1024**2  # of ru_maxrss, in MiB
     runs = len(tasks) * len(ALGORITHMS) * seeds
     print(f"{runs} runs of {generations} generations, {logs / 2**20:.0f} MiB of logs")

@@ -55,7 +55,7 @@ def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...])
 
 @cache
 def timed_episode() -> Callable[..., tuple[float, float]]:
-    """An episode from the package's own pieces, with a clock around Bullet's: seconds inside, in all."""
+    """An episode with a clock around `stepSimulation`: seconds inside it, and in total."""
     import numba
 
     from elites.policies.numba import perceptron
@@ -99,7 +99,7 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
 
 
 def share_in_bullet(task: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
-    """The part of an episode's time that `stepSimulation` takes."""
+    """The share of an episode's time in `stepSimulation`."""
     from elites.tasks.qdgym.simulator import QDGymSimulator
 
     simulator, timed, total = QDGymSimulator(task), timed_episode(), np.zeros(2)
@@ -162,13 +162,13 @@ def measure(robot: str, steps: int, rounds: int) -> dict[str, float]:
 
 
 def resident_mib(field: str) -> float:
-    """VmRSS: what this process holds now; VmHWM: the most it has held (getrusage's is inherited)."""
+    """Memory of this process: VmRSS is the current one, VmHWM the peak (that of getrusage is inherited)."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
 
 
 def memory() -> None:
-    """Peak resident memory of a process that records 100 full-length episodes, and what they added to it."""
+    """Peak memory of a process that records 100 full-length episodes, and the memory of the episodes."""
     from elites import QDGymTask, ThreadEvaluator, make_task
 
     task = make_task("qd-halfcheetah")
@@ -193,28 +193,28 @@ def main() -> None:
         memory()
         return
     steps, rounds = (500, 2) if options.quick else (3000, 15)
-    found = {robot: measure(robot, steps, rounds) for robot in ROBOTS}
+    figures = {robot: measure(robot, steps, rounds) for robot in ROBOTS}
     print(
         "| robot | stock, steps/s | ours, 1 thread | ours, 2 threads | speed-up per core | 2 threads : 1 | "
         "in stepSimulation | recording costs |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for robot, row in found.items():
+    for robot, row in figures.items():
         print(
             f"| {robot} | {row['stock']:.0f} | {row['one']:.0f} | {row['two']:.0f} | {row['speedup']:.2f} | "
             f"{row['scaling']:.2f} | {row['bullet_share']:.0%} | {row['recording_cost']:+.1%} |"
         )
     child = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True)
-    held = json.loads(child.stdout)
+    memory_mib = json.loads(child.stdout)
     print(
-        f"\n100 episodes of 1000 steps with transitions: {held['peak_mib']} MiB resident at the peak, "
-        f"{held['added_mib']} MiB of it for the episodes"
+        f"\n100 episodes of 1000 steps with transitions: {memory_mib['peak_mib']} MiB resident at the peak, "
+        f"{memory_mib['added_mib']} MiB of it for the episodes"
     )
     summary: dict[str, Any] = {
-        name: {robot: round(row[name], 3) for robot, row in found.items()}
+        name: {robot: round(row[name], 3) for robot, row in figures.items()}
         for name in ("speedup", "scaling", "bullet_share", "recording_cost")
     }
-    print(json.dumps({**summary, **held}))
+    print(json.dumps({**summary, **memory_mib}))
 
 
 if __name__ == "__main__":

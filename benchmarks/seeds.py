@@ -1,10 +1,10 @@
-"""Replications of a PyBullet task as one group, against the same seeds one after the other.
+"""Replications of a PyBullet task as one group, against single runs with the same seeds.
 
     python benchmarks/seeds.py [--quick] [--task qd-hopper] [--seeds 20] [--evaluations 1500]
 
-PGA-MAP-Elites with the paper's sizes. A group trains all seeds in one program and hands their episodes to the
-evaluator as one batch; the others are whole runs, each with its own start. Both have compiled before: a first
-run of each kind, cut short, is not counted. --quick: small sizes, under 40 s. The last line is one JSON
+PGA-MAP-Elites with the paper's sizes. A group trains all seeds in one program and evaluates their episodes as
+one batch; single runs have a start-up each. Compilation is not included: a short first run of each kind is
+not timed. --quick: small sizes, under 40 s. The last line is one JSON
 object: evaluations per second of both, and their ratio.
 """
 
@@ -69,10 +69,8 @@ def main() -> None:
             seconds[name] = time.perf_counter() - started
     rates = {name: options.seeds * options.evaluations / spent for name, spent in seconds.items()}
     device, cores = jax.devices()[0].device_kind, len(os.sched_getaffinity(0))
-    print(
-        f"{options.task}, {options.seeds} seeds of {options.evaluations} evaluations; "
-        f"{cores} cores, {device}\n"
-    )
+    runs = f"{options.seeds} seeds of {options.evaluations} evaluations"
+    print(f"{options.task}, {runs}; {cores} cores, {device}\n")
     print("| | s | evaluations/s |\n|---|---|---|")
     for name, spent in seconds.items():
         print(f"| {name.replace('_', ' ')} | {spent:.1f} | {rates[name]:.0f} |")

@@ -1,8 +1,8 @@
-"""What a step of TD3 costs on `qd-walker`, and where it goes: one in the environment and one of training.
+"""The time of a TD3 step on `qd-walker`: one step in the environment and one training step.
 
     python benchmarks/td3.py [--quick]
 
-The last line is one JSON object: milliseconds per step of the whole loop, and of its parts alone.
+The last line is one JSON object: milliseconds per step of the whole loop, and of each part.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def main() -> None:
     task, key, steps = make_task("qd-walker"), jax.random.key(0), 200
     assert isinstance(task, CompiledTask)
     algorithm = TD3(task)
-    held = {"state": jax.jit(algorithm.init)(key)}
+    current = {"state": jax.jit(algorithm.init)(key)}
     ask = jax.jit(algorithm.ask, static_argnums=2, donate_argnums=0)
-    held["state"], _ = ask(held["state"], key, algorithm.opening[0][0])
+    current["state"], _ = ask(current["state"], key, algorithm.opening[0][0])
 
     def loop() -> Any:
-        held["state"], batch = ask(held["state"], key, algorithm.generation[0])
+        current["state"], batch = ask(current["state"], key, algorithm.generation[0])
         return batch
 
     loop_ms = 1e3 * timed(loop, repetitions) / steps
-    state = held["state"]
+    state = current["state"]
     train = jax.jit(
         lambda td3, buffer: critics.train(td3, algorithm.config, algorithm.policy, buffer, key, steps)
     )
@@ -51,7 +51,7 @@ def main() -> None:
     stepper = StatelessSimulator(task.simulator)
 
     def walk() -> None:
-        """The environment alone, episodes and all."""
+        """Steps in the environment only, with resets."""
         seed = count = 0
         stepper.begin(seed)
         for _ in range(steps):
@@ -62,16 +62,16 @@ def main() -> None:
                 stepper.begin(seed)
 
     environment_ms = 1e3 * timed(walk, repetitions) / steps
-    found = {
+    figures = {
         "loop_ms": loop_ms,
         "training_ms": training_ms,
         "environment_ms": environment_ms,
         "overhead": loop_ms / (training_ms + environment_ms) - 1,
     }
     print("| part | figure |\n|---|---|")
-    for name, figure in found.items():
+    for name, figure in figures.items():
         print(f"| {name} | {figure:.3f} |")
-    print(json.dumps({name: round(figure, 4) for name, figure in found.items()}))
+    print(json.dumps({name: round(figure, 4) for name, figure in figures.items()}))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What several benchmarks need."""
+"""Helpers of several benchmarks."""

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def random_controllers(sizes: tuple[int, ...], count: int) -> np.ndarray:
-    """Random controllers, flat, with the spread of `elites.policies`; the same in every call."""
+    """Flat random controllers with the distribution of `elites.policies`; the same in every call."""
     generator = np.random.default_rng(0)
     pieces = []
     for inputs, outputs in pairwise(sizes):

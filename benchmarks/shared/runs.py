@@ -1,4 +1,4 @@
-"""Folders like those of finished runs, made of random numbers."""
+"""Synthetic folders of finished runs, with random numbers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-PARAMETERS = 8  # per elite; real ones have 20 000, which no report reads
+PARAMETERS = 8  # per elite; real elites have 20 000, but reports do not read them
 REPLICATIONS = 50
 
 
 def make_runs(
     folder: Path, tasks: tuple[str, ...], algorithms: tuple[str, ...], seeds: int, generations: int
 ) -> None:
-    """A run of each algorithm on each task with each seed, corrected at its end."""
+    """Creates a run of each algorithm on each task with each seed, with a corrected archive."""
     for task in tasks:
         for algorithm in algorithms:
             for seed in range(seeds):
@@ -31,8 +31,8 @@ def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: i
     config = RunConfig(algorithm=algorithm, task=task, seed=seed, evaluations=100 * generations)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config.record()))
-    made = config.make_algorithm()
-    names = metric_columns(made, METRICS)
+    instance = config.make_algorithm()
+    names = metric_columns(instance, METRICS)
     place = np.arange(1, generations + 1)
     rising = np.maximum.accumulate(1 - np.exp(-5 * place / generations) + 0.01 * rng.random(generations))
     columns = {
@@ -52,7 +52,7 @@ def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: i
     times = ["generation", "ask_s", "rollouts_s", "tell_s", "checkpoint_s", "elapsed_s", "steps_per_s"]
     spent = np.column_stack([place, *rng.random((4, generations)), 5.0 * place, rng.random(generations)])
     _write(folder / "timings.csv", times, spent, ["%d", *["%.17g"] * 6])
-    _archive(folder, config, made, rng)
+    _write_archive(folder, config, instance, rng)
 
 
 def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) -> None:
@@ -60,11 +60,11 @@ def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) ->
     path.write_text(",".join(names) + "\n" + "".join(row % tuple(line) for line in table.tolist()))
 
 
-def _archive(folder: Path, config: object, made: object, rng: np.random.Generator) -> None:
+def _write_archive(folder: Path, config: object, instance: object, rng: np.random.Generator) -> None:
     from elites.results.archive import SavedArchive, save_archive
     from elites.results.corrected import corrected_archive, save_corrected
 
-    task, cells = made.task, made.cells  # type: ignore[attr-defined]
+    task, cells = instance.task, instance.cells  # type: ignore[attr-defined]
     count, size = len(cells.centroids), task.descriptor_size
     cell = rng.permutation(count)[: int(0.8 * count)].astype(np.int32)
     fitness = np.sort(rng.uniform(0, 2000, len(cell)).astype(np.float32))[::-1].copy()
@@ -96,5 +96,5 @@ def _archive(folder: Path, config: object, made: object, rng: np.random.Generato
     samples = (fitness[:, None] * rng.uniform(0.5, 1, shape)).astype(np.float32)
     places = np.clip(archive.descriptor[:, None] + rng.normal(0, 0.05, (*shape, size)), 0, 1)
     settings = {**about, "replications": REPLICATIONS, "redraw": False}
-    found = corrected_archive(archive, samples, places.astype(np.float32), settings)
-    save_corrected(folder / "corrected.npz", found)
+    corrected = corrected_archive(archive, samples, places.astype(np.float32), settings)
+    save_corrected(folder / "corrected.npz", corrected)

@@ -1,4 +1,4 @@
-"""How long a computation takes."""
+"""Timing of a computation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def timed(function: Callable[[], Any], repetitions: int) -> float:
-    """Seconds, without the first call, which compiles."""
+    """Median time in seconds, without the first call, which compiles."""
     import jax
 
     jax.block_until_ready(function())

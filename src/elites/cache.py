@@ -1,4 +1,4 @@
-"""Where compiled code is kept between processes."""
+"""The cache folder, for compiled code and centroids."""
 
 import os
 import tempfile
@@ -7,15 +7,15 @@ from pathlib import Path
 
 
 def cache_root() -> Path:
-    """`$ELITES_CACHE`, else `elites` in the user's cache folder; RuntimeError where the user has no home."""
+    """`$ELITES_CACHE`, or `elites` in the user's cache folder; RuntimeError if the user has no home."""
     chosen = os.environ.get("ELITES_CACHE")
     return Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "elites").expanduser()
 
 
 def cache_folder(name: str) -> Path | None:
-    """A writable folder for `name` in the cache, made if need be.
+    """A writable folder for `name` in the cache.
 
-    None, with a warning, where nothing can be written: the caller then works without a cache.
+    None, with a warning, if it is not writable: the caller then works without a cache.
     """
     try:
         folder = cache_root() / name
@@ -31,7 +31,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def keep_compiled_programs() -> None:
-    """Has JAX keep what it compiles, unless the user has chosen a folder already."""
+    """Enables JAX's compilation cache, in our folder by default."""
     import jax
 
     if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]

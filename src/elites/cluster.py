@@ -79,7 +79,7 @@ def versions() -> dict[str, str | None]:
 
 
 def differing_package(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str | None:
-    """The first package of which two machines have different versions; None if there is none.
+    """The first package of which two machines have different versions; None if all are the same.
 
     An optional package may be missing on either machine: a task that needs it reports that itself.
     """
@@ -91,5 +91,5 @@ def differing_package(ours: dict[str, str | None], theirs: dict[str, str | None]
 
 
 def nodes(ray: Any) -> list[dict[str, Any]]:
-    """The machines of the cluster that have a core to offer."""
+    """The machines of the cluster with at least one core."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]

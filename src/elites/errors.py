@@ -1,11 +1,11 @@
-"""The one exception that is meant for the person at the keyboard."""
+"""The exception for errors of the user."""
 
 
 class ElitesError(Exception):
-    """Something the user can act on. The command prints its message as one line and no traceback."""
+    """An error that the user can fix. The command prints its message in one line, without a traceback."""
 
 
-def require(holds: bool, name: str, given: object, allowed: str) -> None:
-    """Says which argument makes no sense, what was given and what is allowed."""
-    if not holds:
+def require(condition: bool, name: str, given: object, allowed: str) -> None:
+    """Raises an error that names an invalid argument, its value and what is allowed."""
+    if not condition:
         raise ElitesError(f"{name} is {given}; it must be {allowed}")

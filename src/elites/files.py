@@ -1,4 +1,4 @@
-"""Writing files so that a reader, or a crash, never meets half of one."""
+"""Atomic writes: neither a reader nor a crash leaves half a file."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 
 from elites.errors import ElitesError
 
-PARTIAL = ".partial"  # ends the name of a file that is being written
+PARTIAL = ".partial"  # suffix of a file that is being written
 
 
 def is_partial(path: Path) -> bool:
-    """Whether a path is a file that is being written, or that a kill has cut short."""
+    """Whether a path is a file that is being written, or that a killed process left incomplete."""
     return path.name.startswith(".") and path.name.endswith(PARTIAL)
 
 
 def remove_partials(folder: Path) -> None:
-    """Removes what a kill has left of files that it cut short."""
+    """Removes incomplete files of killed processes."""
     for path in folder.rglob(f".*{PARTIAL}"):
         path.unlink()
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Whatever happens, `path` holds either what it held or all that `write` wrote, and on the disk."""
+    """Writes a file so that `path` always has either its old or its complete new content, also on disk."""
     partial = path.with_name(f".{path.name}-{os.getpid()}{PARTIAL}")
     try:
         with partial.open("wb") as file:
@@ -48,7 +48,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_arrays(path: Path, names: Iterable[str], what: str) -> dict[str, np.ndarray]:
-    """These arrays of an npz file, which is `what`; or an error that says what is wrong with it."""
+    """Arrays of an npz file. `what` describes the file in error messages."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in names}
@@ -59,7 +59,7 @@ def read_arrays(path: Path, names: Iterable[str], what: str) -> dict[str, np.nda
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes renames in a folder last."""
+    """Writes renames in a folder to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -69,7 +69,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def error_in_one_line(doing: str) -> Iterator[None]:
-    """Turns an error of the file system into a message that says what could not be done."""
+    """Turns an error of the file system into an ElitesError. `doing` says what failed."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How much memory a plan may take."""
+"""Available memory."""
 
 import os
 import re
@@ -11,20 +11,20 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_bytes() -> int:
-    """Memory that is free where JAX keeps its arrays."""
+    """Free memory of the device of JAX's arrays."""
     device = jax.local_devices()[0]
     if device.platform != "cpu" and (stats := device.memory_stats()):
         return int(stats["bytes_limit"] - stats["bytes_in_use"])
     table = Path("/proc/meminfo")
-    if table.exists() and (found := re.search(r"MemAvailable:\s+(\d+) kB", table.read_text())):
-        free = 1024 * int(found[1])
+    if table.exists() and (match := re.search(r"MemAvailable:\s+(\d+) kB", table.read_text())):
+        free = 1024 * int(match[1])
     else:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(0, min([free, *left_by_groups()]))
+    return max(0, min([free, *free_in_cgroups()]))
 
 
-def left_by_groups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> Iterator[int]:
-    """What is left of each limit on the memory of this process: of a container, or of a job's share."""
+def free_in_cgroups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> Iterator[int]:
+    """Free memory within each limit of this process, such as that of a container or a batch job."""
     for line in table.read_text().splitlines() if table.exists() else ():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -37,11 +37,13 @@ def left_by_groups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUP
         for folder in (group, *group.parents):
             try:
                 numbers = [int((folder / name).read_text()) for name in (limit, used)]
-                kept = re.search(r"^inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
-            except (OSError, ValueError):  # there is none, or it says max
+                cached = re.search(
+                    r"^inactive_file (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE
+                )
+            except (OSError, ValueError):  # no such file, or no limit ("max")
                 pass
             else:
-                # Files that were read long ago count as used, and are given up when memory is short.
-                yield numbers[0] - numbers[1] + (int(kept[1]) if kept else 0)
+                # Inactive cached files count as used, but are dropped when memory is short.
+                yield numbers[0] - numbers[1] + (int(cached[1]) if cached else 0)
             if folder == top:
                 break

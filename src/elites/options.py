@@ -1,4 +1,4 @@
-"""Values given by a person or read from a file, checked against a dataclass's types."""
+"""Validation of user input and files against the types of a dataclass."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _types(kind: type) -> dict[str, Any]:
 
 
 def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[str] = ()) -> dict[str, Any]:
-    """The values as the dataclass `kind` takes them: NumPy's numbers as Python's, lists as tuples.
+    """The values for the dataclass `kind`: NumPy's numbers as Python's, lists as tuples.
 
-    One that it does not have (or that is `fixed`), or that is of another type, is named with what is allowed.
+    Raises an error that names an unknown or `fixed` parameter, or a value of the wrong type.
     """
     allowed = [field.name for field in dataclasses.fields(kind) if field.name not in fixed]
     for name in given:
@@ -29,16 +29,16 @@ def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[
     return {name: _converted(_types(kind)[name], name, value) for name, value in given.items()}
 
 
-def _converted(wanted: Any, name: str, value: Any) -> Any:
-    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+def _converted(expected: Any, name: str, value: Any) -> Any:
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is typing.Literal:
         require(value in arguments, name, repr(value), f"one of {', '.join(map(str, arguments))}")
     elif origin is tuple:
         require(isinstance(value, list | tuple), name, repr(value), "a list")
         return tuple(_converted(arguments[0], name, item) for item in value)
-    elif wanted is bool:
+    elif expected is bool:
         require(isinstance(value, bool), name, repr(value), "true or false")
-    elif wanted is int:
+    elif expected is int:
         require(
             isinstance(value, numbers.Integral) and not isinstance(value, bool),
             name,
@@ -46,7 +46,7 @@ def _converted(wanted: Any, name: str, value: Any) -> Any:
             "a whole number",
         )
         return int(value)
-    elif wanted is float:
+    elif expected is float:
         require(
             isinstance(value, numbers.Real) and not isinstance(value, bool), name, repr(value), "a number"
         )

@@ -74,7 +74,7 @@ def test_a_normalising_controller_is_stored_as_a_plain_one():
         algorithm.policy.apply(search.centre, normalised),
         atol=1e-4,
     )
-    back = algorithm._unseeing(batch.parameters[0], moments)
+    back = algorithm._unfold_normalisation(batch.parameters[0], moments)
     np.testing.assert_allclose(back, search.centre, atol=1e-4)
 
 
@@ -85,7 +85,7 @@ def test_moments_are_those_of_all_observations():
         if round.name != "perturbations":
             continue
         assert isinstance(evaluation.transitions, Transitions)
-        state = state._replace(moments=algorithm._observed(state, evaluation))
+        state = state._replace(moments=algorithm._update_moments(state, evaluation))
         for episode, length in enumerate(evaluation.length):
             if evaluation.ending[episode] <= Ending.TRUNCATED:
                 seen.append(evaluation.transitions.observations[episode, :length])

@@ -35,7 +35,7 @@ def test_a_grid_finds_the_nearest_centroid_too(descriptors):
 
 @pytest.mark.parametrize("name", list(TASKS))
 def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch):
-    monkeypatch.setattr(cells, "_kept", None)  # would be called if they were not shipped
+    monkeypatch.setattr(cells, "_cached", None)  # would be called if they were not shipped
     task = make_task(name)
     of = make_cells(task)
     assert of.centroids.shape == (task.cells, task.descriptor_size)

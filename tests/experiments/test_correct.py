@@ -132,7 +132,7 @@ def test_what_is_there_already_is_not_done_again(run):
     correct(run)
     elites.correct(run, replications=4, log=told.append, on_progress=lambda *progress: seen.append(progress))
     assert told == [
-        f"{run / 'corrected.npz'} is there already: 4 replications of {len(load_archive(run).cell)} elites"
+        f"{run / 'corrected.npz'} already exists: 4 replications of {len(load_archive(run).cell)} elites"
     ]
     assert not seen
     changed = load_archive(run)
@@ -178,7 +178,7 @@ def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         elites.correct(run, replications=4, log=told.append, on_progress=interrupt)
     assert not (run / "corrected.npz").exists()
-    assert "the same command goes on" in told[0]
+    assert "the same command continues" in told[0]
     unfinished = saved.read_bytes()
     correct(run, seed=9)  # does not take it for its own
     assert (run / "corrected.npz").read_bytes() == whole[9]

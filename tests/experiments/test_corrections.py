@@ -77,7 +77,7 @@ def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
 def test_the_last_one_is_the_file_that_correcting_afterwards_writes(undisturbed, tmp_path):
     told = []
     elites.correct(undisturbed, replications=4, log=told.append)
-    assert "is there already" in told[0]
+    assert "already exists" in told[0]
     during = (undisturbed / "corrected.npz").read_bytes()
     elites.correct(undisturbed, replications=5, log=quiet)
     elites.correct(undisturbed, replications=4, log=quiet)

@@ -369,7 +369,7 @@ def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
     interrupted(folder)
     shutil.rmtree(folder / "checkpoints")
     before = (folder / "metrics.csv").read_bytes()
-    with pytest.raises(ElitesError, match="has an archive but no checkpoint to go on from"):
+    with pytest.raises(ElitesError, match="has an archive but no checkpoint to continue from"):
         elites.resume(folder)
     assert (folder / "metrics.csv").read_bytes() == before
 
@@ -402,7 +402,7 @@ def test_other_versions_are_told(tmp_path):
     (folder / "config.json").write_text(json.dumps(record))
     assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
     assert len(told) == 1
-    assert told[0].startswith(f"begun with jax 0.0.1 (now {jax.__version__}): the result may differ")
+    assert told[0].startswith(f"started with jax 0.0.1 (now {jax.__version__}): the result may differ")
 
 
 def test_what_a_kill_left_of_a_file_is_cleared_away(tmp_path):

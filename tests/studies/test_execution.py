@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from elites import ElitesError
-from elites.experiments.guards import alone
+from elites.experiments.guards import folder_lock
 from elites.paper.presets import make_study
 from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes
 from elites.studies.display import StudyDisplay
@@ -227,7 +227,7 @@ def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypat
 
     monkeypatch.setattr("elites.studies.run.measure", never)
     study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000)
-    with alone(tmp_path), pytest.raises(ElitesError, match="is being run by another process"):
+    with folder_lock(tmp_path), pytest.raises(ElitesError, match="is being run by another process"):
         run_study(study, tmp_path)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from elites import TASKS, ElitesError, ThreadEvaluator, make_task
-from elites.memory import available_bytes, left_by_groups
+from elites.memory import available_bytes, free_in_cgroups
 from elites.tasks.episode import Ending
 from tests.conftest import ROBOTS, controllers
 
@@ -116,10 +116,10 @@ def test_limits_on_groups_of_processes_are_heard(tmp_path):
         folder.with_name("memory.stat").write_text("anon 5\ninactive_file 20\nactive_file 7\n")
     table = tmp_path / "cgroup"
     table.write_text("0::/job/step\n")
-    assert list(left_by_groups(table, tmp_path / "new")) == [720]
+    assert list(free_in_cgroups(table, tmp_path / "new")) == [720]
     table.write_text("5:cpu:/\n4:memory,x:/job\n")
-    assert list(left_by_groups(table, tmp_path / "old")) == [4020]
-    assert list(left_by_groups(tmp_path / "none")) == []
+    assert list(free_in_cgroups(table, tmp_path / "old")) == [4020]
+    assert list(free_in_cgroups(tmp_path / "none")) == []
     assert 0 < available_bytes() < 2**60
 
 

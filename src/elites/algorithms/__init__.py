@@ -1,4 +1,4 @@
-"""Names become algorithms here, and nowhere else."""
+"""The algorithms by name."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def find_algorithm(name: str) -> type[Algorithm]:
 
 
 def make_config(name: str, **hyper_parameters: Any) -> Any:
-    """The hyper-parameters of the algorithm called `name`, checked; the paper's unless given."""
+    """The hyper-parameters of the algorithm called `name`, checked. The defaults are the paper's."""
     config = find_algorithm(name).Config
     return config(**checked(config, hyper_parameters, name))
 
 
 def make_algorithm(name: str, task: Task, **hyper_parameters: Any) -> Algorithm:
-    """The algorithm called `name` on a task, the paper's hyper-parameters unless given."""
+    """The algorithm called `name` on a task. The default hyper-parameters are the paper's."""
     return find_algorithm(name)(task, make_config(name, **hyper_parameters))

@@ -1,4 +1,4 @@
-"""What every algorithm is: pure functions over one pytree, to be jitted, saved, scanned and vmapped."""
+"""The interface of algorithms: pure functions over one pytree, to be jitted, saved, scanned and vmapped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Round(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the episodes: `[policies]`, or `[policies, episodes]` if there are several."""
+        """Shape of the episodes: `[policies]`, or `[policies, episodes]` with several per policy."""
         return (self.policies,) if self.episodes == 1 else (self.policies, self.episodes)
 
     @property
@@ -46,11 +46,11 @@ class Batch(NamedTuple):
 
     parameters: jax.Array
     operator: jax.Array  # int32, an index into the algorithm's `operators`
-    parents: jax.Array  # int32 [n, 2], the evaluations they come from; -1: none
+    parents: jax.Array  # int32 [n, 2], evaluations of the parents; -1: none
 
 
 class Stream(IntEnum):
-    """Folded into a key, so that what one operator draws never depends on another being there."""
+    """Folded into a key, so that the random numbers of an operator do not depend on the other operators."""
 
     RANDOM = 0
     GA = 1
@@ -66,16 +66,16 @@ class Stream(IntEnum):
 
 
 class Progress(NamedTuple):
-    """Where a run stands."""
+    """Counts since the start of a run."""
 
     generation: jax.Array
     evaluations: jax.Array
-    training_steps: jax.Array  # in an environment of the algorithm's own, beside the evaluations
+    training_steps: jax.Array  # in the algorithm's own environment; not part of the evaluations
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
-    """Hyper-parameters that all algorithms have."""
+    """Hyper-parameters of all algorithms."""
 
     hidden: tuple[int, ...] = (128, 128)
     """Hidden units of the controllers."""
@@ -87,22 +87,22 @@ class AlgorithmConfig:
 
 
 class Algorithm(ABC):
-    """An algorithm on a task. Its state is a NamedTuple whose `progress` is a Progress."""
+    """An algorithm on a task. Its state is a NamedTuple with a field `progress`, a Progress."""
 
     Config: ClassVar[type[Any]] = AlgorithmConfig
     """The dataclass of its hyper-parameters; a subclass of AlgorithmConfig."""
     operators: ClassVar[tuple[str, ...]]
-    """The names of what makes its offspring, as columns and figures show them."""
+    """Names of the variation operators, as shown in columns and figures."""
 
-    opening: tuple[tuple[Round, ...], ...] = ()  # the rounds of each of the first generations
-    generation: tuple[Round, ...]  # those of all others
-    environment: Environment | None = None  # that it acts in step by step, beside the evaluations
+    opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
+    generation: tuple[Round, ...]  # rounds of all other generations
+    environment: Environment | None = None  # for training step by step; not used for evaluations
     shares_program: bool = True  # whether `ask` and `tell` can be vmapped over replications
     keeps_members: bool = False  # whether the members of all cells are saved at the end
     needs_policy: ClassVar[bool] = False
-    """Whether it can only evolve controllers."""
+    """Whether it needs a task with an environment, and evolves controllers only."""
     has_members: ClassVar[bool] = False
-    """Whether a cell holds several members, of which the elite is the best."""
+    """Whether a cell holds several members. The best one is the elite."""
 
     def __init__(self, task: Task, config: Any = None) -> None:
         self.task = task
@@ -110,7 +110,7 @@ class Algorithm(ABC):
         self.genome = genome_of(task, self.config.hidden)
         self.cells = make_cells(task, self.config.archive)
         if self.needs_policy:
-            self.policy  # noqa: B018 # refuses a task without an environment
+            self.policy  # noqa: B018 # raises an error if the task has no environment
 
     @property
     def policy(self) -> Policy:
@@ -124,7 +124,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def init(self, key: jax.Array) -> Any:
-        """The state before anything is evaluated."""
+        """The state before the first evaluation."""
 
     @abstractmethod
     def ask(self, state: Any, key: jax.Array, round: Round) -> tuple[Any, Batch]:
@@ -134,7 +134,7 @@ class Algorithm(ABC):
     def tell(
         self, state: Any, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[Any, jax.Array]:
-        """Takes in their evaluation. Returns the Status of each."""
+        """Updates the state with their evaluation. Returns the Status of each genome."""
 
     def archive(self, state: Any) -> Archive:
         """The collection so far, one elite per cell."""
@@ -142,17 +142,17 @@ class Algorithm(ABC):
         return archive
 
     def members(self, state: Any) -> DeepGrid | None:
-        """All members of the cells, where they have several."""
+        """All members of the cells; None if a cell holds only its elite."""
         return None
 
     def gradient_steps(self, state: Any) -> jax.Array:
         """Training steps of the critics so far."""
         return jnp.zeros((), jnp.int32)
 
-    # What most algorithms need to write the above.
+    # Helpers for subclasses.
 
     def empty_archive(self, episodes: int = 1) -> Archive:
-        """An archive without elites; `episodes` are those that a fitness is the mean of."""
+        """An archive without elites. A fitness is the mean over `episodes`."""
         sizes = len(self.cells.centroids), self.genome.parameter_count, self.task.descriptor_size
         return empty_archive(*sizes, episodes)
 
@@ -161,10 +161,10 @@ class Algorithm(ABC):
         return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
 
     def batch(self, **offspring: Offspring) -> Batch:
-        """One batch of what these operators made."""
+        """One batch of the offspring of several operators."""
         numbers = [
-            jnp.full(len(made.parameters), self.operators.index(name), jnp.int32)
-            for name, made in offspring.items()
+            jnp.full(len(genomes.parameters), self.operators.index(name), jnp.int32)
+            for name, genomes in offspring.items()
         ]
         parameters, parents = zip(*offspring.values(), strict=True)
         return Batch(jnp.concatenate(parameters), jnp.concatenate(numbers), jnp.concatenate(parents))
@@ -172,19 +172,19 @@ class Algorithm(ABC):
     def insert(
         self, archive: Archive, batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress
     ) -> tuple[Archive, jax.Array]:
-        """Adds an evaluated batch to the archive. Returns the Status of each."""
+        """Adds an evaluated batch to the archive. Returns the Status of each genome."""
         offspring = solutions(batch, evaluation, progress)
         archive, status = insert(archive, self.cells.of(offspring.descriptor), offspring)
         return archive, mark_skipped(evaluation, status)
 
 
 def start() -> Progress:
-    """Before the first generation."""
+    """The progress before the first generation."""
     return Progress(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
 
 def advance(progress: Progress, evaluation: Evaluation[jax.Array]) -> Progress:
-    """After a generation of one round."""
+    """The progress after a generation of one round."""
     evaluated = (evaluation.ending != Ending.SKIPPED).sum()
     return progress._replace(
         generation=progress.generation + 1,
@@ -195,17 +195,17 @@ def advance(progress: Progress, evaluation: Evaluation[jax.Array]) -> Progress:
 def random_rounds(
     initial: int, batch: int, *, episodes: int = 1, transitions: bool = False
 ) -> tuple[tuple[Round, ...], ...]:
-    """`initial` random genomes, in generations as large as all others: nothing is compiled twice."""
+    """Rounds of `initial` random genomes, in generations of the usual size: it is compiled only once."""
     whole, rest = divmod(initial, batch)
     sizes = [batch] * whole + [rest] * (rest > 0)
     return tuple((Round("random", size, episodes, transitions),) for size in sizes)
 
 
 def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    """Fitness `[n]` and descriptor `[n, d]` of genomes: the mean, if they have several episodes.
+    """Fitness `[n]` and descriptor `[n, d]` of genomes: means over their episodes.
 
-    A genome one of whose episodes is invalid, or was not run, is NaN. The mean of equal numbers is exactly
-    that number.
+    NaN for a genome with an episode that is invalid or was not run. The mean of equal numbers is exactly that
+    number.
     """
     fitness, descriptor = jnp.asarray(evaluation.fitness), jnp.asarray(evaluation.descriptor)
     if fitness.ndim == 1:
@@ -219,7 +219,7 @@ def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.
 
 
 def solutions(batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress) -> Solutions:
-    """What was evaluated, with its origin."""
+    """The evaluated batch, with its origin."""
     count, episodes = len(batch.operator), evaluation.fitness.size // len(batch.operator)
     fitness, descriptor = mean_of_episodes(evaluation)
     return Solutions(
@@ -237,6 +237,6 @@ def solutions(batch: Batch, evaluation: Evaluation[jax.Array], progress: Progres
 
 
 def mark_skipped(evaluation: Evaluation[jax.Array], status: jax.Array) -> jax.Array:
-    """The status, SKIPPED for offspring that the budget had no room for."""
+    """The status; SKIPPED for offspring beyond the budget."""
     first = evaluation.ending.reshape(len(status), -1)[:, 0]
     return jnp.where(first == Ending.SKIPPED, Status.SKIPPED, status)

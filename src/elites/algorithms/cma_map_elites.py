@@ -1,7 +1,7 @@
 """CMA-MAP-Elites: M. C. Fontaine, J. Togelius, S. Nikolaidis and A. K. Hoover, "Covariance matrix adaptation
 for the rapid illumination of behavior space", 2020.
 
-With improvement emitters on the evolution strategies of pyribs, as in the paper on PGA-MAP-Elites.
+With improvement emitters and the evolution strategies of pyribs, as in the paper on PGA-MAP-Elites.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class CMAMAPElitesConfig(AlgorithmConfig):
     """Evolution strategies that adapt their covariance to what improves the archive."""
 
     emitters: int = 5
-    """Evolution strategies side by side."""
+    """Number of evolution strategies."""
     emitter_batch: int = 20
-    """Offspring of each per generation."""
+    """Offspring per emitter and generation."""
     es: Kind = "separable"
     """Covariance: full (n² entries), separable (its diagonal) or limited-memory (a few vectors)."""
     sigma0: float = 0.5
-    """Step size that a strategy starts with (σ0)."""
+    """Initial step size (σ0)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,20 +54,20 @@ class CMAMAPElitesConfig(AlgorithmConfig):
 
 
 class State(NamedTuple):
-    """All that CMA-MAP-Elites knows."""
+    """The state of CMA-MAP-Elites."""
 
     archive: Archive
     strategies: Arrays
-    seeds: jax.Array  # uint32 [emitters], of what the strategies sampled last
+    seeds: jax.Array  # uint32 [emitters], of the last samples
     progress: Progress
 
 
 class CMAMAPElites(Algorithm):
-    """Emitters are evolution strategies towards improvement; one without improvement restarts at an elite."""
+    """Emitters are evolution strategies that maximise improvement. Without any they restart at an elite."""
 
     Config = CMAMAPElitesConfig
     operators = ("cma",)
-    shares_program = False  # the strategies are pyribs' objects, outside any program
+    shares_program = False  # the strategies are pyribs objects, called from the program
 
     def __init__(self, task: Task, config: CMAMAPElitesConfig | None = None) -> None:
         super().__init__(task, config)
@@ -83,7 +83,7 @@ class CMAMAPElites(Algorithm):
         )
 
     def init(self, key: jax.Array) -> State:
-        """An empty archive, and the strategies where all parameters are 0."""
+        """An empty archive, and strategies that start at the origin."""
         return State(
             self.empty_archive(),
             self.strategies.start(),
@@ -92,7 +92,7 @@ class CMAMAPElites(Algorithm):
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
-        """What the strategies sample."""
+        """Samples of all strategies."""
         seeds = jax.random.bits(jax.random.fold_in(key, Stream.NOISE), (self.config.emitters,))
         strategies, samples = self.strategies.ask(state.strategies, seeds)
         batch = self.batch(cma=orphans(samples.reshape(round.policies, -1)))
@@ -101,7 +101,7 @@ class CMAMAPElites(Algorithm):
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
-        """Adds the batch to the archive, and moves the strategies towards what it gained by it."""
+        """Adds the batch to the archive, and updates the strategies by its improvement."""
         offspring = solutions(batch, evaluation, state.progress)
         cells = self.cells.of(offspring.descriptor)
         rank, gain = improvement(state.archive, cells, offspring)
@@ -123,10 +123,10 @@ class CMAMAPElites(Algorithm):
 
 
 def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[jax.Array, jax.Array]:
-    """What each offspring would add to the archive if it came alone, in the order in which it counts.
+    """Rank and gain of each offspring, as if it were the only one. Rank matters first, then gain.
 
-    First the rank: 2 for a new cell, 1 for a better elite, 0 for nothing. Then the gain: the fitness in a new
-    cell, else by how much it is above the elite's.
+    The rank is 2 for a new cell, 1 for a better elite, 0 otherwise. The gain is the fitness in a new cell,
+    otherwise the difference to the elite's fitness.
     """
     valid = jnp.isfinite(offspring.fitness) & jnp.isfinite(offspring.descriptor).all(-1)
     before = archive.elites.fitness[cells]
@@ -137,18 +137,16 @@ def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tup
 
 
 def require_memory(config: CMAMAPElitesConfig, dimensions: int) -> None:
-    """Refuses strategies that cannot fit, before anything is allocated."""
-    there = available_bytes()
+    """Raises an error if the strategies do not fit into memory, before anything is allocated."""
+    free = available_bytes()
 
-    def needed(kind: Kind) -> int:  # at the peak, as measured: old and new arrays, and pyribs' own copies
+    def needed(kind: Kind) -> int:  # at the peak, as measured: old and new arrays, and the copies of pyribs
         return 6 * size_in_bytes(kind, config.emitters, config.emitter_batch, dimensions)
 
-    if needed(config.es) > there:
-        fitting = [
-            f"{kind} ({needed(kind) / 1e9:.2g} GB)" for kind in get_args(Kind) if needed(kind) <= there
-        ]
+    if needed(config.es) > free:
+        fitting = [f"{kind} ({needed(kind) / 1e9:.2g} GB)" for kind in get_args(Kind) if needed(kind) <= free]
         raise ElitesError(
             f"es {config.es} takes {needed(config.es) / 1e9:.1f} GB for {config.emitters} emitters of "
-            f"{dimensions} parameters and {there / 1e9:.1f} GB are free; what fits: "
+            f"{dimensions} parameters and {free / 1e9:.1f} GB are free; what fits: "
             f"{', '.join(fitting) or 'none of the variants'}"
         )

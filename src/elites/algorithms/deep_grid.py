@@ -47,14 +47,14 @@ class DeepGridConfig(MAPElitesConfig):
 
 
 class State(NamedTuple):
-    """All that Deep-grid knows."""
+    """The state of Deep-grid."""
 
     grid: deep_grid.DeepGrid
     progress: Progress
 
 
 class DeepGrid(Algorithm):
-    """An offspring is always accepted, a full cell loses a random member; the good are parents more often."""
+    """All offspring are accepted; full cells lose a random member. Better members are parents more often."""
 
     Config = DeepGridConfig
     operators = ("random", "ga")
@@ -67,11 +67,11 @@ class DeepGrid(Algorithm):
         self.ga = IsoLine(config.sigma1, config.sigma2)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
-        needed, there = deep_grid.size_in_bytes(*self._shape()), available_bytes()
-        if needed > there:
-            fits = config.depth * there // needed
+        needed, free = deep_grid.size_in_bytes(*self._shape()), available_bytes()
+        if needed > free:
+            fits = config.depth * free // needed
             raise ElitesError(
-                f"depth {config.depth} takes {needed / 1e9:.1f} GB and {there / 1e9:.1f} GB are free; "
+                f"depth {config.depth} takes {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
                 f"depth {fits} fits"
             )
 
@@ -87,12 +87,12 @@ class DeepGrid(Algorithm):
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
             return state, self.random(key, round.policies)
-        selecting, varying = jax.random.split(jax.random.fold_in(key, Stream.GA))
-        cells, slots = deep_grid.select(state.grid, selecting, 2 * round.policies)
+        selection_key, variation_key = jax.random.split(jax.random.fold_in(key, Stream.GA))
+        cells, slots = deep_grid.select(state.grid, selection_key, 2 * round.policies)
         members, pairs = state.grid.members, (2, round.policies)
         first, second = members.parameters[cells, slots].reshape(*pairs, -1)
         parents = members.origin.evaluation[cells, slots].reshape(pairs).T
-        return state, self.batch(ga=Offspring(self.ga.vary(varying, first, second), parents))
+        return state, self.batch(ga=Offspring(self.ga.vary(variation_key, first, second), parents))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
@@ -100,8 +100,8 @@ class DeepGrid(Algorithm):
         """Adds the batch to the grid."""
         offspring = solutions(batch, evaluation, state.progress)
         cells = self.cells.of(offspring.descriptor)
-        evicting = jax.random.fold_in(key, Stream.EVICTION)
-        grid, status = deep_grid.insert(state.grid, cells, offspring, evicting)
+        eviction_key = jax.random.fold_in(key, Stream.EVICTION)
+        grid, status = deep_grid.insert(state.grid, cells, offspring, eviction_key)
         return State(grid, advance(state.progress, evaluation)), mark_skipped(evaluation, status)
 
     def archive(self, state: State) -> Archive:

@@ -51,7 +51,7 @@ class MAPElitesConfig(AlgorithmConfig):
 
 
 class State(NamedTuple):
-    """All that MAP-Elites knows."""
+    """The state of MAP-Elites."""
 
     archive: Archive
     progress: Progress
@@ -77,8 +77,8 @@ class MAPElites(Algorithm):
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
             return state, self.random(key, round.policies)
-        varying = jax.random.fold_in(key, Stream.GA)
-        return state, self.batch(ga=self.ga(state.archive, varying, round.policies))
+        variation_key = jax.random.fold_in(key, Stream.GA)
+        return state, self.batch(ga=self.ga(state.archive, variation_key, round.policies))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation

@@ -1,9 +1,9 @@
 """MAP-Elites-ES: C. Colas, V. Madhavan, J. Huizinga and J. Clune, "Scaling MAP-Elites to deep
 neuroevolution", 2020.
 
-The centre of an evolution strategy starts at an elite and is moved for some steps, up the fitness (exploit)
-or towards novelty (explore), the two taking turns from parent to parent. After each step it is evaluated many
-times and its mean enters the archive.
+The centre of an evolution strategy starts at an elite and takes some steps towards fitness (exploit) or
+novelty (explore), alternating from parent to parent. After each step the centre is evaluated many times, and
+its mean is added to the archive.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ CENTRES = 10_000  # descriptors of centres that novelty is measured against, the
 
 @dataclass(frozen=True, kw_only=True)
 class MAPElitesESConfig(AlgorithmConfig):
-    """MAP-Elites by evolution strategies that exploit and explore in turns."""
+    """MAP-Elites with evolution strategies that exploit and explore in turns."""
 
     pairs: int = 100
     """Mirrored pairs of perturbations per step (the original has 5000)."""
     chunk: int = 100
-    """Pairs that are made and evaluated at once."""
+    """Pairs evaluated at once."""
     steps: int = 10
     """Consecutive steps from one parent."""
     centre_samples: int = 30
@@ -55,11 +55,11 @@ class MAPElitesESConfig(AlgorithmConfig):
     sigma: float = 0.02
     """Standard deviation of the perturbations."""
     learning_rate: float = 0.01
-    """Of Adam, begun afresh with each parent."""
+    """Learning rate of Adam, which is reset with each parent."""
     l2: float = 0.005
     """Weight decay."""
     neighbours: int = 10
-    """Nearest centres that novelty is measured by (k)."""
+    """Number of nearest centres in the measure of novelty (k)."""
     normalise: bool = False
     """Whether controllers see observations normalised by their running mean and deviation."""
 
@@ -79,12 +79,12 @@ class MAPElitesESConfig(AlgorithmConfig):
 
 
 class Search(NamedTuple):
-    """The evolution strategy at work."""
+    """The state of the evolution strategy."""
 
     centre: jax.Array  # [P]
     optimiser: optax.OptState
     step: jax.Array  # since the parent was chosen
-    exploring: jax.Array  # whether it goes for novelty
+    exploring: jax.Array  # whether it maximises novelty
     parent: jax.Array  # its evaluation
     key: jax.Array  # of this step's perturbations, as plain numbers
     chunk: jax.Array  # the next one to evaluate
@@ -92,27 +92,27 @@ class Search(NamedTuple):
 
 
 class Centres(NamedTuple):
-    """A ring of the descriptors of evaluated centres."""
+    """A ring buffer of the descriptors of evaluated centres."""
 
     descriptor: jax.Array  # [CENTRES, d]
-    seen: jax.Array  # since the run began
+    seen: jax.Array  # since the start of the run
 
 
 class Moments(NamedTuple):
     """Running moments of all observations."""
 
-    weight: jax.Array  # how many observations
+    weight: jax.Array  # number of observations
     mean: jax.Array
     squares: jax.Array  # sum of squared deviations
 
     def deviation(self) -> jax.Array:
-        """Standard deviation, 1 before anything was observed."""
+        """Standard deviation; 1 before the first observation."""
         deviation = jnp.sqrt(self.squares / jnp.maximum(self.weight, 1) + 1e-8)
         return jnp.where(self.weight > 1, deviation, 1)
 
 
 class State(NamedTuple):
-    """All that MAP-Elites-ES knows."""
+    """The state of MAP-Elites-ES."""
 
     archive: Archive
     search: Search
@@ -122,7 +122,7 @@ class State(NamedTuple):
 
 
 class MAPElitesES(Algorithm):
-    """A generation is one step: rounds of perturbations, then one of the new centre."""
+    """A generation is one step: rounds of perturbations, then a round of the new centre."""
 
     Config = MAPElitesESConfig
     operators = ("random", "exploit", "explore")
@@ -131,7 +131,7 @@ class MAPElitesES(Algorithm):
         super().__init__(task, config)
         config = self.config
         if config.normalise:
-            self.policy  # noqa: B018 # refuses a task without observations
+            self.policy  # noqa: B018 # raises an error if the task has no observations
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
         self.optimiser = optax.adam(config.learning_rate)
@@ -142,7 +142,7 @@ class MAPElitesES(Algorithm):
         )
 
     def init(self, key: jax.Array) -> State:
-        """An empty archive; the search begins with the first generation."""
+        """An empty archive; the search starts with the first generation."""
         size, dimensions = self.genome.parameter_count, self.task.descriptor_size
         centre, observation = jnp.zeros(size), jnp.zeros(self.task.observation_size)
         return State(
@@ -151,7 +151,7 @@ class MAPElitesES(Algorithm):
                 centre=centre,
                 optimiser=self.optimiser.init(centre),
                 step=jnp.int32(0),
-                exploring=jnp.array(True),  # turned before the first parent: exploit comes first
+                exploring=jnp.array(True),  # negated before the first parent: exploit comes first
                 parent=jnp.int32(-1),
                 key=jax.random.key_data(key),
                 chunk=jnp.int32(0),
@@ -179,15 +179,15 @@ class MAPElitesES(Algorithm):
             search = self._move(search)
             parameters = search.centre[None]
         parents = jnp.full(len(parameters), search.parent)
-        made = children(self._seeing(parameters, state.moments), parents)
-        exploit, explore = self.batch(exploit=made), self.batch(explore=made)
+        offspring = children(self._fold_normalisation(parameters, state.moments), parents)
+        exploit, explore = self.batch(exploit=offspring), self.batch(explore=offspring)
         operator = jnp.where(search.exploring, explore.operator, exploit.operator)
         return state._replace(search=search), exploit._replace(operator=operator)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
-        """Notes the perturbations' scores, or adds the centre to the archive."""
+        """Stores the scores of the perturbations, or adds the centre to the archive."""
         if round.name == "perturbations":
             search = state.search
             novelty = self.novelty(state.centres, jnp.asarray(evaluation.descriptor))
@@ -197,53 +197,55 @@ class MAPElitesES(Algorithm):
             )
             progress = state.progress._replace(evaluations=advance(state.progress, evaluation).evaluations)
             state = state._replace(
-                search=search, progress=progress, moments=self._observed(state, evaluation)
+                search=search, progress=progress, moments=self._update_moments(state, evaluation)
             )
             return state, mark_skipped(evaluation, jnp.full(round.policies, Status.REJECTED))
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         _, descriptor = mean_of_episodes(evaluation)
         return state._replace(
             archive=archive,
-            centres=_remember(state.centres, descriptor),
+            centres=_add_centre(state.centres, descriptor),
             progress=advance(state.progress, evaluation),
         ), status
 
     def novelty(self, centres: Centres, descriptors: jax.Array) -> jax.Array:
-        """Mean squared distance to the nearest centres so far, of descriptors `[n, d]`."""
-        apart = (descriptors[:, None] - centres.descriptor) / spans(self.cells.bounds)
-        squared = (apart**2).sum(-1)  # inf where there is none yet
+        """Mean squared distance of descriptors `[n, d]` to the nearest centres so far."""
+        difference = (descriptors[:, None] - centres.descriptor) / spans(self.cells.bounds)
+        squared = (difference**2).sum(-1)  # inf for empty rows
         nearest = -jax.lax.top_k(-squared, min(self.config.neighbours, CENTRES))[0]
-        there = jnp.isfinite(nearest)
-        mean = jnp.where(there, nearest, 0).sum(1) / jnp.maximum(there.sum(1), 1)
+        finite = jnp.isfinite(nearest)
+        mean = jnp.where(finite, nearest, 0).sum(1) / jnp.maximum(finite.sum(1), 1)
         return jnp.where(jnp.isfinite(descriptors).all(1), mean, jnp.nan)
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
-        """New perturbations; and, when the last parent has had its steps, a new parent and the other goal."""
+        """New perturbations; after the last step of a parent also a new parent and the other goal."""
         search, archive = state.search, state.archive
-        turning = search.step % self.config.steps == 0
-        exploring = jnp.where(turning, ~search.exploring, search.exploring)
+        switching = search.step % self.config.steps == 0
+        exploring = jnp.where(switching, ~search.exploring, search.exploring)
         cell = self._parent(state, jax.random.fold_in(key, Stream.PARENT), exploring)
         fresh = self.optimiser.init(search.centre)
         return search._replace(
             centre=jnp.where(
-                turning, self._unseeing(archive.elites.parameters[cell], state.moments), search.centre
+                switching,
+                self._unfold_normalisation(archive.elites.parameters[cell], state.moments),
+                search.centre,
             ),
-            optimiser=jax.tree.map(lambda new, old: jnp.where(turning, new, old), fresh, search.optimiser),
+            optimiser=jax.tree.map(lambda new, old: jnp.where(switching, new, old), fresh, search.optimiser),
             exploring=exploring,
-            parent=jnp.where(turning, archive.elites.origin.evaluation[cell], search.parent),
+            parent=jnp.where(switching, archive.elites.origin.evaluation[cell], search.parent),
             key=jax.random.key_data(jax.random.fold_in(key, Stream.NOISE)),
         )
 
     def _parent(self, state: State, key: jax.Array, exploring: jax.Array) -> jax.Array:
-        """Exploit: the fittest or a uniform elite, half and half. Explore: one of the most novel."""
-        tossing, drawing, ranking = jax.random.split(key, 3)
+        """Exploit: the fittest elite or a uniform one, with equal chances. Explore: one of the most novel."""
+        coin_key, selection_key, rank_key = jax.random.split(key, 3)
         elites, filled = state.archive.elites, state.archive.filled
-        uniform = select(state.archive, drawing, 1)[0]
-        fit = jnp.where(jax.random.bernoulli(tossing), elites.fitness.argmax(), uniform)
+        uniform = select(state.archive, selection_key, 1)[0]
+        fit = jnp.where(jax.random.bernoulli(coin_key), elites.fitness.argmax(), uniform)
         novelty = self.novelty(state.centres, jnp.where(filled[:, None], elites.descriptor, 0))
         most = min(MOST_NOVEL, len(filled))
         novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), most)[1]
-        place = jax.random.randint(ranking, (), 0, jnp.minimum(filled.sum(), most))
+        place = jax.random.randint(rank_key, (), 0, jnp.minimum(filled.sum(), most))
         return jnp.where(exploring, novel[place], fit)
 
     def _move(self, search: Search) -> Search:
@@ -259,10 +261,10 @@ class MAPElitesES(Algorithm):
             chunk=jnp.int32(0),
         )
 
-    def _seeing(self, parameters: jax.Array, moments: Moments) -> jax.Array:
-        """Controllers that see raw observations as these see normalised ones: their first layer is scaled.
+    def _fold_normalisation(self, parameters: jax.Array, moments: Moments) -> jax.Array:
+        """Folds the normalisation of observations into the first layer of each controller.
 
-        What is evaluated, stored and replayed is thus a plain controller.
+        The result is a plain controller, to be evaluated, stored and replayed.
         """
         if not self.config.normalise:
             return parameters
@@ -275,39 +277,39 @@ class MAPElitesES(Algorithm):
 
         return jax.vmap(fold)(parameters)
 
-    def _unseeing(self, controller: jax.Array, moments: Moments) -> jax.Array:
-        """The other way: a plain controller, as one that sees normalised observations."""
+    def _unfold_normalisation(self, controller: jax.Array, moments: Moments) -> jax.Array:
+        """The inverse: a plain controller as one of normalised observations."""
         if not self.config.normalise:
             return controller
         (weights, biases), *others = self.policy.layers(controller)
         first = (weights * moments.deviation()[:, None], biases + moments.mean @ weights)
         return self.policy.flat((first, *others))
 
-    def _observed(self, state: State, evaluation: Evaluation[jax.Array]) -> Moments:
-        """The moments with all observations of these episodes."""
+    def _update_moments(self, state: State, evaluation: Evaluation[jax.Array]) -> Moments:
+        """The moments, with the observations of these episodes included."""
         if not self.config.normalise:
             return state.moments
         assert evaluation.transitions is not None
-        seen = jnp.asarray(evaluation.transitions.observations)[:, :-1]
-        happened = jnp.arange(seen.shape[1]) < evaluation.length[:, None]
+        observations = jnp.asarray(evaluation.transitions.observations)[:, :-1]
+        happened = jnp.arange(observations.shape[1]) < evaluation.length[:, None]
         happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]
         count, mean, squares = state.moments
-        more = happened.sum().astype(jnp.float32)
-        its_mean = jnp.where(happened[..., None], seen, 0).sum((0, 1)) / jnp.maximum(more, 1)
-        its_squares = jnp.where(happened[..., None], (seen - its_mean) ** 2, 0).sum((0, 1))
-        total = jnp.maximum(count + more, 1)
-        shift = its_mean - mean
+        added = happened.sum().astype(jnp.float32)
+        batch_mean = jnp.where(happened[..., None], observations, 0).sum((0, 1)) / jnp.maximum(added, 1)
+        batch_squares = jnp.where(happened[..., None], (observations - batch_mean) ** 2, 0).sum((0, 1))
+        total = jnp.maximum(count + added, 1)
+        shift = batch_mean - mean
         return Moments(
-            count + more,
-            mean + shift * more / total,
-            squares + its_squares + shift**2 * count * more / total,
+            count + added,
+            mean + shift * added / total,
+            squares + batch_squares + shift**2 * count * added / total,
         )
 
 
-def _remember(centres: Centres, descriptor: jax.Array) -> Centres:
-    """With one more centre, unless it was never evaluated or gave NaN."""
-    known = jnp.isfinite(descriptor).all()
-    place = jnp.where(known, centres.seen % CENTRES, CENTRES)
+def _add_centre(centres: Centres, descriptor: jax.Array) -> Centres:
+    """Adds a centre, if its descriptor is finite."""
+    finite = jnp.isfinite(descriptor).all()
+    place = jnp.where(finite, centres.seen % CENTRES, CENTRES)
     return Centres(
-        centres.descriptor.at[place].set(descriptor[0], mode="drop"), centres.seen + known.astype(jnp.int32)
+        centres.descriptor.at[place].set(descriptor[0], mode="drop"), centres.seen + finite.astype(jnp.int32)
     )

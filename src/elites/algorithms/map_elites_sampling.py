@@ -20,7 +20,7 @@ class MAPElitesSamplingConfig(MAPElitesConfig):
     """MAP-Elites on the mean fitness and descriptor of several evaluations."""
 
     samples: int = 10
-    """Evaluations per offspring, random controllers included (M); every one counts in the budget."""
+    """Evaluations per offspring, random controllers included (M); each counts towards the budget."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -28,7 +28,7 @@ class MAPElitesSamplingConfig(MAPElitesConfig):
 
 
 class MAPElitesSampling(MAPElites):
-    """MAP-Elites whose rounds have several episodes per controller; `tell` averages them."""
+    """MAP-Elites with several episodes per controller; `tell` averages them."""
 
     Config = MAPElitesSamplingConfig
 

@@ -45,7 +45,7 @@ class PGAMAPElitesConfig(critics.TD3Config, MAPElitesConfig):
     pg_steps: int = 50
     """Gradient steps of a PG offspring (n_act)."""
     pg_learning_rate: float = 0.005
-    """Of a PG offspring's Adam (lr_act)."""
+    """Learning rate of a PG offspring's Adam (lr_act)."""
 
     def __post_init__(self) -> None:
         critics.TD3Config.__post_init__(self)
@@ -57,14 +57,14 @@ class PGAMAPElitesConfig(critics.TD3Config, MAPElitesConfig):
 
 
 class Learning(NamedTuple):
-    """What p_evo < 1 needs."""
+    """The state of training, if p_evo < 1."""
 
     buffer: replay_buffer.ReplayBuffer
     td3: critics.TD3
 
 
 class State(NamedTuple):
-    """All that PGA-MAP-Elites knows."""
+    """The state of PGA-MAP-Elites."""
 
     archive: Archive
     learning: Learning | None
@@ -81,8 +81,8 @@ class PGAMAPElites(Algorithm):
     def __init__(self, task: Task, config: PGAMAPElitesConfig | None = None) -> None:
         super().__init__(task, config)
         config = self.config
-        self.by_ga = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
-        self.learns = self.by_ga < config.batch
+        self.ga_count = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
+        self.learns = self.ga_count < config.batch
         self.ga = IsoLine(config.sigma1, config.sigma2)
         self.pg = PolicyGradient(self.policy, config.pg_steps, config.training_batch, config.pg_learning_rate)
         self.opening = random_rounds(config.initial, config.batch, transitions=self.learns)
@@ -99,7 +99,7 @@ class PGAMAPElites(Algorithm):
         return State(self.empty_archive(), learning, start())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
-        """Random solutions at first; later critics are trained, then parents varied."""
+        """Random controllers first; later, trains the critics and varies parents."""
         config, archive, learning = self.config, state.archive, state.learning
 
         if round.name == "random":
@@ -107,24 +107,24 @@ class PGAMAPElites(Algorithm):
 
         # Train critics and greedy actor.
         if learning is not None:
-            training = jax.random.fold_in(key, Stream.TRAINING)
+            training_key = jax.random.fold_in(key, Stream.TRAINING)
             td3 = critics.train(
-                learning.td3, config, self.policy, learning.buffer, training, config.critic_steps
+                learning.td3, config, self.policy, learning.buffer, training_key, config.critic_steps
             )
             learning = learning._replace(td3=td3)
 
         offspring = {}
 
         # Apply GA variation.
-        if self.by_ga:
-            offspring["ga"] = self.ga(archive, jax.random.fold_in(key, Stream.GA), self.by_ga)
+        if self.ga_count:
+            offspring["ga"] = self.ga(archive, jax.random.fold_in(key, Stream.GA), self.ga_count)
 
         if learning is not None:
             # Apply PG variation.
-            by_pg = round.policies - self.by_ga - 1
-            if by_pg:
-                climbing = jax.random.fold_in(key, Stream.PG)
-                offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, climbing, by_pg)
+            pg_count = round.policies - self.ga_count - 1
+            if pg_count:
+                pg_key = jax.random.fold_in(key, Stream.PG)
+                offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, pg_key, pg_count)
 
             # Return the greedy actor as offspring.
             offspring["greedy"] = orphans(self.policy.flat(learning.td3.actor)[None])

@@ -1,8 +1,8 @@
 """QD-PG: T. Pierrot, V. Macé, F. Chalumeau, A. Flajolet, G. Cideron, K. Beguir, A. Cully, O. Sigaud and
 N. Perrin-Gilbert, "Diversity policy gradient for sample efficient quality-diversity optimization", 2022.
 
-Half of the offspring climb a critic of the task's reward, the other half a critic of novelty: how far the
-descriptor of a state is from those visited before.
+Half of the offspring ascend a critic of the task's reward, the other half a critic of novelty: the distance
+of a state's descriptor from those visited before.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class QDPGConfig(critics.TD3Config, AlgorithmConfig):
     pg_steps: int = 50
     """Gradient steps of an offspring."""
     pg_learning_rate: float = 0.005
-    """Of an offspring's Adam."""
+    """Learning rate of an offspring's Adam."""
     state_descriptor: Literal["mean", "contacts"] = "mean"
     """The mean of the contacts so far in the episode, or the contacts of the step alone."""
     neighbours: int = 5
-    """Nearest state descriptors that novelty is measured by (k)."""
+    """Number of nearest state descriptors in the measure of novelty (k)."""
     stored_descriptors: int = 10_000
-    """State descriptors in the archive, at most."""
+    """Largest number of state descriptors in the archive."""
     least_distance: float = 0.1
-    """How far a state descriptor must be from all in the archive to be added."""
+    """Smallest distance between state descriptors in the archive."""
     candidates: int = 1000
-    """Steps of a generation whose descriptors may be added, drawn uniformly."""
+    """State descriptors per generation to add, sampled uniformly."""
 
     def __post_init__(self) -> None:
         critics.TD3Config.__post_init__(self)
@@ -73,7 +73,7 @@ class QDPGConfig(critics.TD3Config, AlgorithmConfig):
 
 
 class State(NamedTuple):
-    """All that QD-PG knows."""
+    """The state of QD-PG."""
 
     archive: Archive
     buffer: replay_buffer.ReplayBuffer  # with each step's state descriptor
@@ -104,7 +104,7 @@ class QDPG(Algorithm):
         self.generation = (Round("offspring", config.batch, transitions=True),)
 
     def init(self, key: jax.Array) -> State:
-        """Everything empty but the critics and their actors, which are random."""
+        """Random critics and actors; everything else is empty."""
         task, config, dimensions = self.task, self.config, self.task.descriptor_size
         quality, diversity = jax.random.split(jax.random.fold_in(key, Stream.TRAINING))
         return State(
@@ -119,7 +119,7 @@ class QDPG(Algorithm):
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
-        """Random controllers first; later both critics are trained, and elites climb the one or the other."""
+        """Random controllers first; later, trains both critics, and elites ascend one of them."""
         if round.name == "random":
             return state, self.random(key, round.policies)
 
@@ -127,17 +127,19 @@ class QDPG(Algorithm):
             return state_descriptors.novelty(state.visited, batch.extra, self.config.neighbours)
 
         config, shared = self.config, (self.config, self.policy, state.buffer)
-        training = jax.random.fold_in(key, Stream.TRAINING)
-        quality = critics.train(state.quality, *shared, training, config.critic_steps)
-        training = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
-        diversity = critics.train(state.diversity, *shared, training, config.critic_steps, novelty)
+        training_key = jax.random.fold_in(key, Stream.TRAINING)
+        quality = critics.train(state.quality, *shared, training_key, config.critic_steps)
+        training_key = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
+        diversity = critics.train(state.diversity, *shared, training_key, config.critic_steps, novelty)
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2
-        up_quality, up_novelty = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
+        quality_key, diversity_key = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
         return state, self.batch(
-            quality=self.climb(state.archive, quality, state.buffer, up_quality, half),
-            diversity=self.climb(state.archive, diversity, state.buffer, up_novelty, round.policies - half),
+            quality=self.climb(state.archive, quality, state.buffer, quality_key, half),
+            diversity=self.climb(
+                state.archive, diversity, state.buffer, diversity_key, round.policies - half
+            ),
         )
 
     def tell(
@@ -145,8 +147,8 @@ class QDPG(Algorithm):
     ) -> tuple[State, jax.Array]:
         """Updates the replay buffer, the state descriptors and the archive."""
         descriptors = self._state_descriptors(evaluation)
-        drawing = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
-        candidates = self._candidates(drawing, descriptors, evaluation)
+        candidates_key = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
+        candidates = self._candidates(candidates_key, descriptors, evaluation)
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         return state._replace(
             archive=archive,
@@ -156,7 +158,7 @@ class QDPG(Algorithm):
         ), status
 
     def _state_descriptors(self, evaluation: Evaluation[jax.Array]) -> jax.Array:
-        """The descriptor of the state that each step leads to, `[n, T, d]`."""
+        """The descriptor of the state after each step, `[n, T, d]`."""
         assert evaluation.transitions is not None
         contacts = jnp.asarray(evaluation.transitions.step_descriptors, jnp.float32)
         contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
@@ -167,11 +169,11 @@ class QDPG(Algorithm):
     def _candidates(
         self, key: jax.Array, descriptors: jax.Array, evaluation: Evaluation[jax.Array]
     ) -> jax.Array:
-        """Descriptors of steps that happened, drawn uniformly; NaN if none did."""
+        """State descriptors, sampled uniformly over all steps; NaN without any step."""
         happened = jnp.arange(descriptors.shape[1]) < evaluation.length[:, None]
         happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]
-        drawn = draw(happened.reshape(-1), key, self.config.candidates)
-        rows = descriptors.reshape(-1, descriptors.shape[-1])[drawn]
+        steps = draw(happened.reshape(-1), key, self.config.candidates)
+        rows = descriptors.reshape(-1, descriptors.shape[-1])[steps]
         return jnp.where(happened.any(), rows, jnp.nan)
 
     def gradient_steps(self, state: State) -> jax.Array:

@@ -1,9 +1,9 @@
 """TD3: S. Fujimoto, H. van Hoof and D. Meger, "Addressing function approximation error in actor-critic
 methods", 2018.
 
-One actor learns in one environment. As in the paper on PGA-MAP-Elites, copies of it along the way are
-evaluated without noise into an archive that only collects: nothing of it feeds back, and only these
-evaluations count.
+One actor learns in one environment. As in the paper on PGA-MAP-Elites, copies of it are evaluated without
+noise during training and added to an archive. Training does not use the archive, and only these evaluations
+count.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from elites.variation.offspring import orphans
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(critics.TD3Config, AlgorithmConfig):
-    """One actor trained by reinforcement learning, its copies collected along the way."""
+    """One actor trained by reinforcement learning; its copies are collected in an archive."""
 
     batch: int = 100
-    """Copies of the actor evaluated at once: a generation."""
+    """Copies of the actor per generation."""
     evaluate_every: int = 2
     """Training steps per evaluated copy."""
     random_steps: int = 2500
@@ -56,7 +56,7 @@ class TD3Config(critics.TD3Config, AlgorithmConfig):
 
 
 class State(NamedTuple):
-    """All that TD3 knows."""
+    """The state of TD3."""
 
     archive: Archive
     buffer: replay_buffer.ReplayBuffer
@@ -66,7 +66,7 @@ class State(NamedTuple):
 
 
 class TD3(Algorithm):
-    """A generation: some steps in the environment with as many of training, then the copies' evaluation."""
+    """A generation: steps in the environment, as many training steps, then the evaluation of the copies."""
 
     Config = TD3Config
     operators = ("actor",)
@@ -75,13 +75,13 @@ class TD3(Algorithm):
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
         super().__init__(task, config)
-        self.shares_program = isinstance(task, DeviceTask)  # else the environment is a simulator outside it
+        self.shares_program = isinstance(task, DeviceTask)  # others are simulators outside the program
         self.environment = environment_of(task)
         self.opening = ((Round("first", self.config.batch),),)
         self.generation = (Round("next", self.config.batch),)
 
     def init(self, key: jax.Array) -> State:
-        """An empty archive and buffer; random critics and actor; the environment at its first episode."""
+        """An empty archive and buffer, random critics and actor, and the start of the first episode."""
         task, config = self.task, self.config
         seed = jax.random.bits(jax.random.fold_in(key, Stream.EPISODE))
         return State(
@@ -93,36 +93,36 @@ class TD3(Algorithm):
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
-        """Acts and trains; a copy of the actor after every few steps."""
+        """Acts and trains. Copies the actor after every `evaluate_every` steps."""
         config = self.config
         if round.name == "first":
             keys = jax.random.split(jax.random.fold_in(key, Stream.RANDOM), config.random_steps)
             state, _ = jax.lax.scan(lambda s, k: (self._act(s, k, at_random=True), None), state, keys)
 
-        def few(state: State, key: jax.Array) -> tuple[State, jax.Array]:
+        def train_one_copy(state: State, key: jax.Array) -> tuple[State, jax.Array]:
             keys = jax.random.split(key, config.evaluate_every)
             state, _ = jax.lax.scan(lambda s, k: (self._learn(s, k), None), state, keys)
             return state, self.policy.flat(state.td3.actor)
 
         keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
-        state, copies = jax.lax.scan(few, state, keys)
+        state, copies = jax.lax.scan(train_one_copy, state, keys)
         return state, self.batch(actor=orphans(copies))
 
     def _learn(self, state: State, key: jax.Array) -> State:
-        """One step in the environment and one of training."""
-        acting, training = jax.random.split(key)
-        state = self._act(state, acting, at_random=False)
-        td3 = critics.train(state.td3, self.config, self.policy, state.buffer, training, 1)
+        """One step in the environment and one training step."""
+        acting_key, training_key = jax.random.split(key)
+        state = self._act(state, acting_key, at_random=False)
+        td3 = critics.train(state.td3, self.config, self.policy, state.buffer, training_key, 1)
         return state._replace(td3=td3)
 
     def _act(self, state: State, key: jax.Array, *, at_random: bool) -> State:
-        """One step in the environment, into the buffer; at an episode's end the next one begins."""
-        drawing, seeding = jax.random.split(key)
+        """One step in the environment, added to the buffer. After an episode ends, the next one starts."""
+        action_key, seed_key = jax.random.split(key)
         place, size = state.place, self.task.action_size
         if at_random:
-            action = jax.random.uniform(drawing, (size,), minval=-1, maxval=1)
+            action = jax.random.uniform(action_key, (size,), minval=-1, maxval=1)
         else:
-            noise = self.config.exploration_noise * jax.random.normal(drawing, (size,))
+            noise = self.config.exploration_noise * jax.random.normal(action_key, (size,))
             action = jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1)
         moved, reward, terminated = self.environment.step(place, action)
         finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
@@ -133,10 +133,10 @@ class TD3(Algorithm):
             reward,
             moved.observation,
             terminated.astype(jnp.float32),
-            unless=~finite,
+            valid=finite,
         )
         over = terminated | (moved.steps >= self.task.episode_length) | ~finite
-        seed = jax.random.bits(seeding)
+        seed = jax.random.bits(seed_key)
         place = jax.lax.cond(over, lambda: self.environment.begin(seed), lambda: moved)
         progress = state.progress._replace(training_steps=state.progress.training_steps + 1)
         return state._replace(buffer=buffer, place=place, progress=progress)
@@ -144,7 +144,7 @@ class TD3(Algorithm):
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
-        """Collects the copies; training never sees them again."""
+        """Adds the copies to the archive, which training does not use."""
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         return state._replace(archive=archive, progress=advance(state.progress, evaluation)), status
 

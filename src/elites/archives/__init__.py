@@ -1,1 +1,1 @@
-"""Collections of elites, and the cells that tell them apart."""
+"""Archives of elites, and their cells."""

@@ -8,21 +8,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-PAIRWISE = 128  # offspring; up to here it is faster to compare all pairs than to sort them
+PAIRWISE = 128  # offspring; up to this number, comparing all pairs is faster than sorting
 
 
 class Status(IntEnum):
-    """What became of an offspring."""
+    """The result of adding an offspring."""
 
     REJECTED = 0
     NEW = 1  # entered an empty cell
     IMPROVED = 2  # replaced an elite that it beat
-    SKIPPED = 3  # was never evaluated: the budget was spent
-    STORED = 4  # was kept beside its cell's elite: only Deep-grid does that
+    SKIPPED = 3  # not evaluated: the budget was spent
+    STORED = 4  # kept in addition to the elite of its cell; Deep-grid only
 
 
 class Origin(NamedTuple):
-    """Where solutions come from. All fields `[n]` but `parents` `[n, 2]`; -1 means none."""
+    """The origin of solutions. All fields are `[n]`, except `parents` `[n, 2]`; -1 means none."""
 
     evaluation: jax.Array  # int32, its number in the run
     seed: jax.Array  # uint32, of its episode; [n, episodes] for means over several
@@ -41,7 +41,7 @@ class Solutions(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """One row per cell; a cell whose fitness is -inf is empty."""
+    """One row per cell; the fitness of an empty cell is -inf."""
 
     elites: Solutions
 
@@ -51,7 +51,7 @@ class Archive(NamedTuple):
 
 
 def empty_archive(cells: int, parameters: int, descriptor: int, episodes: int = 1) -> Archive:
-    """An archive with no elite in it; `episodes` are those that a solution's fitness is the mean of."""
+    """An archive without elites. A solution's fitness is the mean over `episodes`."""
     return Archive(
         Solutions(
             parameters=jnp.zeros((cells, parameters)),
@@ -69,20 +69,20 @@ def empty_archive(cells: int, parameters: int, descriptor: int, episodes: int = 
 
 
 def insert(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[Archive, jax.Array]:
-    """Adds a batch as if one by one: to an empty cell always, to a full one when strictly better.
+    """Adds a batch as if one by one: always to an empty cell, to a filled one only if strictly better.
 
-    Returns the archive and each offspring's Status. What is not finite never enters.
+    Returns the archive and the Status of each offspring. Offspring that are not finite are rejected.
     """
     count = len(archive.elites.fitness)
     valid = jnp.isfinite(offspring.fitness) & jnp.isfinite(offspring.descriptor).all(-1)
     fitness = jnp.where(valid, offspring.fitness, -jnp.inf)
-    # The best that an offspring finds in its cell: the elite, or one of the batch that came before it.
+    # The best in the cell of each offspring: the elite, or an earlier offspring of the batch.
     best = jnp.maximum(archive.elites.fitness[cells], best_before(cells, fitness, count))
     enters = fitness > best
     top = jnp.full(count, -jnp.inf, fitness.dtype).at[cells].max(fitness)
-    stays = enters & (fitness == top[cells])  # only one: a later one that is as good does not enter
+    stays = enters & (fitness == top[cells])  # one per cell: a later offspring must be strictly better
 
-    destination = jnp.where(stays, cells, count)  # beyond the end: dropped, its parameters are never read
+    destination = jnp.where(stays, cells, count)  # beyond the end: dropped, and its parameters are not read
     elites = jax.tree.map(
         lambda old, new: old.at[destination].set(new.astype(old.dtype), mode="drop"),
         archive.elites,
@@ -93,7 +93,7 @@ def insert(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[Ar
 
 
 def best_before(cells: jax.Array, fitness: jax.Array, count: int) -> jax.Array:
-    """The best fitness of those in the batch that came into the same cell before each one; -inf if none did.
+    """The best fitness among earlier offspring of the batch in the same cell, for each one; -inf if none.
 
     Takes time n log n and memory n for a batch of n; `count` is the number of cells.
     """
@@ -111,30 +111,30 @@ def best_before(cells: jax.Array, fitness: jax.Array, count: int) -> jax.Array:
 def _later_maximum(
     earlier: tuple[jax.Array, jax.Array], later: tuple[jax.Array, jax.Array]
 ) -> tuple[jax.Array, jax.Array]:
-    """Of two neighbouring stretches of (group, maximum): the maximum starts anew with each group."""
+    """Combines (group, maximum) of adjacent ranges. The maximum restarts with each group."""
     maximum = jnp.where(earlier[0] == later[0], jnp.maximum(earlier[1], later[1]), later[1])
     return later[0], maximum
 
 
 def sort_by_group(groups: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """Numbers `[n]` below `count`, sorted, and the places that they had; equal ones stay in their order."""
+    """A stable sort of integers `[n]` below `count`: the sorted integers and their original indices."""
     size = len(groups)
     places = jnp.arange(size, dtype=jnp.int32)
     if size * count > 2**32:
         sorted_groups, order = jax.lax.sort((groups.astype(jnp.int32), places), num_keys=1, is_stable=True)
         return sorted_groups, order
-    # Both in one number: on a CPU, one array is sorted four times as fast as two.
+    # Group and index in one integer: a CPU sorts one array four times as fast as two.
     both = jax.lax.sort(groups.astype(jnp.uint32) * size + places.astype(jnp.uint32), is_stable=False)
     return (both // size).astype(jnp.int32), (both % size).astype(jnp.int32)
 
 
 def select(archive: Archive, key: jax.Array, count: int) -> jax.Array:
-    """Cells of `count` parents, drawn uniformly from the filled ones, with replacement."""
+    """Cells of `count` parents, sampled uniformly from the filled ones, with replacement."""
     return draw(archive.filled, key, count)
 
 
 def draw(mask: jax.Array, key: jax.Array, count: int) -> jax.Array:
-    """Places where `mask` [n] is true, uniformly, with replacement; n or beyond if it is nowhere."""
+    """Indices where `mask` [n] is true, sampled uniformly with replacement; n if it is true nowhere."""
     ranks = jnp.cumsum(mask)
-    drawn = jax.random.randint(key, (count,), 0, jnp.maximum(ranks[-1], 1))
-    return jnp.searchsorted(ranks, drawn, side="right").astype(jnp.int32)
+    chosen = jax.random.randint(key, (count,), 0, jnp.maximum(ranks[-1], 1))
+    return jnp.searchsorted(ranks, chosen, side="right").astype(jnp.int32)

@@ -1,6 +1,6 @@
-"""How descriptor space is cut into cells: CVT or a regular grid.
+"""The cells of descriptor space: a CVT or a regular grid.
 
-Either way a descriptor belongs to the cell whose centroid is nearest; a grid only finds it faster.
+A descriptor belongs to the cell with the nearest centroid. In a grid this cell is faster to compute.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from elites.files import write_atomically
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
-SLICE = 2048  # descriptors looked up at a time, so that memory does not grow with their number
-CVT_SEED = 0  # one for all runs, never the run's own: they share their cells
+SLICE = 2048  # descriptors per call, so that memory does not grow with their number
+CVT_SEED = 0  # the same for all runs, which share their cells
 
 
 class Cells(NamedTuple):
@@ -46,33 +46,33 @@ class Cells(NamedTuple):
         return (places * np.array([math.prod(self.grid[i + 1 :]) for i in range(len(shape))])).sum(-1)
 
     def numbers(self, descriptors: np.ndarray) -> np.ndarray:
-        """The same of any number of descriptors outside of `jit`, int32 `[n]`."""
-        found = [np.zeros(0, np.int32)]
+        """The same outside of `jit`, for any number of descriptors; int32 `[n]`."""
+        parts = [np.zeros(0, np.int32)]
         for start in range(0, len(descriptors), SLICE):
             part = descriptors[start : start + SLICE].astype(np.float32)
             padded = np.pad(part, ((0, SLICE - len(part)), (0, 0)))  # one shape, compiled once
-            of = np.asarray(_cells_of(padded, self.centroids, self.bounds, self.grid), np.int32)
-            found.append(of[: len(part)])
-        return np.concatenate(found)
+            cells = np.asarray(_cells_of(padded, self.centroids, self.bounds, self.grid), np.int32)
+            parts.append(cells[: len(part)])
+        return np.concatenate(parts)
 
 
 def spans(bounds: np.ndarray) -> np.ndarray:
-    """How far each dimension reaches: distances are measured in these, so that units do not matter."""
+    """The range of each dimension. Distances are relative to it, so that units do not matter."""
     low, high = bounds.T.astype(np.float32)
     return high - low  # type: ignore[no-any-return]
 
 
 @jax.jit
 def nearest(descriptors: ArrayLike, centroids: ArrayLike, spans: ArrayLike) -> jax.Array:
-    """The centroid that is nearest to each descriptor `[n, d]`, the first of equals."""
-    found: jax.Array = jax.lax.platform_dependent(
+    """The index of the centroid nearest to each descriptor `[n, d]`; the first one in case of a tie."""
+    cell: jax.Array = jax.lax.platform_dependent(
         jnp.asarray(descriptors),
         jnp.asarray(centroids),
         jnp.asarray(spans),
-        cpu=partial(_in_slices, _centroid_by_centroid, 1024),  # what fits into a core's own cache
+        cpu=partial(_in_slices, _centroid_by_centroid, 1024),  # fits into the cache of a core
         default=partial(_in_slices, _all_centroids_at_once, 16_384),
     )
-    return found
+    return cell
 
 
 Search = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -86,25 +86,25 @@ def _in_slices(
     if count <= size:
         return search(descriptors, centroids, spans)
     padded = jnp.pad(descriptors, ((0, -count % size), (0, 0))).reshape(-1, size, descriptors.shape[1])
-    found: jax.Array = jax.lax.map(lambda part: search(part, centroids, spans), padded)
-    return found.reshape(-1)[:count]
+    cells: jax.Array = jax.lax.map(lambda part: search(part, centroids, spans), padded)
+    return cells.reshape(-1)[:count]
 
 
 def _centroid_by_centroid(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
-    """On a CPU, a step takes one centroid and all descriptors: vectorised, as `argmin` is not.
+    """For CPUs: a step takes one centroid and all descriptors. This is vectorised, unlike `argmin`.
 
-    Distances in 1, 2 and 4 dimensions have the bits that XLA's CPU code for `_all_centroids_at_once` gives
-    them, so that runs repeat those of earlier versions.
+    Distances in 1, 2 and 4 dimensions have the same bits as those of `_all_centroids_at_once` on a CPU, so
+    that runs repeat those of earlier versions.
     """
-    coordinates = tuple(descriptors.T)  # apart: a sum over a short axis is slow
+    coordinates = tuple(descriptors.T)  # separate: a sum over a short axis is slow
     scales = 1 / spans
 
     def step(
-        found: tuple[jax.Array, jax.Array], centroid: tuple[jax.Array, jax.Array]
+        nearest: tuple[jax.Array, jax.Array], centroid: tuple[jax.Array, jax.Array]
     ) -> tuple[tuple[jax.Array, jax.Array], None]:
-        (least, cell), (number, place) = found, centroid
+        (least, cell), (number, place) = nearest, centroid
         squares = [
-            # The maximum changes no value. It keeps the compiler from rounding a product and a sum only once.
+            # The maximum changes no value. It prevents a fused multiply-add, which rounds only once.
             jax.lax.max(((coordinate - at) * scale) ** 2, jnp.zeros_like(coordinate))
             for coordinate, at, scale in zip(coordinates, place, scales, strict=True)
         ]
@@ -122,7 +122,7 @@ def _centroid_by_centroid(descriptors: jax.Array, centroids: jax.Array, spans: j
 
 
 def _all_centroids_at_once(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
-    """On a GPU, every step of a loop costs a start of a kernel: one reduction takes them all."""
+    """For GPUs: one reduction, since each step of a loop would launch a kernel."""
     differences = (descriptors[:, None] - centroids) / spans
     return jnp.argmin((differences**2).sum(-1), axis=1).astype(jnp.int32)
 
@@ -154,12 +154,12 @@ def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
 
 
 def cvt(count: int, bounds: Sequence[tuple[float, float]]) -> Cells:
-    """A centroidal Voronoi tessellation: shipped for the package's own sizes, else computed once and kept."""
+    """A centroidal Voronoi tessellation: shipped for common sizes, otherwise computed once and cached."""
     require(count <= SAMPLES, "cells", count, f"at most {SAMPLES}")
     low, high = np.array(bounds, float).T
     unit = _shipped(count, len(bounds))
     if unit is None:
-        unit = _kept(count, len(bounds))
+        unit = _cached(count, len(bounds))
     return Cells(low + (high - low) * unit, np.array(bounds, float), ())
 
 
@@ -192,16 +192,16 @@ def _shipped(count: int, dimensions: int) -> np.ndarray | None:
         return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
 
 
-def _kept(count: int, dimensions: int) -> np.ndarray:
+def _cached(count: int, dimensions: int) -> np.ndarray:
     folder = cache_folder("centroids")
     path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npy"
     if path is not None and path.exists():
         try:
             return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-        except (ValueError, OSError, EOFError):  # cut short by a crash: made anew
+        except (ValueError, OSError, EOFError):  # damaged: computed again
             pass
     centroids = lloyd(count, dimensions, samples=SAMPLES)
     if path is not None:
-        with contextlib.suppress(OSError):  # it is made again next time
+        with contextlib.suppress(OSError):  # computed again next time
             write_atomically(path, lambda file: np.save(file, centroids))
     return centroids

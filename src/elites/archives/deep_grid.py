@@ -1,4 +1,4 @@
-"""The archive of Deep-grid: several members per cell, always room for one more.
+"""The archive of Deep-grid: several members per cell.
 
 Pure functions over arrays `[cells, depth, …]`; with the grid donated to `jit`, nothing is copied.
 """
@@ -14,19 +14,19 @@ from elites.archives.archive import Archive, Solutions, Status, draw, empty_arch
 
 
 class DeepGrid(NamedTuple):
-    """Members `[cells, depth, …]`; those with fitness -inf are empty. A cell fills from its first slot."""
+    """Members `[cells, depth, …]`; the fitness of an empty slot is -inf. A cell fills from its first slot."""
 
     members: Solutions
 
 
 def empty_deep_grid(cells: int, depth: int, parameters: int, descriptor: int) -> DeepGrid:
-    """A grid with nothing in it."""
+    """A grid without members."""
     flat = empty_archive(cells * depth, parameters, descriptor).elites
     return DeepGrid(jax.tree.map(lambda array: array.reshape(cells, depth, *array.shape[1:]), flat))
 
 
 def size_in_bytes(cells: int, depth: int, parameters: int, descriptor: int) -> int:
-    """What such a grid takes."""
+    """Memory of such a grid."""
     grid = jax.eval_shape(lambda: empty_deep_grid(cells, depth, parameters, descriptor))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(grid))
 
@@ -34,16 +34,16 @@ def size_in_bytes(cells: int, depth: int, parameters: int, descriptor: int) -> i
 def insert(
     grid: DeepGrid, cells: jax.Array, offspring: Solutions, key: jax.Array
 ) -> tuple[DeepGrid, jax.Array]:
-    """Adds a batch as if one by one: always, in place of a random member where the cell is full.
+    """Adds a batch as if one by one. In a full cell, an offspring replaces a random member.
 
-    Returns the grid and each offspring's Status: NEW in an empty cell, IMPROVED if it is better than all in
-    its cell, else STORED. What is not finite never enters and is REJECTED.
+    Returns the grid and the Status of each offspring: NEW in an empty cell, IMPROVED if better than all
+    members of the cell, REJECTED if not finite, otherwise STORED.
     """
     count, depth = grid.members.fitness.shape
     valid = jnp.isfinite(offspring.fitness) & jnp.isfinite(offspring.descriptor).all(-1)
     evicted = jax.random.randint(key, (len(cells),), 0, depth)
 
-    # From here on sorted by cell; those that are not valid come last, in a cell of their own.
+    # From here on sorted by cell; invalid offspring come last, in an extra cell.
     cell, order = sort_by_group(jnp.where(valid, cells, count), count + 1)
     valid, fitness = valid[order], jnp.where(valid, offspring.fitness, -jnp.inf)[order]
     position = jnp.arange(len(cells), dtype=jnp.int32)
@@ -53,7 +53,7 @@ def insert(
     present = (grid.members.fitness > -jnp.inf).sum(1).at[cell].get(mode="clip") + rank
     slot = jnp.where(present < depth, present, evicted[order])
 
-    # Who comes next into the same slot; nobody if beyond the end of the cell.
+    # Position of the next offspring in the same slot; beyond the end of the cell if none.
     group, entry = sort_by_group(cell * depth + slot, (count + 1) * depth)
     following = jnp.where(group[:-1] == group[1:], entry[1:], ends[cell[entry[:-1]]])
     following = jnp.concatenate([following, jnp.full(1, len(cells), jnp.int32)])
@@ -82,9 +82,9 @@ def insert(
 
 
 def _best_of_old(members: jax.Array, cell: jax.Array, slot: jax.Array) -> jax.Array:
-    """The best of those before the batch in each one's cell whose slots no earlier one has taken.
+    """The best old member of the cell that no earlier offspring has replaced, for each offspring.
 
-    `members` is [cells, depth]; `cell` and `slot` [n] are those of the batch, sorted by cell.
+    `members` is [cells, depth]; `cell` and `slot` [n] are those of the offspring, sorted by cell.
     """
     position = jnp.arange(len(cell), dtype=jnp.int32)
     taken = jnp.full(members.shape, len(cell), jnp.int32).at[cell, slot].min(position, mode="drop")
@@ -92,10 +92,10 @@ def _best_of_old(members: jax.Array, cell: jax.Array, slot: jax.Array) -> jax.Ar
 
 
 def _best_of_intervals(values: jax.Array, first: jax.Array, last: jax.Array) -> jax.Array:
-    """The greatest at each position `[n]` of the values `[n]` that hold there; -inf where none does.
+    """The maximum at each position `[n]` of the values `[n]` that are valid at it; -inf if none is.
 
-    Each holds from its `first` position to its `last`. That interval is covered by two whose length is a
-    power of two; from the longest to the shortest, each hands its value on to its two halves.
+    A value is valid from its `first` to its `last` position. Two intervals with lengths of a power of two
+    cover that range. From the longest to the shortest, each interval passes its maximum on to its halves.
     """
     size = len(values)
     length = last - first + 1
@@ -104,27 +104,28 @@ def _best_of_intervals(values: jax.Array, first: jax.Array, last: jax.Array) -> 
     best = jnp.full((max(size.bit_length(), 1), size), -jnp.inf, values.dtype)
     best = best.at[level, first].max(values, mode="drop")
     best = best.at[level, last + 1 - (1 << jnp.minimum(level, 30))].max(values, mode="drop")
-    handed = best[-1]
+    passed = best[-1]
     for half in reversed(range(len(best) - 1)):
-        later = jnp.pad(handed, (min(1 << half, size), 0), constant_values=-jnp.inf)[:size]
-        handed = jnp.maximum(best[half], jnp.maximum(handed, later))
-    return handed
+        later = jnp.pad(passed, (min(1 << half, size), 0), constant_values=-jnp.inf)[:size]
+        passed = jnp.maximum(best[half], jnp.maximum(passed, later))
+    return passed
 
 
 def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """(cells, slots) of `count` parents: a filled cell uniformly, then a member by its fitness in the cell.
+    """(cells, slots) of `count` parents: a filled cell, sampled uniformly, then a member by its fitness.
 
-    A member's chance is in proportion to its fitness above the cell's worst; equal when all are as good.
+    The probability of a member is proportional to its fitness above the worst of the cell; uniform if all are
+    equal.
     """
-    choosing, drawing = jax.random.split(key)
+    cell_key, member_key = jax.random.split(key)
     fitness = grid.members.fitness
-    cells = draw((fitness > -jnp.inf).any(1), choosing, count)
+    cells = draw((fitness > -jnp.inf).any(1), cell_key, count)
 
-    return cells, jax.random.categorical(drawing, jnp.log(weights(fitness[cells]))).astype(jnp.int32)
+    return cells, jax.random.categorical(member_key, jnp.log(weights(fitness[cells]))).astype(jnp.int32)
 
 
 def weights(fitness: jax.Array) -> jax.Array:
-    """What the chances of members `[n, depth]` of a cell are in proportion to; 0 where there is none."""
+    """Unnormalised selection probabilities of the members `[n, depth]`; 0 for empty slots."""
     filled = fitness > -jnp.inf
     low = jnp.where(filled, fitness, jnp.inf).min(1, keepdims=True)
     high = fitness.max(1, keepdims=True)

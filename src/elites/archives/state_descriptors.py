@@ -1,4 +1,4 @@
-"""QD-PG's archive of state descriptors: what has been visited, at a distance from each other."""
+"""The archive of QD-PG's state descriptors: visited states, at a minimum distance from each other."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import jax.numpy as jnp
 
 
 class StateDescriptors(NamedTuple):
-    """Rows `[capacity, d]`, inf where nothing is stored."""
+    """Rows `[capacity, d]`, inf for empty rows."""
 
     rows: jax.Array
     size: jax.Array
 
 
 def empty_state_descriptors(capacity: int, dimensions: int) -> StateDescriptors:
-    """Nothing visited yet."""
+    """An empty archive."""
     return StateDescriptors(jnp.full((capacity, dimensions), jnp.inf), jnp.int32(0))
 
 
 def add(stored: StateDescriptors, candidates: jax.Array, distance: float) -> StateDescriptors:
-    """Takes the candidates `[n, d]` one by one, each that is farther than `distance` from all inside.
+    """Adds candidates `[n, d]` one by one, if they are farther than `distance` from all stored ones.
 
-    NaN is never taken; nothing is once the archive is full.
+    NaN is never added, and nothing is added to a full archive.
     """
     capacity = len(stored.rows)
 
@@ -38,8 +38,8 @@ def add(stored: StateDescriptors, candidates: jax.Array, distance: float) -> Sta
 
 
 def novelty(stored: StateDescriptors, descriptors: jax.Array, neighbours: int) -> jax.Array:
-    """Mean distance of descriptors `[n, d]` to their nearest ones inside, as many as there are; 0 if none."""
+    """Mean distance of descriptors `[n, d]` to their nearest stored neighbours; 0 for an empty archive."""
     squared = ((descriptors[:, None] - stored.rows) ** 2).sum(-1)
     nearest = -jax.lax.top_k(-squared, min(neighbours, len(stored.rows)))[0]
-    there = jnp.isfinite(nearest)
-    return jnp.where(there, jnp.sqrt(nearest), 0).sum(1) / jnp.maximum(there.sum(1), 1)
+    finite = jnp.isfinite(nearest)
+    return jnp.where(finite, jnp.sqrt(nearest), 0).sum(1) / jnp.maximum(finite.sum(1), 1)

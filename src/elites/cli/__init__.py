@@ -36,7 +36,7 @@ COMMANDS: dict[str, type[Command]] = {
 
 
 def overview(command: str | None = None) -> str:
-    """What `elites --help` prints, and `elites run --help` and `elites study --help`."""
+    """The text of `elites --help`, `elites run --help` and `elites study --help`."""
     if command == "run":
         from elites.algorithms import ALGORITHMS
 
@@ -70,7 +70,7 @@ def _listing(usage: str, about: str, described: dict[str, str], more: str) -> st
 
 
 def parse(arguments: Sequence[str]) -> Command:
-    """The command with its options, checked. What is wrong is said in one line."""
+    """The command with its options, checked. Errors are in one line."""
     if not arguments:
         raise ElitesError(f"no command was given; the commands are {', '.join(COMMANDS)}")
     name, *rest = arguments
@@ -125,6 +125,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("elites: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output is gone, as with `| head`
-        sys.stdout = None  # type: ignore[assignment] # nothing is left to flush at exit
+    except BrokenPipeError:  # the reader of the output has exited, as with `| head`
+        sys.stdout = None  # avoids a flush at exit
         return 0

@@ -1,4 +1,4 @@
-"""`elites tasks`, `elites algorithms` and `elites install-bullet`: what there is to run."""
+"""`elites tasks`, `elites algorithms` and `elites install-bullet`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subcommand is: a dataclass whose fields are the options and whose docstring is the help."""
+"""The interface of subcommands: dataclasses. Fields are options, docstrings are help texts."""
 
 from __future__ import annotations
 

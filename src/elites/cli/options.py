@@ -50,7 +50,7 @@ class TaskOptions:
     """gym: tasks: longest time of a step in seconds, then its worker is replaced; the default is 60."""
 
     def task_parameters(self) -> dict[str, Any]:
-        """Those that were given."""
+        """The parameters that were given."""
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(TaskOptions)}
         given = {name: value for name, value in given.items() if value is not None}
         if (bounds := given.get("descriptor_bounds")) is not None:
@@ -71,7 +71,7 @@ def _parse_json(text: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions:
-    """Options that change nothing in the result."""
+    """Options that do not change the result."""
 
     threads: int | None = None
     """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""

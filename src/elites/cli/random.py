@@ -19,7 +19,7 @@ HIDDEN = (128, 128)  # units of the controllers
 
 @dataclass(frozen=True, kw_only=True)
 class Random(TaskOptions):
-    """Evaluate random controllers and print what they do."""
+    """Evaluate random controllers and print their fitness, descriptors and speed."""
 
     tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
     """Tasks."""
@@ -36,7 +36,7 @@ class Random(TaskOptions):
         require(self.controllers >= 1, "controllers", self.controllers, "at least 1")
         last = 2**32 - self.controllers
         require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
-        tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # checked before any runs
+        tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # all are checked first
         for task in tasks:
             self._evaluate(task)
         return 0

@@ -15,13 +15,13 @@ from elites.errors import ElitesError
 class Replay:
     """Run the episodes of elites again and render them as MP4 or GIF.
 
-    Prints the fitness and the descriptor of each episode beside the recorded ones.
+    Prints the fitness and the descriptor of each episode and the recorded ones.
     """
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of the run."""
     best: bool = False
-    """Elite with the highest fitness. The default."""
+    """Whether to replay the elite with the highest fitness; the default."""
     cell: int | None = None
     """Cell of the elite."""
     descriptor: tuple[float, ...] | None = None
@@ -29,7 +29,7 @@ class Replay:
     grid: str | None = None
     """Rows x columns of elites side by side, such as 3x3: the best of each region of descriptor space."""
     seed: int | None = None
-    """Seed of the episode. Default: that of the episode in which the elite was found."""
+    """Seed of the episode. Default: the seed of the elite's evaluation."""
     out: Path | None = None
     """Output file, .mp4 or .gif. Default: best.mp4, cell-I.mp4 or grid-RxC.mp4 in the run's folder."""
     steps: int | None = None

@@ -114,7 +114,7 @@ class Resume(ExecutionOptions):
 
 
 def conclude(outcome: Outcome) -> int:
-    """Prints what a run, or a group of runs, has come to."""
+    """Prints the result of a run or a group of runs."""
     from elites.metrics.archive import ArchiveMetrics, summary
     from elites.reports.show import show
 

@@ -13,14 +13,14 @@ import tyro
 class StudyRun:
     """Run a study of the paper, or one of your own, after showing what it will cost.
 
-    The same command again, also with more seeds, goes on with the runs that are not finished. Seeds of Brax
+    The same command again, also with more seeds, continues the unfinished runs. Seeds of Brax
     tasks share a program and cannot be added later.
     """
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
     """performance, reproducibility, ablation, contribution, or a TOML file of your own."""
     out: Path
-    """Folder of the study; each run has one in it."""
+    """Folder of the study, with a subfolder for each run."""
     tasks: tuple[str, ...] = ()
     """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class StudyRun:
     cluster: str | None = None
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
     checkpoint_seconds: float = 60.0
-    """Least time between the checkpoints of a run."""
+    """Shortest time between the checkpoints of a run, in seconds."""
     calibrate: bool = True
-    """Whether to measure first how long it will take."""
+    """Whether to measure the speed of the runs first, for the plan."""
     plan: bool = False
     """Show the plan and do nothing else."""
 

@@ -1,1 +1,1 @@
-"""Runs: what they are given, how they are driven, and what they leave behind."""
+"""Runs: their configuration, execution and results."""

@@ -1,4 +1,4 @@
-"""What to run: everything that the result depends on."""
+"""The configuration of a run: everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, HostTask, Task
 from elites.versions import package_version
 
-LEAST = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "correct_replications": 1}
+MINIMUM = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "correct_replications": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a run's result depends on, and nothing else but the machine."""
+    """Everything that a run's result depends on, except the machine."""
 
     algorithm: str  # a name, or module:Class
     task: str  # a name, or module:task; a Task is replaced by its name and parameters
@@ -34,15 +34,15 @@ class RunConfig:
     correct_every: int = 0
     correct_replications: int = 50
     correct_redraw: bool = False
-    metrics: tuple[str, ...] = ()  # module:metric of each metric beside the usual ones
+    metrics: tuple[str, ...] = ()  # module:metric of each additional metric
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, least in LEAST.items():
+        for name, minimum in MINIMUM.items():
             given = getattr(self, name)
             whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
-            require(whole and int(given) >= least, name, repr(given), f"a whole number from {least}")
+            require(whole and int(given) >= minimum, name, repr(given), f"a whole number from {minimum}")
             object.__setattr__(self, name, int(given))
         require(self.seed < 2**32, "seed", self.seed, "below 2**32")
         require(self.evaluations < 2**31, "evaluations", self.evaluations, "below 2**31")
@@ -57,7 +57,7 @@ class RunConfig:
             object.__setattr__(self, "task_parameters", parameters_of(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
         task = self.make_task()
-        if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # found out once and for all
+        if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # measured only once
             object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
 
     def make_task(self) -> Task:
@@ -69,15 +69,15 @@ class RunConfig:
         return make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
 
     def make_metrics(self) -> tuple[Metric, ...]:
-        """The usual metrics and the run's own."""
+        """The built-in metrics and the additional ones of the run."""
         own = tuple(load_metric(path) for path in self.metrics)
         names = [metric.name for metric in (*METRICS, *own)]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        require(not twice, "metrics", ", ".join(twice), "of different names, each given once")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        require(not repeated, "metrics", ", ".join(repeated), "of different names, each given once")
         return (*METRICS, *own)
 
     def record(self) -> dict[str, Any]:
-        """All of it, defaults spelled out, with the versions that it runs on."""
+        """The configuration as a dictionary, with all defaults and the versions of all packages."""
         return {
             **dataclasses.asdict(self),
             "hyper_parameters": dataclasses.asdict(make_config(self.algorithm, **self.hyper_parameters)),
@@ -87,13 +87,13 @@ class RunConfig:
 
 
 def refuse_redraw(algorithm: str, redraw: bool) -> None:
-    """Only cells with several members have some to draw from."""
+    """Raises an error if `redraw` is set for an algorithm with one member per cell."""
     if redraw and not find_algorithm(algorithm).has_members:
-        raise ElitesError(f"redraw is for deep-grid, whose cells have several members; this is {algorithm}")
+        raise ElitesError(f"redraw is for deep-grid, which has several members per cell; this is {algorithm}")
 
 
 def versions() -> dict[str, str | None]:
-    """Versions that the last bits of a result depend on."""
+    """Versions of the packages that the exact bits of a result depend on."""
     packages = (
         *("elites", "jax", "jaxlib", "numpy", "numba", "optax", "scipy", "ribs"),
         *("pybullet", "brax", "gymnasium", "mujoco"),
@@ -102,7 +102,7 @@ def versions() -> dict[str, str | None]:
 
 
 def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
-    """What a run's folder says was run, and the versions that it began with."""
+    """The configuration in a run's folder, and the versions of the packages that it started with."""
     run = RunFolder(folder)
     record = run.read_record()
     try:

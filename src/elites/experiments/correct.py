@@ -1,8 +1,8 @@
-"""Correcting an archive: every elite is evaluated again, and what is left of the archive is saved.
+"""Correction of an archive: every elite is evaluated again, and the corrected archive is saved.
 
 The seed of an episode is a function of the correction's seed, the run's seed, the elite's cell and the
-number of the replication, so neither threads, nor order, nor an interruption change anything. The run is not
-touched.
+number of the replication. Threads, order and interruptions therefore do not change the result. The files of
+the run are not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
-from elites.experiments.guards import Interrupts, alone
+from elites.experiments.guards import Interrupts, folder_lock
 from elites.files import error_in_one_line, read_arrays, write_arrays
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
@@ -34,18 +34,16 @@ from elites.results.folder import RunFolder
 from elites.results.members import Members
 from elites.tasks import make_task
 
-CHUNK_SECONDS = (
-    10.0  # between saves; idle threads at the end of one, for at most an episode, are then nothing
-)
-FIRST_CHUNK = 200  # episodes, before their speed is known
-REPORT_SECONDS = 0.1  # between reports of progress
-DRAWN_BYTES = 2**28  # of controllers that are drawn for one chunk
-EPISODES, MEMBERS = 0, 1  # streams of random numbers, apart from each other and from the run's
+CHUNK_SECONDS = 10.0  # between saves; long, since threads idle at the end of a chunk
+FIRST_CHUNK = 200  # episodes, before the speed is known
+REPORT_SECONDS = 0.1  # between progress reports
+DRAWN_BYTES = 2**28  # of the controllers of one chunk, if members are drawn
+EPISODES, MEMBERS = 0, 1  # independent streams of random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a correction depends on, beside the archive."""
+    """Settings of a correction."""
 
     replications: int = 50
     seed: int = 0
@@ -61,7 +59,7 @@ class Settings:
 
 
 class StoppedError(Exception):
-    """A correction was asked to stop; what it has so far is saved."""
+    """A correction was stopped; its progress is saved."""
 
 
 def correct(
@@ -75,32 +73,32 @@ def correct(
     on_progress: Callable[[int, int], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> CorrectedArchive:
-    """Evaluates every elite of a run again and saves what is left of its archive as `corrected.npz`.
+    """Evaluates every elite of a run again and saves the corrected archive as `corrected.npz`.
 
-    A file that is there already and was made in the same way is returned as it is. Ctrl-C and SIGTERM raise
-    KeyboardInterrupt; the next call goes on from what was saved, at most some seconds before.
+    If the file exists and has the same settings, it is returned. Ctrl-C and SIGTERM raise KeyboardInterrupt;
+    the next call continues from the last save, at most some seconds before.
 
     Args:
-        folder: the run's, finished or not.
+        folder: folder of the run, finished or not.
         replications: episodes per elite (N).
-        snapshot: the evaluations of the snapshot to correct, into `corrected-EVALUATIONS.npz`; unless given,
-            the archive.
-        seed: of the replications; the run's own episodes have others.
-        redraw: for deep-grid, draws a member of the cell for each replication, as the authors did; otherwise
-            the cell's best is evaluated. The run must have kept its members.
-        threads: one per core unless given. They change nothing but the speed.
-        on_progress: called now and then with the episodes done and all there are.
+        snapshot: evaluations of the snapshot to correct, into `corrected-EVALUATIONS.npz`; the default is the
+            archive.
+        seed: seed of the replications; they share no episode with the run.
+        redraw: deep-grid: whether a member of the cell is drawn for each replication, as its authors did,
+            instead of its best. Needs a run with `keep_members`.
+        threads: number of threads, which changes only the speed; the default is one per core.
+        on_progress: called regularly with the number of episodes done and the total.
         log: called with each line for the user.
     """
     run = RunFolder(folder)
     settings = Settings(replications=replications, seed=seed, redraw=redraw)
     require(threads is None or threads >= 1, "threads", threads, "at least 1")
     record = run.read_record()
-    with alone(run.path):
+    with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
         if (corrected := existing_correction(path, archive, settings)) is not None:
-            log(f"{path} is there already: {replications} replications of {len(archive.cell)} elites")
+            log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
@@ -120,7 +118,7 @@ def correct(
                     on_progress=on_progress,
                 )
             except StoppedError as stopped:
-                log(f"{stopped}; the same command goes on")
+                log(f"{stopped}; the same command continues")
                 raise KeyboardInterrupt from None
 
 
@@ -134,7 +132,7 @@ def correct_archive(
     stop: Callable[[], bool],
     on_progress: Callable[[int, int], None] | None = None,
 ) -> CorrectedArchive:
-    """Evaluates the elites again and saves the corrected archive as `path`; StoppedError if asked to stop."""
+    """Evaluates the elites again and saves the corrected archive. Raises StoppedError if `stop()`."""
     unfinished = path.with_suffix(".unfinished.npz")
     about = _about(archive, settings)
     shape = (len(archive.cell), settings.replications)
@@ -142,26 +140,26 @@ def correct_archive(
     descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
     done = _load_unfinished(unfinished, about, fitness, descriptor)
     seeds = episode_seeds(archive, settings)
-    drawn = None
+    chosen = None
     most = len(archive.cell)
     if members is not None:
-        drawn = members.drawn(archive.cell, chances(archive, settings))
+        chosen = members.drawn(archive.cell, chances(archive, settings))
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
 
     fixed = evaluator.at_once(settings.replications)
     size = min(fixed or -(-FIRST_CHUNK // settings.replications), most)
     while done < len(archive.cell):
-        # Where the number matters the last ones are filled up with the first, interrupted or not.
+        # A chunk of fixed size is filled up with the first elites, so that interruptions change nothing.
         last = done + size if fixed else min(done + size, len(archive.cell))
         rows = np.arange(done, last) % len(archive.cell)
         started = time.perf_counter()
         try:
-            if members is None or drawn is None:
+            if members is None or chosen is None:
                 evaluation = evaluator.evaluate(archive.parameters[rows], seeds[rows], on_episode=progress)
             else:
                 evaluation = evaluator.evaluate(
-                    members.parameters(drawn[rows].ravel()), seeds[rows].ravel(), on_episode=progress
+                    members.parameters(chosen[rows].ravel()), seeds[rows].ravel(), on_episode=progress
                 )
         except StoppedError:
             raise StoppedError(f"stopped after {done} of {len(archive.cell)} elites") from None
@@ -183,7 +181,7 @@ def correct_archive(
 
 
 class _Progress:
-    """Called with each episode that ends: tells of it now and then, and raises StoppedError when asked to."""
+    """Called after each episode: reports the progress regularly; raises StoppedError if `stop()`."""
 
     def __init__(
         self,
@@ -210,25 +208,25 @@ class _Progress:
 
 def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
     """The seed of each replication of each elite, `[n, N]`."""
-    rows = [part.generate_state(settings.replications) for part in _parts(archive, settings, EPISODES)]
+    rows = [one.generate_state(settings.replications) for one in _seed_sequences(archive, settings, EPISODES)]
     return np.array(rows, np.int64).reshape(-1, settings.replications)
 
 
 def chances(archive: SavedArchive, settings: Settings) -> np.ndarray:
-    """The number below 1 that picks the member for each replication of each cell, `[n, N]`."""
-    parts = _parts(archive, settings, MEMBERS)
-    rows = [np.random.default_rng(part).random(settings.replications) for part in parts]
+    """A uniform random number in [0, 1) for each replication of each cell, `[n, N]`: selects the member."""
+    sequences = _seed_sequences(archive, settings, MEMBERS)
+    rows = [np.random.default_rng(one).random(settings.replications) for one in sequences]
     return np.array(rows).reshape(-1, settings.replications)
 
 
-def _parts(archive: SavedArchive, settings: Settings, stream: int) -> list[np.random.SeedSequence]:
-    """A source of random numbers for each cell; more of them begin with the same ones."""
+def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> list[np.random.SeedSequence]:
+    """A seed sequence for each cell. More replications start with the same numbers as fewer."""
     entropy = (settings.seed, int(archive.about["seed"]))
     return [np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))) for cell in archive.cell]
 
 
 def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
-    """What a corrected archive was made from: the same again gives the same file."""
+    """The inputs of a corrected archive. The same inputs give the same file."""
     return {
         **asdict(settings),
         "archive": archive.digest(),
@@ -240,8 +238,8 @@ def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
 
 
 def existing_correction(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
-    """The corrected archive in a file, if it was made from this archive with these settings."""
-    with contextlib.suppress(ElitesError):  # damaged, or none: it is made again
+    """The corrected archive in a file, if it has this archive and these settings."""
+    with contextlib.suppress(ElitesError):  # damaged or missing: computed again
         corrected = load_corrected(path)
         same = corrected.about["evaluations"] == archive.about["evaluations"]
         if (
@@ -257,14 +255,14 @@ def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
     path, evaluations = run.members, archive.about["evaluations"]
     if not path.exists():
         raise ElitesError(
-            f"redraw is for deep-grid, whose cells have several members, and needs {path}, which "
-            "`elites run deep-grid … --keep-members` leaves at its end; this is "
-            f"{archive.about['algorithm']}. Runs can redraw on their way: --correct-every, --correct-redraw"
+            f"redraw is for deep-grid, which has several members per cell, and needs {path}, which "
+            "`elites run deep-grid … --keep-members` saves at its end; this is "
+            f"{archive.about['algorithm']}. A run can also redraw: --correct-every, --correct-redraw"
         )
     members = run.read_members()
     if members.evaluations != evaluations:
         raise ElitesError(
-            f"{path} holds the members after {members.evaluations} evaluations, not after {evaluations}: "
+            f"{path} has the members after {members.evaluations} evaluations, not after {evaluations}: "
             "only the final archive can be corrected by drawing from them"
         )
     return members
@@ -282,7 +280,7 @@ def _save_unfinished(
 
 
 def _load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
-    """Fills in the elites that are done already, if they were done in the same way. Returns how many."""
+    """Loads the finished elites, if the inputs are the same. Returns their number."""
     with contextlib.suppress(ElitesError):
         arrays = read_arrays(path, ("fitness", "descriptor", "about"), "an unfinished correction")
         if str(arrays["about"]) == json.dumps(about):

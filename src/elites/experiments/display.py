@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live panel on a terminal, a line now and then elsewhere."""
+"""The display of a run's progress: a live panel on a terminal, otherwise regular lines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ APART_SECONDS = 0.5
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The run goes on when the reader of its output is gone."""
+        """Continues the run after the reader of its output has exited."""
 
 
 class LiveView:
-    """Something live on a terminal, with lines above it; elsewhere the lines alone."""
+    """A live view on a terminal, with lines above it; otherwise only the lines."""
 
     def __init__(self, console: Console | None) -> None:
         self.console = console or _Console()
@@ -43,7 +43,7 @@ class LiveView:
             self.live.stop()
 
     def log(self, message: str) -> None:
-        """Prints a line above it."""
+        """Prints a line above the view."""
         self.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -80,7 +80,7 @@ class Display(LiveView):
     def __call__(self, report: Report) -> None:
         metrics, now = report.metrics, time.perf_counter()
         done = metrics["evaluations"]
-        if self._recent and now - self._recent[-1][0] < APART_SECONDS:  # several came at once
+        if self._recent and now - self._recent[-1][0] < APART_SECONDS:  # several reports at once
             self._recent.pop()
         self._recent.append((now, done))
         (then, before), *_ = self._recent
@@ -138,7 +138,7 @@ def _added(report: Report) -> str:
 
 
 def _seeds(report: Report) -> str:
-    """Which seed the numbers are of."""
+    """The seeds of the numbers shown."""
     seeds = report.seeds
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"median of seeds {seeds[0]} to {seeds[-1]}"
 

@@ -1,4 +1,4 @@
-"""How a run is executed: what may differ between two sittings of one run without changing its result."""
+"""The execution of a run: settings that do not change its result."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from elites.metrics.metric import METRICS, Metric
 
 
 class Report(NamedTuple):
-    """What is reported after each generation: a row of `metrics.csv` and one of `timings.csv`.
+    """The report after each generation: a row of `metrics.csv` and one of `timings.csv`.
 
-    The metrics are those of the one seed, or the medians over all seeds.
+    With several seeds, the metrics are medians over all of them.
     """
 
     metrics: dict[str, Any]

@@ -1,8 +1,8 @@
-"""A generation, for any number of replications of a run that differ in their seeds alone.
+"""A generation, for any number of replications of a run that differ only in their seeds.
 
-Keys, episode seeds, the budget, what is counted and what is logged are here once. Everything has a leading
-axis of replications; a run is a group of one. What differs between tasks is only how the generation is driven
-(see `replications.py`): episodes of a pure-JAX task run inside the program, those of all others outside it.
+This module defines keys, episode seeds, the budget, counts and log rows. All arrays have a leading axis of
+replications; a single run is a group of one. `replications.py` drives the generations: episodes of a pure-JAX
+task run inside the program, all others outside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
 
 
 class Keys(NamedTuple):
-    """Where the random numbers of each replication come from, `[replications]`."""
+    """The random keys of each replication, `[replications]`."""
 
     starting: jax.Array
     evolving: jax.Array
@@ -33,7 +33,7 @@ class Keys(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a generation has counted so far, `[replications, …]`, int32."""
+    """The counts of a generation so far, `[replications, …]`, int32."""
 
     statuses: jax.Array  # [operators, COUNTED], offspring
     steps: jax.Array  # of the episodes
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a generation came to, `[replications, …]`."""
+    """The result of a generation, `[replications, …]`."""
 
     counts: Counts
     fitness: jax.Array  # of every cell; -inf: empty
@@ -64,12 +64,12 @@ class Generation:
         self.describes = describes  # whether rows hold the elites' descriptors
 
     def rounds(self, generation: int) -> tuple[Round, ...]:
-        """What the generation after so many consists of."""
+        """The rounds of a generation, numbered from 0."""
         opening = self.algorithm.opening
         return opening[generation] if generation < len(opening) else self.algorithm.generation
 
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of one replication as one of all. One alone is not vmapped: some programs cannot be."""
+        """A function of all replications. A single one is not vmapped: some programs do not allow it."""
         if self.count > 1:
             return jax.vmap(function)
 
@@ -86,15 +86,15 @@ class Generation:
     def ask(
         self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
     ) -> tuple[Any, Batch]:
-        """The genomes of the round at this index of the generation after so many."""
-        asking = self._round_keys(keys, generation, index)[:, 0]
-        states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, asking)
+        """The genomes of a round of a generation; both are numbered from 0."""
+        ask_keys = self._round_keys(keys, generation, index)[:, 0]
+        states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, ask_keys)
         return states, batch
 
     def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
-        """The seed of each episode, and whether the budget has room for it: `[replications, …]` of the round.
+        """The seed of each episode, and whether it is within the budget: `[replications, …]` of the round.
 
-        A seed follows from the replication's key and the number of the evaluation.
+        A seed is a function of the replication's key and the number of the evaluation.
         """
         numbers = evaluations + jnp.arange(round.evaluations, dtype=jnp.int32)
         seeds = jax.vmap(
@@ -114,11 +114,11 @@ class Generation:
         counts: Counts,
         round: Round,
     ) -> tuple[Any, jax.Array, Counts]:
-        """Hands the evaluation of a round to the algorithm, and counts. Returns the Status of each too."""
-        telling = self._round_keys(keys, generation, index)[:, 1]
+        """Passes the evaluation of a round to the algorithm. Returns states, statuses and counts."""
+        tell_keys = self._round_keys(keys, generation, index)[:, 1]
         states, status = self.each(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
-        )(states, telling, batch, evaluation)
+        )(states, tell_keys, batch, evaluation)
         by_operator = batch.operator[..., None] == jnp.arange(len(self.algorithm.operators))
         by_status = status[..., None] == jnp.array(COUNTED)
         axes = tuple(range(1, evaluation.length.ndim))
@@ -134,13 +134,13 @@ class Generation:
         )
 
     def no_counts(self) -> Counts:
-        """Before the first round of a generation."""
+        """The counts before the first round of a generation."""
         none = jnp.zeros(self.count, jnp.int32)
         operators = len(self.algorithm.operators)
         return Counts(jnp.zeros((self.count, operators, len(COUNTED)), jnp.int32), none, none)
 
     def row(self, states: Any, counts: Counts) -> Row:
-        """What the generation came to, after its last round."""
+        """The result of a generation, after its last round."""
 
         def summary(state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
             elites = self.algorithm.archive(state).elites
@@ -159,7 +159,7 @@ class Generation:
         return self.each(self.algorithm.archive)(states)  # type: ignore[no-any-return]
 
     def _round_keys(self, keys: Keys, generation: jax.Array, index: jax.Array) -> jax.Array:
-        """Two keys for a round of each replication: to ask with and to tell with."""
+        """Two keys for a round of each replication: for `ask` and for `tell`."""
         return jax.vmap(
             lambda key: jax.random.split(jax.random.fold_in(jax.random.fold_in(key, generation), index))
         )(keys.evolving)

@@ -1,4 +1,4 @@
-"""What keeps a run's folder whole: one process at a time, and a clean end when asked to stop."""
+"""Protection of a run's folder: a lock, and a clean stop after a signal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from elites.errors import ElitesError
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Keeps a second process off the run. The lock goes with the process, however that ends."""
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Locks a folder against other processes. The end of the process releases the lock."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -28,12 +28,12 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 class Interrupts:
-    """The first Ctrl-C, or SIGTERM, asks to stop; the second ends the process's work at once."""
+    """The first Ctrl-C or SIGTERM requests a stop; the second raises KeyboardInterrupt."""
 
-    def __init__(self, answer: str) -> None:
-        """`answer` is printed after the first one."""
+    def __init__(self, message: str) -> None:
+        """`message` is printed after the first one."""
         self.requested = False
-        self._answer = f"\n{answer}; again to stop at once\n".encode()
+        self._message = f"\n{message}; again to stop at once\n".encode()
 
     def __enter__(self) -> Interrupts:
         self._before = {}
@@ -50,6 +50,6 @@ class Interrupts:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        # Not through Python's streams: the signal may have come in the middle of a write to them.
-        with contextlib.suppress(OSError):  # in `2>&1 | tee log` Ctrl-C has ended the reader too
-            os.write(2, self._answer)
+        # Not through Python's streams: the signal may have interrupted a write to them.
+        with contextlib.suppress(OSError):  # in `2>&1 | tee log` Ctrl-C also stops the reader
+            os.write(2, self._message)

@@ -1,4 +1,4 @@
-"""The loop of a run: advance, log, snapshot, correct, checkpoint; until the budget is spent, or a stop."""
+"""The loop of a run: advance, log, snapshot, correct and checkpoint, until the budget is spent or a stop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, StoppedError, correct_archive, existing_correction
 from elites.experiments.execution import Execution, Report
 from elites.experiments.generation import metric_columns
-from elites.experiments.guards import Interrupts, alone
+from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.replications import Advance, Replications
 from elites.files import error_in_one_line, remove_partials
 from elites.metrics.metric import Metric
@@ -23,7 +23,7 @@ from elites.results.checkpoints import Checkpoints, outline
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.tables import Logs
 
-CHECKPOINT_SHARE = 0.02  # of the time may go into checkpoints
+CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
 
 
 def correction_columns(metrics: Sequence[Metric]) -> list[str]:
@@ -34,10 +34,10 @@ def correction_columns(metrics: Sequence[Metric]) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run, or a part of one, ended. Of a group: the least evaluations, and the outcome of each run."""
+    """The result of a run or a part of it. `evaluations` of a group is the smallest of its runs."""
 
     folder: Path
-    finished: bool  # else it was interrupted, or reached its time limit
+    finished: bool  # otherwise it was interrupted, or reached its time limit
     evaluations: int
     metrics: dict[str, Any]
     runs: tuple[Outcome, ...] = ()
@@ -50,11 +50,11 @@ def drive(
     execution: Execution,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
-    """Runs to the end, or until it has to stop; the checkpoints are in `home`."""
+    """Runs until the end or a stop. The checkpoints are in `home`."""
     with ExitStack() as stack:
         for folder in folders:
             if folder.path != home:
-                stack.enter_context(alone(folder.path))
+                stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
             interrupts = stack.enter_context(Interrupts("stopping after this generation"))
         return _drive(home, folders, current, execution, interrupts)
@@ -71,10 +71,10 @@ def _drive(
     remove_partials(home)
     header: dict[str, Any] = {"sizes": [{} for _ in folders], "elapsed": 0.0, "corrected": 0}
     if checkpoints.paths():
-        empty, current.state = outline(current.state), None  # room for what is loaded
+        empty, current.state = outline(current.state), None  # frees memory for the loaded state
         current.state, header, problems = checkpoints.load(empty)
         for message in problems:
-            execution.log(f"{message}; going on from the one before it")
+            execution.log(f"{message}; continuing from the previous one")
         current.generation, current.evaluations = header["generation"], header["evaluations"]
         current.environment_steps = header["environment_steps"]
     corrects = current.configs[0].correct_every > 0
@@ -97,7 +97,7 @@ def _drive(
 
 
 class _Loop:
-    """Goes from generation to generation: logs, snapshots, corrections and checkpoints."""
+    """The loop over generations, with logs, snapshots, corrections and checkpoints."""
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class _Loop:
         self.elapsed_before: float = header["elapsed"]
         self.logged = current.evaluations
         self.corrected: int = header["corrected"]  # evaluations at the last correction
-        self.writing = f"cannot write to {home}; what its last checkpoint holds is intact"
+        self.writing = f"cannot write to {home}; its last checkpoint is intact"
         self.saved_at, self.cost = time.perf_counter(), 0.0
-        self.spent = self.correcting = 0.0  # seconds that stand in the next row of timings
+        self.spent = self.correcting = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation
 
     def run(self) -> list[Outcome]:
@@ -131,7 +131,7 @@ class _Loop:
                 except StoppedError:
                     return self.stop_early()
                 continue
-            for advance in self.current.advance(until=self.next_moment()):
+            for advance in self.current.advance(until=self.next_event()):
                 self.log(advance)
             stopping = self.stop_requested() and not self.done()
             waited = time.perf_counter() - self.saved_at
@@ -148,7 +148,7 @@ class _Loop:
                     members = self.current.members(index)
                     assert members is not None
                     folder.write_members(members)
-                folder.write_archive(archive)  # from here on the run counts as finished
+                folder.write_archive(archive)  # marks the run as finished
             self.checkpoints.clear()
         return self.outcomes(finished=True)
 
@@ -173,15 +173,15 @@ class _Loop:
     def done(self) -> bool:
         return self.current.evaluations >= self.config.evaluations and not self.correction_is_due()
 
-    def next_moment(self) -> int:
-        """The evaluations at which something is due that a generation must not pass."""
+    def next_event(self) -> int:
+        """Evaluations of the next snapshot, correction or end."""
         now, every = self.current.evaluations, self.config.correct_every
-        moments = [moment for moment in _snapshots(self.config) if moment > now]
-        moments += [(now // every + 1) * every] if every else []
-        return min([*moments, self.config.evaluations])
+        events = [snapshot for snapshot in _snapshots(self.config) if snapshot > now]
+        events += [(now // every + 1) * every] if every else []
+        return min([*events, self.config.evaluations])
 
     def log(self, advance: Advance) -> None:
-        """A row in every log, the snapshots that are due, and a report."""
+        """Writes a row to each log, and snapshots that are due; reports the generation."""
         evaluations = advance.metrics[0]["evaluations"]
         before, self.logged, self.metrics = self.logged, evaluations, advance.metrics
         timings = {
@@ -193,7 +193,7 @@ class _Loop:
         }
         self.spent = self.correcting = 0.0
         with error_in_one_line(self.writing):
-            crossed = [moment for moment in _snapshots(self.config) if before < moment <= evaluations]
+            crossed = [snapshot for snapshot in _snapshots(self.config) if before < snapshot <= evaluations]
             if crossed:
                 for folder, archive in zip(self.folders, self.current.saved_archives(), strict=True):
                     folder.write_snapshot(crossed[-1], archive)
@@ -221,20 +221,20 @@ class _Loop:
                     "sizes": [log.sync() for log in self.logs],
                 },
             )
-            if current.evaluations < self.config.evaluations:  # else it would count as finished
+            if current.evaluations < self.config.evaluations:  # otherwise the run would count as finished
                 for folder, archive in zip(self.folders, current.saved_archives(), strict=True):
                     folder.write_archive(archive)
         self.saved_at = time.perf_counter()
         self.cost = self.spent = self.saved_at - clock
 
     def correction_is_due(self) -> bool:
-        """At the first generation that reaches a multiple of `correct_every`, and at the end."""
+        """True after the first generation that reaches a multiple of `correct_every`, and at the end."""
         every, now = self.config.correct_every, self.current.evaluations
         reached = every > 0 and now // every > self.corrected // every
         return reached or (every > 0 and now >= self.config.evaluations > self.corrected)
 
     def correct(self) -> None:
-        """Corrects the archives as they are now, a row of `corrections.csv` each."""
+        """Corrects the current archives, and writes a row of `corrections.csv` for each."""
         clock, config = time.perf_counter(), self.config
         settings = Settings(replications=config.correct_replications, redraw=config.correct_redraw)
         rows = []
@@ -273,5 +273,5 @@ def _median(values: list[Any]) -> Any:
 
 
 def _snapshots(config: RunConfig) -> list[int]:
-    """Evaluations at which the archive is kept, the last at the end."""
+    """Evaluations of the snapshots; the last one is at the end."""
     return [config.evaluations * (index + 1) // config.snapshots for index in range(config.snapshots)]

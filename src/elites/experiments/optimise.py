@@ -1,4 +1,4 @@
-"""Optimisation of a function, in one call or as a loop of one's own."""
+"""Optimisation of a function, in one call or with an ask/tell loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from elites.tasks import parameters_of, record_of, register_task
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, function_task, task
 
-WITHOUT_END = 2**31 - 1  # evaluations of a loop that has no budget
+NO_LIMIT = 2**31 - 1  # budget of an ask/tell loop, in evaluations
 
 
 def optimise(
@@ -45,22 +45,22 @@ def optimise(
     initial_bounds: tuple[float, float] = (-1.0, 1.0),
     **hyper_parameters: Any,
 ) -> SavedArchive:
-    """Evolves an archive of vectors for a function of a batch.
+    """Optimises a function of a batch of vectors. Returns the archive.
 
     Args:
-        function: from vectors `[n, parameters]` to (fitness `[n]`, descriptors `[n, d]`), in NumPy or JAX; a
-            noisy one takes the seeds `[n]` too.
-        parameters: the length of a vector.
+        function: maps vectors `[n, parameters]` to (fitness `[n]`, descriptors `[n, d]`), in NumPy or JAX; a
+            noisy function takes the seeds `[n]` too.
+        parameters: length of a vector.
         descriptor_bounds: lowest and highest value of each descriptor dimension.
-        algorithm: any that needs no policy.
-        evaluations: the budget.
-        seed: of everything random.
-        folder: where the run's files go; without one they are not kept.
+        algorithm: name of an algorithm that does not need an environment.
+        evaluations: budget.
+        seed: seed of everything random.
+        folder: folder of the run's files; by default they are not kept.
         execution: threads, limits and callbacks.
         descriptor_names, cells, grid, qd_offset, initial_bounds: as in `elites.task`.
-        hyper_parameters: of the algorithm.
+        hyper_parameters: hyper-parameters of the algorithm.
     """
-    made = task(
+    new_task = task(
         parameters=parameters,
         descriptor_bounds=descriptor_bounds,
         descriptor_names=descriptor_names,
@@ -69,11 +69,11 @@ def optimise(
         qd_offset=qd_offset,
         initial_bounds=initial_bounds,
     )(function)
-    register_task(made)
+    register_task(new_task)
     config = RunConfig(
         algorithm=algorithm,
-        task=made.name,
-        task_parameters=parameters_of(made),
+        task=new_task.name,
+        task_parameters=parameters_of(new_task),
         evaluations=evaluations,
         seed=seed,
         hyper_parameters=hyper_parameters,
@@ -87,7 +87,7 @@ def optimise(
 
 
 class Optimiser:
-    """An algorithm in a loop of one's own: `ask` for vectors, evaluate them, `tell` what came of it.
+    """An algorithm for an ask/tell loop: `ask` returns vectors, `tell` takes their evaluation.
 
     optimiser = elites.Optimiser(parameters=12, descriptor_bounds=[(0, 1), (0, 1)])
     for _ in range(1000):
@@ -124,10 +124,10 @@ class Optimiser:
         self.name, self.seed = algorithm, seed
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters)
         self.generation = self.evaluations = 0
-        self._one = Generation(self.algorithm, [seed], WITHOUT_END)
-        self._ask = jax.jit(self._one.ask, static_argnums=4, donate_argnums=0)
-        self._tell = jax.jit(self._one.tell, static_argnums=7, donate_argnums=0)
-        self._state: Any = jax.jit(self._one.init)(self._one.keys)
+        self._functions = Generation(self.algorithm, [seed], NO_LIMIT)
+        self._ask = jax.jit(self._functions.ask, static_argnums=4, donate_argnums=0)
+        self._tell = jax.jit(self._functions.tell, static_argnums=7, donate_argnums=0)
+        self._state: Any = jax.jit(self._functions.init)(self._functions.keys)
         self._round = 0
         self._batch: Any = None
 
@@ -135,23 +135,23 @@ class Optimiser:
         """The next vectors, `[n, parameters]`."""
         if self._batch is not None:
             raise ElitesError("ask was called twice; tell must come in between")
-        round = self._one.rounds(self.generation)[self._round]
+        round = self._functions.rounds(self.generation)[self._round]
         if round.episodes > 1:
             raise ElitesError(f"{self.name} evaluates a vector several times: use elites.optimise")
         place = np.int32(self.generation), np.int32(self._round)
         self._state, self._batch = jax.block_until_ready(
-            self._ask(self._state, self._one.keys, *place, round)
+            self._ask(self._state, self._functions.keys, *place, round)
         )
         return np.asarray(self._batch.parameters[0])
 
     def tell(self, fitness: ArrayLike, descriptor: ArrayLike) -> np.ndarray:
         """Takes fitness `[n]` and descriptors `[n, d]`. Returns the Status of each vector's insertion.
 
-        What is not finite does not enter the archive.
+        Vectors with values that are not finite are rejected.
         """
         if self._batch is None:
             raise ElitesError("tell was called without ask")
-        rounds = self._one.rounds(self.generation)
+        rounds = self._functions.rounds(self.generation)
         round, count = rounds[self._round], len(self._batch.parameters[0])
         blank = blank_evaluation(self.task, np.arange(self.evaluations, self.evaluations + count), False)
         given, places = np.asarray(fitness, np.float32), np.asarray(descriptor, np.float32)
@@ -170,7 +170,15 @@ class Optimiser:
         whole = jax.tree.map(lambda array: jnp.asarray(array)[None], evaluation)
         place = np.int32(self.generation), np.int32(self._round)
         self._state, status, _ = jax.block_until_ready(
-            self._tell(self._state, self._one.keys, *place, self._batch, whole, self._one.no_counts(), round)
+            self._tell(
+                self._state,
+                self._functions.keys,
+                *place,
+                self._batch,
+                whole,
+                self._functions.no_counts(),
+                round,
+            )
         )
         self._batch = None
         self.evaluations += count
@@ -180,7 +188,7 @@ class Optimiser:
 
     def archive(self) -> SavedArchive:
         """The elites so far, best first."""
-        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._one.archives(self._state))
+        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._functions.archives(self._state))
         about = {
             "algorithm": self.name,
             "hyper_parameters": dataclasses.asdict(self.algorithm.config),

@@ -1,4 +1,4 @@
-"""Replications of a run, and what drives their generations: with episodes inside the program, or outside."""
+"""Replications of a run, and the drivers of their generations: episodes inside the program or outside."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from elites.results.members import Members, members_of
 from elites.tasks import record_of
 from elites.tasks.task import DeviceTask
 
-DISPATCH_SECONDS = 2.0  # of work per dispatch to the device: in between, a run can be stopped
-ROWS = 100  # generations of one dispatch, at most
+DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
+ROWS = 100  # largest number of generations per dispatch
 
 
 class Advance(NamedTuple):
-    """A generation that is done: a row of `metrics.csv` for each replication, and its times."""
+    """A finished generation: a row of `metrics.csv` for each replication, and the timings."""
 
     metrics: list[dict[str, Any]]
     timings: dict[str, float]
 
 
 class Replications(ABC):
-    """Runs that differ in their seeds alone, and go on together."""
+    """Runs that differ only in their seeds, and advance together."""
 
-    timings: tuple[str, ...]  # the columns that an Advance has
+    timings: tuple[str, ...]  # columns of an Advance
 
     def __init__(
         self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
@@ -60,34 +60,34 @@ class Replications(ABC):
         require_memory(algorithm, len(configs))
         hidden = algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
-        self.one = Generation(
+        self.functions = Generation(
             algorithm,
             [config.seed for config in configs],
             configs[0].evaluations,
             describes=len(self.metrics) > len(METRICS),
         )
-        self.generation = self.evaluations = 0  # so far; of each replication
+        self.generation = self.evaluations = 0  # so far, of each replication
         self.environment_steps = [0] * len(configs)
-        self._archives = jax.jit(self.one.archives)
-        self.state: Any = jax.block_until_ready(jax.jit(self.one.init)(self.one.keys))
+        self._archives = jax.jit(self.functions.archives)
+        self.state: Any = jax.block_until_ready(jax.jit(self.functions.init)(self.functions.keys))
         raise_failure(algorithm.environment)
 
     @abstractmethod
     def advance(self, until: int) -> list[Advance]:
-        """Goes on by a generation or more, but not past the first that reaches so many evaluations."""
+        """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
 
     def archives(self) -> list[Archive]:
-        """Those of the replications, copied to the host together."""
+        """The archives of all replications, copied to the host together."""
         whole = jax.tree.map(np.asarray, self._archives(self.state))
         return [jax.tree.map(lambda array, i=i: array[i], whole) for i in range(len(self.configs))]
 
     def saved_archives(self) -> list[SavedArchive]:
-        """The archives as they are saved."""
+        """The archives in the form in which they are saved."""
         pairs = zip(self.configs, self.archives(), strict=True)
         return [self._saved(config, archive) for config, archive in pairs]
 
     def summaries(self) -> list[dict[str, float]]:
-        """The metrics of each archive as it is now."""
+        """The metrics of each archive."""
         return [
             archive_values(
                 self.algorithm,
@@ -99,7 +99,7 @@ class Replications(ABC):
         ]
 
     def members(self, index: int) -> Members | None:
-        """The members of a replication's cells, where they have several."""
+        """The members of a replication's cells; None if a cell holds only its elite."""
         state = jax.tree.map(lambda array: array[index], self.state)
         grid = self.algorithm.members(state)
         return None if grid is None else members_of(grid, self.evaluations)
@@ -117,9 +117,9 @@ class Replications(ABC):
         return saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)
 
     def _finish(self, row: Row, evaluations: int, timings: dict[str, float]) -> Advance:
-        """Counts a generation that is done."""
+        """Updates the counters after a generation."""
         self.generation += 1
-        self.evaluations = min(self.evaluations + evaluations, self.one.budget)
+        self.evaluations = min(self.evaluations + evaluations, self.functions.budget)
         before = self.environment_steps
         metrics = metric_rows(row, self.algorithm, self.metrics, self.generation, self.evaluations, before)
         self.environment_steps = [n + int(m) for n, m in zip(before, row.counts.steps, strict=True)]
@@ -129,13 +129,13 @@ class Replications(ABC):
 def make_replications(
     configs: list[RunConfig], threads: int | None = None, cluster: str | None = None
 ) -> Replications:
-    """The runs of these configurations, which differ in their seeds alone. Refused if they cannot fit."""
+    """The runs of these configurations, which differ only in their seeds, if they fit into memory."""
     keep_compiled_programs()
     algorithm = configs[0].make_algorithm()
     task = algorithm.task
     driver: type[Replications] = EpisodesOutside
     if isinstance(task, DeviceTask):
-        jax.eval_shape(task.reset, jnp.uint32(0))  # an error here says what is not installed
+        jax.eval_shape(task.reset, jnp.uint32(0))  # raises an error if a package is missing
         refuse_cluster(task, cluster)
     if runs_inside(task) and algorithm.shares_program:
         driver = EpisodesInside
@@ -143,7 +143,7 @@ def make_replications(
 
 
 class EpisodesOutside(Replications):
-    """`ask` and `tell` are programs; episodes of all replications go to the evaluator as one batch."""
+    """`ask` and `tell` are programs; the evaluator runs the episodes of all replications as one batch."""
 
     timings = ("ask_s", "rollouts_s", "tell_s")
 
@@ -151,30 +151,35 @@ class EpisodesOutside(Replications):
         self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
     ) -> None:
         super().__init__(configs, algorithm, threads, cluster)
-        self._ask = jax.jit(self.one.ask, static_argnums=4, donate_argnums=0)
-        self._tell = jax.jit(self.one.tell, static_argnums=7, donate_argnums=0)
-        self._episodes = jax.jit(self.one.episodes, static_argnums=2)
-        self._row = jax.jit(self.one.row)
+        self._ask = jax.jit(self.functions.ask, static_argnums=4, donate_argnums=0)
+        self._tell = jax.jit(self.functions.tell, static_argnums=7, donate_argnums=0)
+        self._episodes = jax.jit(self.functions.episodes, static_argnums=2)
+        self._row = jax.jit(self.functions.row)
 
     def advance(self, until: int) -> list[Advance]:
         """One generation."""
         spent = dict.fromkeys(self.timings, 0.0)
-        keys, counts, steps, evaluations = self.one.keys, self.one.no_counts(), 0, self.evaluations
+        keys, counts, steps, evaluations = (
+            self.functions.keys,
+            self.functions.no_counts(),
+            0,
+            self.evaluations,
+        )
         generation = np.int32(self.generation)
-        rounds = self.one.rounds(self.generation)
+        rounds = self.functions.rounds(self.generation)
         for number, round in enumerate(rounds):
-            index, clock = np.int32(number), time.perf_counter()
+            index, started = np.int32(number), time.perf_counter()
             self.state, batch = self._ask(self.state, keys, generation, index, round)
             parameters = np.asarray(batch.parameters)
             raise_failure(self.algorithm.environment)
-            spent["ask_s"] += (asked := time.perf_counter()) - clock
+            spent["ask_s"] += (ask_end := time.perf_counter()) - started
             evaluation = self._evaluate(parameters, evaluations, round)
-            spent["rollouts_s"] += (evaluated := time.perf_counter()) - asked
+            spent["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
             self.state, _, counts = self._tell(
                 self.state, keys, generation, index, batch, evaluation, counts, round
             )
             jax.block_until_ready(counts)
-            spent["tell_s"] += time.perf_counter() - evaluated
+            spent["tell_s"] += time.perf_counter() - rollouts_end
             steps += int(evaluation.length.sum())
             evaluations += round.evaluations
         row = jax.tree.map(np.asarray, self._row(self.state, counts))
@@ -182,10 +187,10 @@ class EpisodesOutside(Replications):
         return [self._finish(row, evaluations_of(rounds), spent)]
 
     def _evaluate(self, parameters: np.ndarray, evaluations: int, round: Round) -> Evaluation:
-        """Runs as many episodes as the budget has room for; the others count as skipped."""
+        """Runs the episodes within the budget; the others count as skipped."""
         replications, policies = parameters.shape[:2]
-        seeds = np.asarray(self._episodes(self.one.keys, np.int32(evaluations), round)[0])
-        limit = min(round.evaluations, max(0, self.one.budget - evaluations))
+        seeds = np.asarray(self._episodes(self.functions.keys, np.int32(evaluations), round)[0])
+        limit = min(round.evaluations, max(0, self.functions.budget - evaluations))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
                 parameters.reshape(replications * policies, -1),
@@ -211,23 +216,23 @@ class EpisodesInside(Replications):
         self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
     ) -> None:
         super().__init__(configs, algorithm, threads, cluster)
-        self._program = Program(self.one)
+        self._program = Program(self.functions)
         self._compiled: set[tuple[Round, ...]] = set()
         self._pace: float | None = None  # seconds per generation, once measured
 
     def advance(self, until: int) -> list[Advance]:
-        """As many generations of the same kind as take about two seconds."""
-        rounds = self.one.rounds(self.generation)
+        """Generations of the same kind, for about two seconds."""
+        rounds = self.functions.rounds(self.generation)
         each = evaluations_of(rounds)
         count = 1 if self._pace is None else round(DISPATCH_SECONDS / self._pace)
-        count = max(1, min(count, ROWS, -(-(min(until, self.one.budget) - self.evaluations) // each)))
-        kinds = [self.one.rounds(self.generation + ahead) for ahead in range(count)]
+        count = max(1, min(count, ROWS, -(-(min(until, self.functions.budget) - self.evaluations) // each)))
+        kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(count)]
         count = next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), count)
         compiled = rounds in self._compiled
         clock = time.perf_counter()
         self.state, rows = self._program.run(
             self.state,
-            self.one.keys,
+            self.functions.keys,
             jnp.int32(self.generation),
             jnp.int32(self.evaluations),
             jnp.int32(count),
@@ -249,8 +254,8 @@ class EpisodesInside(Replications):
 class Program:
     """Generations with their episodes inside, compiled once per kind of generation."""
 
-    def __init__(self, one: Generation) -> None:
-        self.one, self.algorithm = one, one.algorithm
+    def __init__(self, functions: Generation) -> None:
+        self.functions, self.algorithm = functions, functions.algorithm
         self.run = jax.jit(self._generations, static_argnums=5, donate_argnums=0)
 
     def _generations(
@@ -262,15 +267,15 @@ class Program:
         count: jax.Array,
         rounds: tuple[Round, ...],
     ) -> tuple[Any, Row]:
-        """`count` generations, at most ROWS, of these rounds, after so many generations and evaluations."""
-        kind = jax.eval_shape(lambda state: self.one.row(state, self.one.no_counts()), states)
+        """`count` generations of these rounds, at most ROWS, from this generation and evaluation on."""
+        kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.no_counts()), states)
         rows = jax.tree.map(lambda array: jnp.zeros((ROWS, *array.shape), array.dtype), kind)
 
         def one(carried: tuple[jax.Array, Any, Row, jax.Array]) -> tuple[jax.Array, Any, Row, jax.Array]:
             done, states, rows, evaluations = carried
             states, row = self._generation(states, keys, generation + done, evaluations, rounds)
             rows = jax.tree.map(lambda all, new: all.at[done].set(new), rows, row)
-            evaluations = jnp.minimum(evaluations + evaluations_of(rounds), self.one.budget)
+            evaluations = jnp.minimum(evaluations + evaluations_of(rounds), self.functions.budget)
             return done + 1, states, rows, evaluations
 
         _, states, rows, _ = jax.lax.while_loop(
@@ -287,12 +292,12 @@ class Program:
         rounds: tuple[Round, ...],
     ) -> tuple[Any, Row]:
         """Ask, evaluate, tell, for each round."""
-        counts, task = self.one.no_counts(), self.algorithm.task
+        counts, task = self.functions.no_counts(), self.algorithm.task
         for number, round in enumerate(rounds):
             index = jnp.int32(number)
-            states, batch = self.one.ask(states, keys, generation, index, round)
-            seeds, runs = self.one.episodes(keys, evaluations, round)
-            whole = (self.one.count * round.policies, *round.shape[1:])
+            states, batch = self.functions.ask(states, keys, generation, index, round)
+            seeds, runs = self.functions.episodes(keys, evaluations, round)
+            whole = (self.functions.count * round.policies, *round.shape[1:])
             evaluation = evaluate_inside(
                 task,
                 self.algorithm.genome,
@@ -302,21 +307,21 @@ class Program:
                 runs=runs.reshape(whole),
             )
             evaluation = jax.tree.map(
-                lambda array: array.reshape(self.one.count, -1, *array.shape[1:]), evaluation
+                lambda array: array.reshape(self.functions.count, -1, *array.shape[1:]), evaluation
             )
-            states, _, counts = self.one.tell(
+            states, _, counts = self.functions.tell(
                 states, keys, generation, index, batch, evaluation, counts, round
             )
-            evaluations = jnp.minimum(evaluations + round.evaluations, self.one.budget)
-        return states, self.one.row(states, counts)
+            evaluations = jnp.minimum(evaluations + round.evaluations, self.functions.budget)
+        return states, self.functions.row(states, counts)
 
 
 def bytes_needed(algorithm: Algorithm) -> int:
-    """Memory of one replication: its state; and the largest batch with its transitions, or a copy of its
-    largest array, which a checkpoint makes."""
+    """Memory of one replication: its state, and the largest batch with its transitions or, for a checkpoint,
+    a copy of its largest array."""
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     sizes = [int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state)]
-    held = sum(sizes)
+    state_bytes = sum(sizes)
     task, parameters = algorithm.task, algorithm.genome.parameter_count
     step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
     batch = max(
@@ -324,13 +329,15 @@ def bytes_needed(algorithm: Algorithm) -> int:
         for rounds in (*algorithm.opening, algorithm.generation)
         for round in rounds
     )
-    # On the device a program holds copies: of some arrays as they are updated, and of transitions as they
-    # come, by episode, and as rows of the buffer.
-    return 3 * held // 2 + 6 * batch if isinstance(task, DeviceTask) else held + max(batch, *sizes)
+    # A program on the device needs copies of arrays that it updates, and of transitions: as they come, by
+    # episode, and as rows of the buffer.
+    return (
+        3 * state_bytes // 2 + 6 * batch if isinstance(task, DeviceTask) else state_bytes + max(batch, *sizes)
+    )
 
 
 def require_memory(algorithm: Algorithm, count: int = 1) -> None:
-    """Refuses a plan that cannot fit, before anything is allocated."""
+    """Raises an error if the replications do not fit into memory, before anything is allocated."""
     each, free = bytes_needed(algorithm), available_bytes()
     if count * each <= free:
         return

@@ -1,8 +1,8 @@
 """Runs: ask, evaluate, tell, until the budget is spent; logged, checkpointed, resumable.
 
-Everything random comes from the run's seed, the generation and the number of the evaluation, so a run that is
-killed and resumed ends with the same bits as one that is not. Replications are checkpointed and resumed
-together, as a group; each has a run's folder of its own.
+All random numbers are functions of the run's seed, the generation and the number of the evaluation, so a run
+that is killed and resumed ends with the same bits as an uninterrupted one. Replications are checkpointed and
+resumed together, as a group; each has its own folder.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 from elites.errors import ElitesError, require
 from elites.experiments.config import RunConfig, load_config, versions
 from elites.experiments.execution import Execution
-from elites.experiments.guards import Interrupts, alone
+from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import Outcome, drive
 from elites.experiments.replications import Replications, make_replications, require_memory
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
 
 
 def default_folder(config: RunConfig, seeds: int = 1) -> Path:
-    """The folder of a run, or of a group, whose place was not given."""
+    """The default folder of a run or a group."""
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task))
     return Path("runs") / f"{algorithm}-{task}-{last}"
@@ -36,13 +36,13 @@ def run(
     seeds: int = 1,
     execution: Execution | None = None,
 ) -> Outcome:
-    """Starts a run in a new folder and drives it to its end.
+    """Executes a run in a new folder.
 
     Args:
         config: what to run.
-        folder: where its files go; it must be new or empty.
-        seeds: replications, with the seeds from the configuration's on. Each gets a folder in `folder`. They
-            train in one program and share the evaluator, where the algorithm allows it.
+        folder: folder of the run's files; it must be new or empty.
+        seeds: number of replications, with consecutive seeds from the configuration's on. Each has a folder
+            in `folder`. They train in one program and share the evaluator, if the algorithm allows it.
         execution: threads, limits and callbacks.
     """
     execution = execution or Execution()
@@ -55,7 +55,7 @@ def run(
     home = RunFolder(path)
     with _replications([config], execution) as current:  # fails before anything is written
         home.create_folder()
-        with alone(path):
+        with folder_lock(path):
             refuse_taken(path)
             home.create(config.record())
             return drive(path, [home], current, execution)[0]
@@ -64,7 +64,7 @@ def run(
 def resume(folder: Path | str, execution: Execution | None = None) -> Outcome:
     """Continues a run, or a group of runs, that was killed, interrupted or out of time.
 
-    One of a group takes the others with it.
+    Resuming one run of a group resumes them all.
     """
     path, execution = Path(folder), execution or Execution()
     if GroupFolder(path).exists:
@@ -73,13 +73,13 @@ def resume(folder: Path | str, execution: Execution | None = None) -> Outcome:
     if group is not None:
         whole = path.resolve()
         return next(run for run in _resume_group(group, execution).runs if run.folder == whole)
-    config, made_with = load_config(path)
-    with alone(path):
-        return _continue(path, [RunFolder(path)], [config], made_with, execution)[0]
+    config, original_versions = load_config(path)
+    with folder_lock(path):
+        return _continue(path, [RunFolder(path)], [config], original_versions, execution)[0]
 
 
 def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Execution) -> Outcome:
-    """Starts replications in a group's folder; a group may have a single one."""
+    """Executes replications in a group's folder. A group may have a single one."""
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     algorithm = config.make_algorithm()
     with contextlib.ExitStack() as stack:
@@ -89,7 +89,7 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
         else:
             require_memory(algorithm)
         group.create_folder()
-        stack.enter_context(alone(group.path))
+        stack.enter_context(folder_lock(group.path))
         refuse_taken(group.path)
         folders = group.create([config.record() for config in configs])
         if current is not None:
@@ -100,10 +100,10 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
 def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
     started, folders = time.perf_counter(), group.runs()
     loaded = [load_config(run.path) for run in folders]
-    configs, made_with = [config for config, _ in loaded], loaded[0][1]
-    with alone(group.path):
+    configs, original_versions = [config for config, _ in loaded], loaded[0][1]
+    with folder_lock(group.path):
         if configs[0].make_algorithm().shares_program:
-            outcomes = _continue(group.path, folders, configs, made_with, execution)
+            outcomes = _continue(group.path, folders, configs, original_versions, execution)
             return _group_outcome(group, outcomes)
         outcomes = []
         with Interrupts("stopping after this generation") as interrupts:
@@ -114,8 +114,8 @@ def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
                     outcomes.append(_outcome_so_far(run, config))
                     continue
                 within = dataclasses.replace(execution, max_hours=left)
-                with alone(run.path):
-                    outcomes += _continue(run.path, [run], [config], made_with, within, interrupts)
+                with folder_lock(run.path):
+                    outcomes += _continue(run.path, [run], [config], original_versions, within, interrupts)
         return _group_outcome(group, outcomes)
 
 
@@ -123,7 +123,7 @@ def _continue(
     home: Path,
     folders: list[RunFolder],
     configs: list[RunConfig],
-    made_with: dict[str, str | None],
+    original_versions: dict[str, str | None],
     execution: Execution,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
@@ -135,14 +135,16 @@ def _continue(
         checkpoints.clear()
         return done
     archived = any(run.has_archive for run in folders)
-    if archived and not done and not checkpoints.paths():  # a group may have been killed at its very end
-        raise ElitesError(f"{home} has an archive but no checkpoint to go on from; nothing was changed")
-    changed = {name: (made_with.get(name, now), now) for name, now in versions().items()}
+    if (
+        archived and not done and not checkpoints.paths()
+    ):  # a group may have been killed while it saved archives
+        raise ElitesError(f"{home} has an archive but no checkpoint to continue from; nothing was changed")
+    changed = {name: (original_versions.get(name, now), now) for name, now in versions().items()}
     differing = ", ".join(
         f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now
     )
     if differing:
-        execution.log(f"begun with {differing}: the result may differ from an undisturbed run's")
+        execution.log(f"started with {differing}: the result may differ from that of an uninterrupted run")
     with _replications(configs, execution) as current:
         return drive(home, folders, current, execution, interrupts)
 
@@ -167,7 +169,7 @@ def _group_outcome(group: GroupFolder, outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def _outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
-    """The outcome of a run that is left as it is."""
+    """The current outcome of a run."""
     return _finished(run, config) or Outcome(run.path, False, run.evaluations(), {})
 
 

@@ -1,1 +1,1 @@
-"""What learns from experience: the replay buffer and the critics."""
+"""Reinforcement learning: the replay buffer and the critics."""

@@ -2,7 +2,7 @@
 Actor-Critic Methods", 2018), trained on a replay buffer.
 
 Twin critics learn the smaller of their two targets, with smoothing noise on the target action; every second
-step the greedy actor climbs the first critic and all targets follow by Polyak averaging.
+step the greedy actor ascends the first critic, and all targets follow by Polyak averaging.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elites.policies import Layers, Policy, init_layers
 
 
 class TD3(NamedTuple):
-    """Everything that learns. Critics are stacked: each of their arrays is `[2, …]`."""
+    """The state of TD3. The two critics are stacked: each of their arrays is `[2, …]`."""
 
     critics: Layers
     target_critics: Layers
@@ -29,27 +29,27 @@ class TD3(NamedTuple):
     target_actor: Layers
     critics_optimiser: optax.OptState
     actor_optimiser: optax.OptState
-    steps: jax.Array  # of critic training, since the run began
+    steps: jax.Array  # of critic training, since the start of the run
 
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config:
-    """How critics and greedy actor are trained."""
+    """Training of the critics and the greedy actor."""
 
     critic_hidden: tuple[int, ...] = (256, 256)
     """Hidden units of the critics."""
     training_batch: int = 256
     """Transitions per gradient step (N)."""
     critic_learning_rate: float = 3e-4
-    """Of the critics' Adam."""
+    """Learning rate of the critics' Adam."""
     greedy_learning_rate: float = 3e-4
-    """Of the greedy actor's Adam."""
+    """Learning rate of the greedy actor's Adam."""
     discount: float = 0.99
     """Discount factor (γ)."""
     smoothing_noise: float = 0.2
     """Standard deviation of the noise on target actions (σ_p)."""
     smoothing_clip: float = 0.5
-    """Where that noise is clipped (c)."""
+    """Bound of that noise (c)."""
     target_rate: float = 0.005
     """Polyak rate of the targets (τ)."""
     delay: int = 2
@@ -72,10 +72,10 @@ class TD3Config:
 
 def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
     """Random critics and greedy actor; their targets are copies."""
-    first, second, acting = jax.random.split(key, 3)
+    first, second, actor_key = jax.random.split(key, 3)
     sizes = (policy.sizes[0] + policy.sizes[-1], *config.critic_hidden, 1)
     critics = jax.vmap(lambda one: init_layers(one, sizes))(jnp.stack([first, second]))
-    actor = init_layers(acting, policy.sizes)
+    actor = init_layers(actor_key, policy.sizes)
     return TD3(
         critics=critics,
         target_critics=jax.tree.map(jnp.copy, critics),
@@ -88,7 +88,7 @@ def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
 
 
 def value(critic: Layers, observation: jax.Array, action: jax.Array) -> jax.Array:
-    """Q(s, a) of one critic. Shapes broadcast: the states of many actors' actions are needed only once."""
+    """Q(s, a) of one critic. Shapes broadcast: actions of many actors can share one batch of states."""
     (weights, biases), *others = critic
     split = observation.shape[-1]
     hidden = observation @ weights[:split] + action @ weights[split:] + biases
@@ -98,7 +98,7 @@ def value(critic: Layers, observation: jax.Array, action: jax.Array) -> jax.Arra
 
 
 def first(critics: Layers) -> Layers:
-    """Q1, the critic that actors climb."""
+    """Q1, the critic that actors ascend."""
     return tuple((weights[0], biases[0]) for weights, biases in critics)
 
 
@@ -113,19 +113,21 @@ def train(
 ) -> TD3:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
-    One TD3 is always trained by the same number of steps. `reward` stands in for the task's.
+    A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
     """
     keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
-    # All at once: a small accelerator program per draw would cost more than the training itself.
+    # All samples at once: on a GPU, a kernel per sample would cost more than the training itself.
     batches = jax.vmap(
-        lambda drawing: sample(buffer, drawing, config.training_batch, policy.sizes[0], policy.sizes[-1])
+        lambda sample_key: sample(
+            buffer, sample_key, config.training_batch, policy.sizes[0], policy.sizes[-1]
+        )
     )(keys[:, 0])
     shape = batches.action.shape[1:]
-    noise = jax.vmap(lambda smoothing: jax.random.normal(smoothing, shape))(keys[:, 1])
+    noise = jax.vmap(lambda noise_key: jax.random.normal(noise_key, shape))(keys[:, 1])
     noise = jnp.clip(config.smoothing_noise * noise, -config.smoothing_clip, config.smoothing_clip)
 
-    def critic_step(state: TD3, drawn: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
-        batch, noise = drawn
+    def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+        batch, noise = inputs
         if reward is not None:
             batch = batch._replace(reward=reward(batch))
         return _train_critics(state, config, policy, batch, noise), None
@@ -133,22 +135,22 @@ def train(
     def actor_step(state: TD3, batch: Experience) -> TD3:
         return _train_actor(state, config, policy, batch)
 
-    def single(state: TD3, drawn: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
-        state, _ = critic_step(state, drawn)
+    def single(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+        state, _ = critic_step(state, inputs)
         due = state.steps % config.delay == 0
-        return jax.lax.cond(due, actor_step, lambda state, _: state, state, drawn[0]), None
+        return jax.lax.cond(due, actor_step, lambda state, _: state, state, inputs[0]), None
 
-    def block(state: TD3, drawn: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
-        state, _ = jax.lax.scan(critic_step, state, drawn, unroll=min(config.delay, 4))
-        return actor_step(state, jax.tree.map(lambda array: array[-1], drawn[0])), None
+    def block(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+        state, _ = jax.lax.scan(critic_step, state, inputs, unroll=min(config.delay, 4))
+        return actor_step(state, jax.tree.map(lambda array: array[-1], inputs[0])), None
 
-    drawn = (batches, noise)
+    inputs = (batches, noise)
     if steps % config.delay:
-        return jax.lax.scan(single, td3, drawn, unroll=steps == 1)[0]  # a loop around one step is costly
-    # Every training begins on a multiple of the delay, so that no step need ask whether one is due.
+        return jax.lax.scan(single, td3, inputs, unroll=steps == 1)[0]  # a loop around one step is costly
+    # Training always starts at a multiple of the delay, so actor steps need no condition.
     blocks = (steps // config.delay, config.delay)
-    drawn = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), drawn)
-    return jax.lax.scan(block, td3, drawn)[0]
+    inputs = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), inputs)
+    return jax.lax.scan(block, td3, inputs)[0]
 
 
 def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array) -> TD3:
@@ -169,7 +171,7 @@ def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experie
 
 
 def _train_actor(state: TD3, config: TD3Config, policy: Policy, batch: Experience) -> TD3:
-    """One step of the greedy actor up Q1, then of all targets towards what they follow."""
+    """One ascent step of the greedy actor on Q1, then an update of all targets."""
     critic = first(state.critics)
 
     def loss(actor: Layers) -> jax.Array:

@@ -1,4 +1,4 @@
-"""A ring of transitions, first in, first out."""
+"""A ring buffer of transitions: first in, first out."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Experience(NamedTuple):
     reward: jax.Array
     next_observation: jax.Array
     terminal: jax.Array
-    extra: jax.Array  # what else the algorithm keeps of a step, [n, e]
+    extra: jax.Array  # further data of the algorithm, [n, e]
 
 
 class ReplayBuffer(NamedTuple):
-    """`rows` [capacity, 2 observations + action + 2 + extra]: a transition is one piece of memory."""
+    """`rows` [capacity, 2 observations + action + 2 + extra]: a transition is contiguous in memory."""
 
     rows: jax.Array
-    next: jax.Array  # where the next transition goes
-    size: jax.Array  # how many rows are filled
+    next: jax.Array  # index of the next transition
+    size: jax.Array  # number of filled rows
 
 
 def empty_buffer(capacity: int, observation_size: int, action_size: int, extra: int = 0) -> ReplayBuffer:
-    """A buffer with nothing in it."""
+    """An empty buffer."""
     width = 2 * observation_size + action_size + 2 + extra
     return ReplayBuffer(jnp.zeros((capacity, width)), jnp.int32(0), jnp.int32(0))
 
@@ -39,9 +39,9 @@ def empty_buffer(capacity: int, observation_size: int, action_size: int, extra: 
 def add(
     buffer: ReplayBuffer, evaluation: Evaluation[jax.Array], extra: jax.Array | None = None
 ) -> ReplayBuffer:
-    """Adds every transition of every episode, in order, with `extra` [n, T, e]; the oldest make room.
+    """Adds every transition of every episode, in order, with `extra` [n, T, e]; they replace the oldest.
 
-    An episode that gave NaN adds nothing. With the buffer donated to `jit`, nothing else is copied.
+    Invalid episodes are left out. With the buffer donated to `jit`, it is updated in place.
     """
     transitions = evaluation.transitions
     assert transitions is not None
@@ -67,8 +67,8 @@ def add(
     capacity = len(buffer.rows)
     rank = jnp.cumsum(happened) - 1
     total = rank[-1] + 1
-    kept = happened & (rank >= total - capacity)  # more than fit: the last ones stay
-    beyond = capacity + jnp.arange(len(kept))  # dropped; all different, so that the scatter may be unordered
+    kept = happened & (rank >= total - capacity)  # if they exceed the capacity, the last ones are kept
+    beyond = capacity + jnp.arange(len(kept))  # dropped; unique, so that the scatter may be unordered
     destination = jnp.where(kept, (buffer.next + rank) % capacity, beyond)
     return ReplayBuffer(
         rows=buffer.rows.at[destination].set(rows, mode="drop", unique_indices=True),
@@ -85,13 +85,13 @@ def push(
     next_observation: jax.Array,
     terminal: jax.Array,
     *,
-    unless: jax.Array,
+    valid: jax.Array,
 ) -> ReplayBuffer:
-    """Adds one transition, unless told not to."""
+    """Adds one transition if it is valid."""
     row = jnp.concatenate([observation, action, reward[None], next_observation, terminal[None]])
-    capacity, one = len(buffer.rows), jnp.where(unless, 0, 1)
+    capacity, one = len(buffer.rows), jnp.where(valid, 1, 0)
     return ReplayBuffer(
-        rows=buffer.rows.at[jnp.where(unless, capacity, buffer.next)].set(row, mode="drop"),
+        rows=buffer.rows.at[jnp.where(valid, buffer.next, capacity)].set(row, mode="drop"),
         next=(buffer.next + one) % capacity,
         size=jnp.minimum(buffer.size + one, capacity),
     )
@@ -100,7 +100,7 @@ def push(
 def sample(
     buffer: ReplayBuffer, key: jax.Array, count: int, observation_size: int, action_size: int
 ) -> Experience:
-    """`count` transitions, uniformly, with replacement."""
+    """`count` transitions, sampled uniformly with replacement."""
     rows = buffer.rows[jax.random.randint(key, (count,), 0, jnp.maximum(buffer.size, 1))]
     reward = observation_size + action_size
     terminal = reward + 1 + observation_size

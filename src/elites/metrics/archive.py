@@ -1,4 +1,4 @@
-"""The metrics of an archive, from its elites' fitness alone."""
+"""The metrics of an archive, from the fitness of its elites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elites.metrics.metric import METRICS, Elites
 
 
 class ArchiveMetrics(NamedTuple):
-    """The metrics of the table, typed."""
+    """The built-in metrics."""
 
     qd_score: float  # sum over elites of fitness above the offset; those below it count 0
     max_fitness: float  # NaN for an empty archive
@@ -18,7 +18,7 @@ class ArchiveMetrics(NamedTuple):
 
 
 def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> ArchiveMetrics:
-    """The metrics of an archive with `cells` cells, from its elites' fitness alone."""
+    """The metrics of an archive with `cells` cells, from the fitness of its elites."""
     elites = Elites(np.asarray(fitness, np.float64), np.empty((len(fitness), 0)), cells, qd_offset)
     return ArchiveMetrics(*(metric.of(elites) for metric in METRICS))
 

@@ -1,4 +1,4 @@
-"""Operator contribution: the offspring that each operator adds to the archive."""
+"""Operator contribution: offspring added to the archive, by operator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-WINDOW = 200  # generations that the paper smooths over
+WINDOW = 200  # generations; the paper's smoothing window
 
 
 def added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

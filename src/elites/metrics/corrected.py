@@ -1,8 +1,8 @@
-"""The corrected archive: what remains of an archive when its elites are evaluated again. Only plain arrays.
+"""The corrected archive: the archive after its elites are evaluated again. Plain arrays only.
 
-The corrected archive is built by the archive's own rule from each elite's mean fitness and mean descriptor:
-in each cell the best mean stays, the first of equals. An elite with a replication that is not finite has no
-mean: it stays out, as NaN stays out of any archive, and is counted as invalid.
+The corrected archive contains the elites by their mean fitness and mean descriptor: in each cell the best
+mean, the first one in case of a tie. An elite with a replication that is not finite is left out, and counted
+as invalid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elites.metrics.archive import ArchiveMetrics, archive_metrics
 
 
 class Losses(NamedTuple):
-    """The share of each metric that re-evaluation takes away: see `loss`."""
+    """The share of each metric that is lost in the correction; see `loss`."""
 
     qd_score: float
     max_fitness: float
@@ -43,14 +43,14 @@ class Spread(NamedTuple):
 
     fitness: np.ndarray  # standard deviation
     descriptor: np.ndarray  # root mean square distance from the mean descriptor, in ranges of the bounds
-    own_cell: np.ndarray  # share that lands in the elite's own cell; an invalid one lands nowhere
+    own_cell: np.ndarray  # share in the elite's own cell; invalid replications are in none
 
 
 def loss(original: float, corrected: float) -> float:
     """(original - corrected) / |original|: positive is worse, whatever the sign of the original.
 
-    Of an original 0 it is 0 if nothing changed, else inf (worse) or -inf (better). NaN if either is NaN, as
-    the max-fitness of an empty archive is.
+    For an original of 0 the loss is 0 if nothing changed, otherwise inf (worse) or -inf (better). It is NaN
+    if either value is, such as the max-fitness of an empty archive.
     """
     if original == corrected:
         return 0.0
@@ -65,7 +65,7 @@ def losses(original: ArchiveMetrics, corrected: ArchiveMetrics) -> Losses:
 
 
 def mean(samples: ArrayLike) -> np.ndarray:
-    """The mean over axis 1, in double precision: within the samples, and of equal ones exactly that value."""
+    """The mean over axis 1, in double precision. It is within the samples' range; exact if all are equal."""
     samples = np.asarray(samples, np.float64)
     first = samples[:, :1]
     with np.errstate(invalid="ignore"):  # inf - inf: not finite either way
@@ -88,15 +88,15 @@ def correct(
     """The corrected archive.
 
     Args:
-        fitness: of the elites, `[n]`.
-        descriptor: of the elites, `[n, d]`.
-        cell: of the elites, `[n]`; one whose mean descriptor is its descriptor stays in it.
-        fitness_samples: of their replications, `[n, N]`.
-        descriptor_samples: of their replications, `[n, N, d]`.
-        centroids: of all cells, `[cells, d]`; a descriptor belongs to the nearest.
-        qd_offset: fitness that counts nothing in the QD-score.
+        fitness: fitness of the elites, `[n]`.
+        descriptor: descriptors of the elites, `[n, d]`.
+        cell: cells of the elites, `[n]`. An elite stays in it if its mean descriptor equals its descriptor.
+        fitness_samples: fitness of their replications, `[n, N]`.
+        descriptor_samples: descriptors of their replications, `[n, N, d]`.
+        centroids: centroids of all cells, `[cells, d]`; a descriptor belongs to the nearest.
+        qd_offset: fitness that adds nothing to the QD-score.
         grid: cells per dimension if they are a regular grid within `bounds`, the last dimension fastest.
-        bounds: `[d, 2]`; distances are measured in their ranges. Unless given, all are 1.
+        bounds: bounds of the descriptor, `[d, 2]`. Distances are relative to their ranges, 1 by default.
     """
     fitness, descriptor, cell = np.asarray(fitness, np.float64), np.asarray(descriptor), np.asarray(cell)
     samples, places = _checked(cell, fitness_samples, descriptor_samples)
@@ -143,13 +143,13 @@ def spread(
 
 
 def most_reproducible(spread: Spread, count: int = 10) -> np.ndarray:
-    """Elites that land in their own cell most often; among equals, those with the least varying fitness."""
+    """Elites that are most often in their own cell; in a tie, those with the least deviation of fitness."""
     order = np.lexsort((spread.fitness, -spread.own_cell))
     return order[np.isfinite(spread.fitness[order])][:count]  # type: ignore[no-any-return]
 
 
 def luckiest(fitness: ArrayLike, mean_fitness: ArrayLike, count: int = 10) -> np.ndarray:
-    """Elites whose fitness in the archive is farthest above their mean."""
+    """Elites with the largest difference between their fitness in the archive and their mean."""
     luck = np.asarray(fitness, np.float64) - np.asarray(mean_fitness)
     order = np.argsort(-luck, kind="stable")
     return order[luck[order] > 0][:count]  # type: ignore[no-any-return]
@@ -174,7 +174,7 @@ def _finite(samples: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _best_of_each(cell: np.ndarray, fitness: np.ndarray) -> np.ndarray:
-    """Whether an elite is the best of its cell, the first of equals; never where the cell is -1."""
+    """Whether an elite is the best of its cell, or the first one in a tie. False if the cell is -1."""
     order = np.lexsort((np.arange(len(cell)), -fitness, cell))
     order = order[cell[order] >= 0]
     kept = np.zeros(len(cell), bool)
@@ -185,7 +185,7 @@ def _best_of_each(cell: np.ndarray, fitness: np.ndarray) -> np.ndarray:
 def _cells_of(
     descriptor: np.ndarray, centroids: ArrayLike, grid: Sequence[int], bounds: ArrayLike | None
 ) -> np.ndarray:
-    """The cells by the rule of a run, in the same arithmetic."""
+    """The cells of descriptors, computed as in a run."""
     from elites.archives.cells import Cells
 
     if len(grid) and bounds is None:

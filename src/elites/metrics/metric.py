@@ -1,4 +1,4 @@
-"""The metrics of an archive: one entry each, from which columns, displays, tables and figures are made."""
+"""The metrics of an archive. Columns, displays, tables and figures are generated from these entries."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.imports import object_at
 
-LOSS, CORRECTED = "_loss", "corrected_"  # end and begin the names of what is derived from a metric
+LOSS, CORRECTED = "_loss", "corrected_"  # suffix and prefix of quantities derived from a metric
 
 
 @dataclass(frozen=True)
 class Elites:
-    """What a metric is computed from: the elites of an archive `[n, …]`, and the archive's size."""
+    """The input of a metric: the elites of an archive `[n, …]`, and the archive's size."""
 
     fitness: np.ndarray
     descriptor: np.ndarray  # [n, d]
@@ -31,15 +31,15 @@ class Quantity:
 
     name: str  # of its column
     label: str  # on axes, in tables and displays
-    format: str  # as in a format string: ",.0f"
+    format: str  # format specification, such as ",.0f"
 
     def text(self, value: float) -> str:
-        """The value as people read it."""
+        """The formatted value."""
         return format(value, self.format)
 
     @property
     def loss(self) -> Quantity:
-        """The share of it that re-evaluation takes away."""
+        """The share that is lost in the correction."""
         return Quantity(f"{self.name}{LOSS}", f"{self.label} loss", ".1%")
 
     @property
@@ -79,7 +79,7 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
     """The metric with this column. `paths` are import paths of further ones: "my_module:my_metric".
 
-    One whose module is not installed is known by its name alone.
+    A metric with a module that is not installed has only its name.
     """
     further = {metric.name: metric for metric in installed_metrics(paths)}
     return BY_NAME.get(name) or further.get(name) or Quantity(name, name, ".4g")

@@ -16,7 +16,7 @@ FIELDS = ("solution", "objective", "measures", "index")
 
 
 class Elites(NamedTuple):
-    """The elites of an archive, `[n, …]`, in the order in which they were found."""
+    """The elites of an archive, `[n, …]`, in the order of the archive."""
 
     parameters: np.ndarray
     fitness: np.ndarray
@@ -42,6 +42,6 @@ def _field(source: Any, names: Sequence[str], field: str) -> np.ndarray:
         return np.asarray(source[field])
     columns = [name for name in names if re.fullmatch(rf"{field}_\d+", name)]
     if not columns:
-        raise ElitesError(f"this is no archive of pyribs: it has no {field}, only {', '.join(names)}")
+        raise ElitesError(f"this is not an archive of pyribs: it has no {field}, only {', '.join(names)}")
     columns.sort(key=lambda name: int(name.rpartition("_")[2]))
     return np.stack([np.asarray(source[name]) for name in columns], axis=1)

@@ -14,8 +14,8 @@ LEVEL = 0.05  # below it a p-value counts as significant
 def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
     """The p-value of the two-sided Wilcoxon rank-sum (Mann-Whitney) test, exact with ties too.
 
-    It is the share of all ways to divide the pooled values, ties at their mean rank, whose rank sum lies at
-    least as far from the expected one as that of `first` does. NaN is left out; NaN if nothing is left.
+    Among all splits of the pooled values, it is the share with a rank sum at least as far from the expected
+    one as that of `first`. Ties have their mean rank. NaN is left out; the result is NaN without any values.
     """
     one, other = _numbers(first), _numbers(second)
     if not len(one) or not len(other):
@@ -24,7 +24,7 @@ def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
     observed, total = int(ranks[: len(one)].sum()), int(ranks.sum())
     count = len(one) + len(other)
     ways = _ways(ranks, len(one))
-    # Distances from the mean, times the number of values: whole numbers, so that equal ones are equal.
+    # Distances from the mean, times the number of values: integers, so that comparisons are exact.
     distance = np.abs(count * np.arange(len(ways)) - len(one) * total)
     far = distance >= abs(count * observed - len(one) * total)
     return float(sum(map(int, ways[far])) / math.comb(count, len(one)))
@@ -52,13 +52,13 @@ def bonferroni(p: float, comparisons: int) -> float:
 
 
 def quartiles(values: ArrayLike) -> tuple[float, float, float]:
-    """(median, first quartile, third quartile), without NaN; NaN if nothing else is left."""
+    """(median, first quartile, third quartile); NaN is left out. NaN without any values."""
     numbers = _numbers(values)
     if not len(numbers):
         return (math.nan,) * 3
     which = (0.25, 0.5, 0.75)
     below, above = (np.quantile(numbers, which, method=method) for method in ("lower", "higher"))
-    with np.errstate(invalid="ignore"):  # between infinite values, as losses may be, NumPy returns NaN
+    with np.errstate(invalid="ignore"):  # NumPy returns NaN between infinite values, which losses may be
         between = np.quantile(numbers, which)
         between = np.where(np.isnan(between), below + above, between)
     low, middle, high = np.where(below == above, below, between)
@@ -71,10 +71,10 @@ def _numbers(values: ArrayLike) -> np.ndarray:
 
 
 def _doubled_ranks(values: np.ndarray) -> np.ndarray:
-    """Twice the rank of each value, ties at the mean of theirs: whole numbers."""
+    """Twice the rank of each value, ties at their mean rank: integers."""
     _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return (2 * last - counts + 1)[which]  # type: ignore[no-any-return]
+    return (2 * last - counts + 1)[which]
 
 
 def _ways(ranks: np.ndarray, size: int) -> np.ndarray:

@@ -32,7 +32,7 @@ def _filled(node: Any) -> np.ndarray:
     """Where a partly filled node holds something; its arrays begin with this shape, replications first."""
     if isinstance(node, ReplayBuffer):
         return np.arange(node.rows.shape[-2]) < np.asarray(node.size)[..., None]
-    return np.asarray(node.fitness) > -np.inf  # type: ignore[no-any-return]
+    return np.asarray(node.fitness) > -np.inf
 
 
 def _as_rows(array: np.ndarray, filled: np.ndarray) -> np.ndarray | None:

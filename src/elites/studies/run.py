@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from elites.errors import require
-from elites.experiments.guards import alone
+from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line
 from elites.results.study import StudyFolder
 from elites.studies import plan
@@ -55,7 +55,7 @@ def run_study(
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, True)
     with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    with alone(folder):  # fails early, before anything is measured
+    with folder_lock(folder):  # fails early, before anything is measured
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, False)
 
 

@@ -1,11 +1,11 @@
 """The CMA evolution strategies of pyribs, as pure functions over arrays.
 
-pyribs keeps a strategy in an object. Here its arrays are the state, to be saved, donated and vmapped like
-everything else: an object is made from them, told what happened, and read out again. What a strategy sampled
-follows from its arrays and a seed, so it is sampled again rather than kept.
+In pyribs a strategy is an object. In this module the state is its arrays, which can be saved, donated and
+vmapped: each call creates the object from the arrays, updates it, and reads the arrays back. The samples are
+a function of the arrays and a seed, so they are sampled again instead of stored.
 
-Whoever drives this outside a runner should wait for each result: on a single core a callback cannot read its
-arguments while another program has the core.
+Code that calls these functions directly should wait for each result: on a single core, a callback cannot read
+its arguments while another program runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Arrays = dict[str, jax.Array]  # [strategies, …]
 
 
 class _Part(NamedTuple):
-    """An attribute of pyribs' object, its type there, and its shape in dimensions (n) and batch (b)."""
+    """An attribute of the pyribs object, its type, and its shape in dimensions (n) and batch (b)."""
 
     attribute: str
     type: Callable[[Any], Any]
@@ -56,13 +56,13 @@ PARTS: dict[Kind, tuple[_Part, ...]] = {
 
 
 def size_in_bytes(kind: Kind, strategies: int, batch: int, dimensions: int) -> int:
-    """What the arrays of so many strategies take."""
+    """Memory of the arrays of all strategies."""
     sizes = {"n": dimensions, "b": batch}
     return 4 * strategies * sum(int(np.prod([sizes[s] for s in part.shape])) for part in PARTS[kind])
 
 
 class Strategies:
-    """Independent evolution strategies of one kind, each with a batch of its own."""
+    """Independent evolution strategies of one kind, each with its own batch."""
 
     def __init__(self, kind: Kind, strategies: int, batch: int, dimensions: int, sigma: float) -> None:
         from ribs.emitters.opt import (
@@ -80,7 +80,7 @@ class Strategies:
         }[kind]
 
     def start(self) -> Arrays:
-        """All of them at the origin."""
+        """The arrays of strategies at the origin."""
         n, b = self.dimensions, self.batch
 
         def value(part: _Part) -> jax.Array:
@@ -110,16 +110,16 @@ class Strategies:
         parents: jax.Array,
         fresh: jax.Array,
     ) -> Arrays:
-        """Moves each strategy towards the best of what it sampled, or starts it anew.
+        """Moves each strategy towards its best samples, or restarts it.
 
         Args:
-            arrays: as `ask` gave them.
-            seeds: as `ask` took them.
-            order: of the samples `[strategies, batch]`, the best first.
-            values: what they are ranked by `[strategies, batch, …]`, in the samples' own order.
-            parents: how many of the best are used `[strategies]`; a strategy without any starts anew, as does
+            arrays: as returned by `ask`.
+            seeds: as passed to `ask`.
+            order: indices of the samples from best to worst `[strategies, batch]`.
+            values: ranking values of the samples, in their own order `[strategies, batch, …]`.
+            parents: number of best samples to use `[strategies]`. A strategy with 0 parents restarts, as does
                 one that has converged.
-            fresh: where those start `[strategies, dimensions]`.
+            fresh: starting points of restarts `[strategies, dimensions]`.
         """
         return jax.pure_callback(  # type: ignore[no-any-return]
             self._tell,
@@ -147,17 +147,17 @@ class Strategies:
         fresh: np.ndarray,
     ) -> dict[str, np.ndarray]:
         strategies = self._objects(arrays, seeds)
-        told = zip(strategies, *map(np.asarray, (order, values, parents, fresh)), strict=True)
-        for (strategy, _), ranks, value, count, origin in told:
+        updates = zip(strategies, *map(np.asarray, (order, values, parents, fresh)), strict=True)
+        for (strategy, _), ranks, value, count, origin in updates:
             strategy.tell(ranks, value, int(count))
             if count == 0 or strategy.check_stop(value[ranks].astype(float)):  # its norm could overflow
                 strategy.reset(origin)
         return self._read(strategies)
 
     def _objects(self, arrays: Arrays, seeds: np.ndarray) -> list[tuple[Any, np.ndarray]]:
-        """The strategies as pyribs' objects, and what they sample."""
+        """The strategies as pyribs objects, with their samples."""
         host = {name: np.asarray(array) for name, array in arrays.items()}
-        made = []
+        strategies = []
         for index, seed in enumerate(np.asarray(seeds)):
             strategy = self._type(
                 sigma0=self.sigma,
@@ -171,8 +171,8 @@ class Strategies:
                 *path, name = part.attribute.split(".")
                 owner = attrgetter(*path)(strategy) if path else strategy
                 setattr(owner, name, part.type(host[part.attribute][index]))
-            made.append((strategy, strategy.ask()))
-        return made
+            strategies.append((strategy, strategy.ask()))
+        return strategies
 
     def _read(self, strategies: list[tuple[Any, np.ndarray]]) -> dict[str, np.ndarray]:
         """The strategies as arrays again."""

@@ -1,7 +1,7 @@
 """OpenAI-ES (T. Salimans et al., "Evolution strategies as a scalable alternative to reinforcement learning").
 
-Perturbations come in mirrored pairs and are made from a key in chunks, twice: to be evaluated, and to sum up
-the gradient. However many there are, one chunk of them is held at a time.
+Perturbations come in mirrored pairs. Each chunk is generated from a key twice: for the evaluation, and for
+the gradient. Only one chunk is in memory at a time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ def noise(key: jax.Array, chunk: jax.Array | int, pairs: int, size: int) -> jax.
 
 
 def mirrored(centre: jax.Array, perturbations: jax.Array, sigma: float) -> jax.Array:
-    """Controllers to evaluate: all on the one side, then all on the other."""
+    """Controllers to evaluate: all with positive perturbations, then all with negative ones."""
     return jnp.concatenate([centre + sigma * perturbations, centre - sigma * perturbations])
 
 
 def centred_ranks(scores: jax.Array) -> jax.Array:
-    """Ranks from -0.5 to 0.5; those of equal scores are equal, and NaN is worst."""
+    """Ranks from -0.5 to 0.5; equal scores have equal ranks, and NaN is worst."""
     scores = jnp.where(jnp.isnan(scores), -jnp.inf, scores)
     ordered = jnp.sort(scores)
     below, upto = (jnp.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
@@ -29,7 +29,7 @@ def centred_ranks(scores: jax.Array) -> jax.Array:
 
 
 def gradient(key: jax.Array, scores: jax.Array, size: int, sigma: float) -> jax.Array:
-    """The direction that raises the score, from scores `[chunks, 2, pairs]` of mirrored perturbations."""
+    """The estimated gradient of the score, from scores `[chunks, 2, pairs]` of mirrored perturbations."""
     chunks, _, pairs = scores.shape
     ranks = centred_ranks(scores.reshape(-1)).reshape(scores.shape)
     weights = ranks[:, 0] - ranks[:, 1]

@@ -18,15 +18,15 @@ class IsoLine:
     sigma2: float
 
     def __call__(self, archive: Archive, key: jax.Array, count: int) -> Offspring:
-        """Offspring of `count` pairs of elites, each drawn uniformly."""
-        selecting, varying = jax.random.split(key)
-        pairs = select(archive, selecting, 2 * count).reshape(2, count)
+        """Offspring of `count` pairs of elites, each sampled uniformly."""
+        selection_key, variation_key = jax.random.split(key)
+        pairs = select(archive, selection_key, 2 * count).reshape(2, count)
         first, second = archive.elites.parameters[pairs]
-        return Offspring(self.vary(varying, first, second), archive.elites.origin.evaluation[pairs].T)
+        return Offspring(self.vary(variation_key, first, second), archive.elites.origin.evaluation[pairs].T)
 
     def vary(self, key: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
-        """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`; one draw along the line for each."""
-        everywhere, along = jax.random.split(key)
-        noise = jax.random.normal(everywhere, first.shape)
-        line = jax.random.normal(along, (len(first), 1))
+        """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`; N(0, 1) is one number per pair."""
+        noise_key, line_key = jax.random.split(key)
+        noise = jax.random.normal(noise_key, first.shape)
+        line = jax.random.normal(line_key, (len(first), 1))
         return first + self.sigma1 * noise + self.sigma2 * (second - first) * line

@@ -1,4 +1,4 @@
-"""What every operator makes."""
+"""The result of a variation operator."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def orphans(parameters: jax.Array) -> Offspring:
 
 def children(parameters: jax.Array, parents: jax.Array) -> Offspring:
     """Genomes with one parent each, `parents` its evaluation `[n]`."""
-    nobody = jnp.full(len(parameters), NO_PARENT, jnp.int32)
-    return Offspring(parameters, jnp.stack([parents, nobody], axis=1))
+    no_parent = jnp.full(len(parameters), NO_PARENT, jnp.int32)
+    return Offspring(parameters, jnp.stack([parents, no_parent], axis=1))
 
 
 def random_genomes(genome: Genome, key: jax.Array, count: int) -> Offspring:

@@ -1,4 +1,4 @@
-"""The paper's policy-gradient operator: parents climb the first critic."""
+"""The paper's policy-gradient operator: parents ascend the first critic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elites.variation.offspring import Offspring, children
 
 @dataclass(frozen=True)
 class PolicyGradient:
-    """Each parent takes `steps` of Adam, begun afresh, up the mean Q(s, π(s)) of `batch` states."""
+    """Each parent takes `steps` with a new Adam optimiser, up the mean Q(s, π(s)) of `batch` states."""
 
     policy: Policy
     steps: int
@@ -26,17 +26,17 @@ class PolicyGradient:
     def __call__(
         self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
     ) -> Offspring:
-        """Offspring of `count` elites, drawn uniformly."""
-        selecting, climbing = jax.random.split(key)
-        parents, elites = select(archive, selecting, count), archive.elites
-        parameters = self.vary(climbing, elites.parameters[parents], first(td3.critics), buffer)
+        """Offspring of `count` elites, sampled uniformly."""
+        selection_key, ascent_key = jax.random.split(key)
+        parents, elites = select(archive, selection_key, count), archive.elites
+        parameters = self.vary(ascent_key, elites.parameters[parents], first(td3.critics), buffer)
         return children(parameters, elites.origin.evaluation[parents])
 
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
-        """The parents `[n, P]` after their ascent. The states of a step are drawn once for all of them."""
+        """The parents `[n, P]` after their gradient steps. In each step all share one batch of states."""
         policy, optimiser = self.policy, optax.adam(self.learning_rate)
         sizes = policy.sizes[0], policy.sizes[-1]
-        drawn = jax.vmap(lambda step: sample(buffer, step, self.batch, *sizes).observation)(
+        batches = jax.vmap(lambda step: sample(buffer, step, self.batch, *sizes).observation)(
             jax.random.split(key, self.steps)
         )
 
@@ -47,11 +47,11 @@ class PolicyGradient:
 
             def loss(actors: Layers) -> jax.Array:
                 actions = jax.vmap(policy.act, (0, None))(actors, observations)
-                return -value(critic, observations, actions).mean(-1).sum()  # a sum: each actor climbs alone
+                return -value(critic, observations, actions).mean(-1).sum()  # a sum: actors are independent
 
             updates, state = optimiser.update(jax.grad(loss)(actors), state)
             return (optax.apply_updates(actors, updates), state), None
 
         actors = jax.vmap(policy.layers)(parents)
-        (actors, _), _ = jax.lax.scan(climb, (actors, optimiser.init(actors)), drawn)
+        (actors, _), _ = jax.lax.scan(climb, (actors, optimiser.init(actors)), batches)
         return jax.vmap(policy.flat)(actors)
