@@ -7,14 +7,15 @@ from elites.learning import critics
 from elites.learning.critics import TD3Config
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.policies import Policy
-from elites.variation import isoline, policy_gradient
+from elites.variation.isoline import IsoLine
+from elites.variation.policy_gradient import PolicyGradient
 
 POLICY = Policy((2, 8, 1))
 
 
 def test_isoline_has_the_spread_of_its_formula():
     first, second = np.zeros((4000, 50), np.float32), np.full((4000, 50), 2.0, np.float32)
-    offspring = np.asarray(isoline.vary(jax.random.key(0), first, second, 0.1, 0.5))
+    offspring = np.asarray(IsoLine(0.1, 0.5).vary(jax.random.key(0), first, second))
     along = offspring.mean(1)  # the line's draw times σ2 (y - x): one number per offspring
     assert abs(along.std() / np.sqrt(1.0 + 0.01 / 50) - 1) < 0.05
     across = offspring - along[:, None]
@@ -23,7 +24,7 @@ def test_isoline_has_the_spread_of_its_formula():
 
 def test_isoline_without_spread_returns_the_first_parent():
     first, second = np.eye(3, dtype=np.float32), np.ones((3, 3), np.float32)
-    np.testing.assert_array_equal(isoline.vary(jax.random.key(0), first, second, 0.0, 0.0), first)
+    np.testing.assert_array_equal(IsoLine(0.0, 0.0).vary(jax.random.key(0), first, second), first)
 
 
 def climb(parents, steps):
@@ -31,9 +32,8 @@ def climb(parents, steps):
     buffer = ReplayBuffer(jnp.concatenate([states, np.zeros((500, 5))], axis=1), jnp.int32(0), jnp.int32(500))
     td3 = critics.init(jax.random.key(5), TD3Config(critic_hidden=(16,)), POLICY)
     critic = critics.first(td3.critics)
-    offspring = policy_gradient.vary(
-        jax.random.key(1), parents, critic, buffer, POLICY, steps=steps, batch=64, learning_rate=0.01
-    )
+    operator = PolicyGradient(POLICY, steps, batch=64, learning_rate=0.01)
+    offspring = operator.vary(jax.random.key(1), parents, critic, buffer)
     return offspring, critic, buffer, jnp.array(states)
 
 
