@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from elites.paper.presets import make_study
     from elites.policies import Policy
     from elites.replays.replay import replay
+    from elites.reports.figures import draw_archive
     from elites.reports.show import show
     from elites.reports.study.report import study_report
     from elites.results.archive import SavedArchive, load_archive
-    from elites.results.corrected import CorrectedArchive, load_corrected
+    from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
     from elites.results.tables import read_table
     from elites.studies.run import run_study
     from elites.studies.study import Study
@@ -93,6 +94,8 @@ _HOME = {
     "Transitions": "elites.tasks.episode",
     "archive_metrics": "elites.metrics.archive",
     "correct": "elites.experiments.correct",
+    "corrected_archive": "elites.results.corrected",
+    "draw_archive": "elites.reports.figures",
     "from_pyribs": "elites.metrics.pyribs",
     "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.results.archive",
@@ -152,6 +155,8 @@ __all__ = [
     "Transitions",
     "archive_metrics",
     "correct",
+    "corrected_archive",
+    "draw_archive",
     "from_pyribs",
     "gymnasium_task",
     "load_archive",

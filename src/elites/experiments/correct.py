@@ -27,6 +27,7 @@ from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
     corrected_archive,
+    describe_correction,
     load_corrected,
     save_corrected,
 )
@@ -134,7 +135,7 @@ def correct_archive(
 ) -> CorrectedArchive:
     """Evaluates the elites again and saves the corrected archive. Raises StoppedError if `stop()`."""
     unfinished = path.with_suffix(".unfinished.npz")
-    about = _about(archive, settings)
+    about = describe_correction(archive, **asdict(settings))
     shape = (len(archive.cell), settings.replications)
     fitness = np.full(shape, np.nan, np.float32)
     descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
@@ -223,18 +224,6 @@ def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> l
     """A seed sequence for each cell. More replications start with the same numbers as fewer."""
     entropy = (settings.seed, int(archive.about["seed"]))
     return [np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))) for cell in archive.cell]
-
-
-def _about(archive: SavedArchive, settings: Settings) -> dict[str, Any]:
-    """The inputs of a corrected archive. The same inputs give the same file."""
-    return {
-        **asdict(settings),
-        "archive": archive.digest(),
-        "algorithm": archive.about["algorithm"],
-        "task": archive.about["task"],
-        "run_seed": archive.about["seed"],
-        "evaluations": archive.about["evaluations"],
-    }
 
 
 def existing_correction(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:

@@ -27,7 +27,7 @@ CORRECTED_COLOUR = "#d55e00"
 DPI = 150
 
 
-def draw_archive(archive: SavedArchive, path: Path, limits: tuple[float, float] | None = None) -> None:
+def draw_archive(archive: SavedArchive, path: Path | str, limits: tuple[float, float] | None = None) -> None:
     """Fitness over descriptor space: bars in one dimension, a Voronoi map in two, a nested grid in more."""
     if not len(archive.fitness):
         raise ElitesError("the archive is empty: there is nothing to draw")

@@ -82,9 +82,12 @@ ARRAYS = tuple(name for name in CorrectedArchive.__dataclass_fields__ if name !=
 
 
 def corrected_archive(
-    archive: SavedArchive, fitness: np.ndarray, descriptor: np.ndarray, about: dict[str, Any]
+    archive: SavedArchive, fitness: np.ndarray, descriptor: np.ndarray, about: dict[str, Any] | None = None
 ) -> CorrectedArchive:
-    """What replications `[n, N]` and `[n, N, d]` of its elites make of an archive."""
+    """The corrected archive, given fitness `[n, N]` and descriptors `[n, N, d]` of its replications.
+
+    `about` is the record of how they were made, as `describe_correction` makes it.
+    """
     correction = correct(
         archive.fitness,
         archive.descriptor,
@@ -115,8 +118,24 @@ def corrected_archive(
             for metric, value in zip(METRICS, correction.losses, strict=True)
         },
         invalid=np.array(correction.invalid),
-        about={"format": VERSION, **about},
+        about={"format": VERSION, **(about or describe_correction(archive, fitness.shape[1]))},
     )
+
+
+def describe_correction(
+    archive: SavedArchive, replications: int, seed: int = 0, redraw: bool = False
+) -> dict[str, Any]:
+    """The inputs of a corrected archive. The same inputs give the same file."""
+    return {
+        "replications": replications,
+        "seed": seed,
+        "redraw": redraw,
+        "archive": archive.digest(),
+        "algorithm": archive.about["algorithm"],
+        "task": archive.about["task"],
+        "run_seed": archive.about["seed"],
+        "evaluations": archive.about["evaluations"],
+    }
 
 
 def save_corrected(path: Path, corrected: CorrectedArchive) -> None:
