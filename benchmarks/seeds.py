@@ -53,16 +53,17 @@ def main() -> None:
     def group(folder: Path) -> None:
         elites.run(config, folder, seeds=options.seeds, execution=quiet)
 
-    def one_by_one(folder: Path, seeds: int = options.seeds) -> None:
-        for seed in range(seeds):
+    def one_by_one(folder: Path) -> None:
+        for seed in range(options.seeds):
             elites.run(dataclasses.replace(config, seed=seed), folder / str(seed), execution=quiet)
 
     seconds = {}
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
-        one_by_one(home / "first", 1)
-        brief = elites.Execution(log=lambda _: None, max_hours=1e-9)
-        elites.run(config, home / "first-group", seeds=options.seeds, execution=brief)
+        sizes = config.make_algorithm().config
+        short = dataclasses.replace(config, evaluations=sizes.initial + 2 * sizes.batch)
+        elites.run(short, home / "first", execution=quiet)
+        elites.run(short, home / "first-group", seeds=options.seeds, execution=quiet)
         for name, work in (("group", group), ("one_by_one", one_by_one)):
             started = time.perf_counter()
             work(home / name)
