@@ -14,7 +14,6 @@ import pytest
 
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, make_task, read_table
-from elites.experiments import loop
 from elites.results.checkpoints import Checkpoints, outline
 
 SMALL = {
@@ -229,14 +228,9 @@ def interrupted(folder):
         if len(seen) == 6:
             raise KeyboardInterrupt
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "CHECKPOINT_SHARE", float("inf"))  # however slow the disk is
-        with pytest.raises(KeyboardInterrupt):
-            elites.run(
-                config(),
-                folder,
-                execution=elites.Execution(checkpoint_seconds=0, on_generation=stop, log=lambda _: None),
-            )
+    execution = elites.Execution(checkpoint_seconds=0, on_generation=stop, log=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        elites.run(config(), folder, execution=execution)
     assert len(Checkpoints(folder / "checkpoints").paths()) == 2
 
 

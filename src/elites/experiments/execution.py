@@ -32,7 +32,7 @@ class Execution:
     max_hours: float | None = None
     """Hours after which the run stops cleanly; `resume` continues it."""
     checkpoint_seconds: float = 60.0
-    """Shortest time between checkpoints, which never take more than 2 % of the time."""
+    """Shortest time between checkpoints, which take at most 2 % of the time; 0: one after each generation."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
     on_generation: Callable[[Report], None] | None = None

@@ -134,9 +134,7 @@ class _Loop:
             for advance in self.current.advance(until=self.next_event()):
                 self.log(advance)
             stopping = self.stop_requested() and not self.done()
-            waited = time.perf_counter() - self.saved_at
-            due = waited > max(self.execution.checkpoint_seconds, self.cost / CHECKPOINT_SHARE)
-            if due and not (stopping or self.done()):
+            if self.checkpoint_is_due() and not (stopping or self.done()):
                 self.checkpoint()
             if stopping:
                 return self.stop_early()
@@ -162,6 +160,11 @@ class _Loop:
     def stop_early(self) -> list[Outcome]:
         self.checkpoint()
         return self.outcomes(finished=False)
+
+    def checkpoint_is_due(self) -> bool:
+        """After the seconds asked for and never more than `CHECKPOINT_SHARE`; 0 is after each generation."""
+        seconds, waited = self.execution.checkpoint_seconds, time.perf_counter() - self.saved_at
+        return seconds == 0 or waited > max(seconds, self.cost / CHECKPOINT_SHARE)
 
     def elapsed(self) -> float:
         return self.elapsed_before + time.perf_counter() - self.current.started
