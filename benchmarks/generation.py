@@ -124,7 +124,10 @@ def child(folder: str) -> None:
 
     reports: list[tuple[float, dict[str, Any]]] = []
     config = elites.RunConfig(algorithm="pga-map-elites", task="qd-walker", evaluations=700)
-    note = lambda report: reports.append((time.time(), report.timings))  # noqa: E731
+
+    def note(report: elites.Report) -> None:
+        reports.append((time.time(), report.timings))
+
     elites.run(config, folder, execution=elites.Execution(on_generation=note))
     (before, _), (after, timings) = reports[-2:]
     (line,) = (

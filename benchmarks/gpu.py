@@ -85,7 +85,7 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
 
     states, (round,) = current["states"], algorithm.generation
     ask = jax.jit(jax.vmap(lambda state, key: algorithm.ask(state, key, round)[1]))
-    times["ask_s"] = timed(lambda: ask(states, keys.evolving), 3)
+    times["ask_s"] = timed(lambda: ask(states, keys.generations), 3)
     train = jax.jit(
         jax.vmap(
             lambda learning, key: critics.train(
@@ -98,9 +98,9 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
             )
         )
     )
-    times["training_s"] = timed(lambda: train(states.learning, keys.evolving), 3)
+    times["training_s"] = timed(lambda: train(states.learning, keys.generations), 3)
     times["variation_s"] = times["ask_s"] - times["training_s"]
-    batch = ask(states, keys.evolving)
+    batch = ask(states, keys.generations)
     numbers = jnp.arange(seeds * round.policies, dtype=jnp.uint32)
     physics = jax.jit(
         lambda parameters: rollout(task, algorithm.policy, parameters, numbers, transitions=True)
@@ -114,7 +114,7 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     )
 
     def insert() -> Any:
-        current["states"], status = tell(current["states"], keys.evolving, batch, evaluation)
+        current["states"], status = tell(current["states"], keys.generations, batch, evaluation)
         return status
 
     times["insertion_s"] = timed(insert, 3)

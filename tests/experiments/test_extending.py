@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 import elites
@@ -149,7 +150,7 @@ def test_an_algorithm_of_ones_own_joins_a_study(command, here):
     toml = toml.replace('"qd-hopper"', '{task = "qd-hopper", task_parameters = {episode_length = 40}}')
     toml = toml.replace('"map-elites"', f'{{algorithm = "map-elites", {small}}}}}')
     toml = toml.replace("hyper_parameters = {sigma3", f"{small}, sigma3")
-    (here / "lines.toml").write_text(toml)
+    (here / "lines.toml").write_text('metrics = ["spread:spread"]\n' + toml)
     running, reporting = commands("elites study run lines")
     command(running, "--no-calibrate")
     runs = here / "studies" / "lines" / "runs" / "qd-hopper-episode_length-40"
@@ -158,6 +159,8 @@ def test_an_algorithm_of_ones_own_joins_a_study(command, here):
     assert "2 runs, 1 task, 2 algorithms" in command(reporting)
     page = (here / "studies/lines/report/index.html").read_text()
     assert "two_lines:TwoLines" in page
+    table = pyarrow.parquet.read_table(here / "studies/lines/report/metrics.parquet")
+    assert np.isfinite(table["spread"].to_numpy()).all()  # the metric of one's own
     assert (here / "studies/lines/report/figures/contribution-two-lines-TwoLines.png").exists()
 
 

@@ -122,7 +122,7 @@ def test_stopped_killed_and_started_again_it_ends_the_same(undisturbed, tmp_path
     process.send_signal(signal.SIGINT)
     out, err = process.communicate()
     assert process.returncode == 0, err
-    assert "stopped; the same command goes on" in out
+    assert "stopped; the same command continues" in out
     assert workers_of(folder) == []
 
     (before,) = {json.loads(record.read_text())["evaluations"] for record in folder.rglob("config.json")}
@@ -175,7 +175,7 @@ def test_a_worker_that_dies_of_being_stopped_has_not_finished():
     state = State(job, "running", tries=2)
     update(state, gone, stopping=True)
     assert state.stage == "stopped"
-    assert message_on(state).endswith("seed-0 stopped; the same command goes on\n")
+    assert message_on(state).endswith("seed-0 stopped; the same command continues it\n")
     state = State(job, "running")
     update(state, gone, stopping=False)
     assert (state.stage, message_on(state)) == ("waiting", "")

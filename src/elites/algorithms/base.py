@@ -110,17 +110,21 @@ class Algorithm(ABC):
         self.genome = genome_of(task, self.config.hidden)
         self.cells = make_cells(task, self.config.archive)
         if self.needs_policy:
-            self.policy  # noqa: B018 # raises an error if the task has no environment
+            self.require_policy()
 
-    @property
-    def policy(self) -> Policy:
-        """The controllers of the task, for algorithms that learn in its environment."""
+    def require_policy(self) -> Policy:
+        """The controllers of the task; an error if it has no environment."""
         if not isinstance(self.genome, Policy):
             raise ElitesError(
                 f"{type(self).__name__} trains controllers in an environment; {self.task.name} has none. "
                 "map-elites and cma-map-elites can optimise it"
             )
         return self.genome
+
+    @property
+    def policy(self) -> Policy:
+        """The controllers of the task, for algorithms that learn in its environment."""
+        return self.require_policy()
 
     @abstractmethod
     def init(self, key: jax.Array) -> Any:

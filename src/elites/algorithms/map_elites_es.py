@@ -131,7 +131,7 @@ class MAPElitesES(Algorithm):
         super().__init__(task, config)
         config = self.config
         if config.normalise:
-            self.policy  # noqa: B018 # raises an error if the task has no observations
+            self.require_policy()
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
         self.optimiser = optax.adam(config.learning_rate)

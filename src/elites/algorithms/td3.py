@@ -26,7 +26,7 @@ from elites.algorithms.base import (
 )
 from elites.archives.archive import Archive
 from elites.errors import require
-from elites.evaluation.environment import Environment, Place, environment_of
+from elites.evaluation.environment import Environment, EpisodeState, environment_of
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.tasks.task import DeviceTask, Task
@@ -61,7 +61,7 @@ class State(NamedTuple):
     archive: Archive
     buffer: replay_buffer.ReplayBuffer
     td3: critics.TD3
-    place: Place
+    place: EpisodeState
     progress: Progress
 
 

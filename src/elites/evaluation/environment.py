@@ -18,7 +18,7 @@ from elites.errors import ElitesError
 from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
 
 
-class Place(NamedTuple):
+class EpisodeState(NamedTuple):
     """Where an environment is in its episode."""
 
     state: Any
@@ -29,11 +29,11 @@ class Place(NamedTuple):
 class Environment(Protocol):
     """Pure functions, to be jitted, scanned and vmapped."""
 
-    def begin(self, seed: jax.Array) -> Place:
+    def begin(self, seed: jax.Array) -> EpisodeState:
         """The beginning of the episode with this seed."""
 
-    def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
-        """One step: (the next place, the reward, whether the task ended the episode)."""
+    def step(self, current: EpisodeState, action: jax.Array) -> tuple[EpisodeState, jax.Array, jax.Array]:
+        """One step: (the next state, the reward, whether the task ended the episode)."""
 
 
 def environment_of(task: Task) -> Environment:
@@ -51,15 +51,15 @@ class JaxEnvironment:
     def __init__(self, task: DeviceTask) -> None:
         self.task = task
 
-    def begin(self, seed: jax.Array) -> Place:
+    def begin(self, seed: jax.Array) -> EpisodeState:
         """See `Environment.begin`."""
         state, observation = self.task.reset(seed)
-        return Place(state, jnp.int32(0), observation)
+        return EpisodeState(state, jnp.int32(0), observation)
 
-    def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
+    def step(self, current: EpisodeState, action: jax.Array) -> tuple[EpisodeState, jax.Array, jax.Array]:
         """See `Environment.step`."""
-        after = self.task.step(place.state, action)
-        return Place(after.state, place.steps + 1, after.observation), after.reward, after.terminated
+        after = self.task.step(current.state, action)
+        return EpisodeState(after.state, current.steps + 1, after.observation), after.reward, after.terminated
 
 
 class StatelessSimulator:
@@ -122,7 +122,7 @@ class SimulatedEnvironment:
         self.task, self.simulator = task, StatelessSimulator(task.simulator)
         self.failure: ElitesError | None = None
 
-    def begin(self, seed: jax.Array) -> Place:
+    def begin(self, seed: jax.Array) -> EpisodeState:
         """See `Environment.begin`."""
         task = self.task
         observation = jax.pure_callback(
@@ -132,25 +132,25 @@ class SimulatedEnvironment:
             vmap_method="sequential",
         )
         actions = jnp.zeros((task.episode_length, task.action_size))
-        return Place(_Trace(seed, actions), jnp.int32(0), observation)
+        return EpisodeState(_Trace(seed, actions), jnp.int32(0), observation)
 
-    def step(self, place: Place, action: jax.Array) -> tuple[Place, jax.Array, jax.Array]:
+    def step(self, current: EpisodeState, action: jax.Array) -> tuple[EpisodeState, jax.Array, jax.Array]:
         """See `Environment.step`."""
-        trace: _Trace = place.state
+        trace: _Trace = current.state
         flag = jax.ShapeDtypeStruct((), jnp.bool_)
         observation, reward, terminated, truncated = jax.pure_callback(
             self._step,
-            (place.observation, jax.ShapeDtypeStruct((), jnp.float32), flag, flag),
+            (current.observation, jax.ShapeDtypeStruct((), jnp.float32), flag, flag),
             trace.seed,
-            place.steps,
+            current.steps,
             trace.actions,
             action,
             vmap_method="sequential",
         )
-        after = trace._replace(actions=trace.actions.at[place.steps].set(action))
+        after = trace._replace(actions=trace.actions.at[current.steps].set(action))
         # An episode that the simulator cuts off counts as one that has reached its time limit.
-        steps = jnp.where(truncated, self.task.episode_length, place.steps + 1)
-        return Place(after, steps, observation), reward, terminated
+        steps = jnp.where(truncated, self.task.episode_length, current.steps + 1)
+        return EpisodeState(after, steps, observation), reward, terminated
 
     # JAX would turn an exception into pages of text: it is kept, and the program continues with NaN.
 

@@ -27,9 +27,9 @@ COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
 class Keys(NamedTuple):
     """The random keys of each replication, `[replications]`."""
 
-    starting: jax.Array
-    evolving: jax.Array
-    seeding: jax.Array
+    init: jax.Array
+    generations: jax.Array
+    episodes: jax.Array
 
 
 class Counts(NamedTuple):
@@ -57,10 +57,10 @@ class Generation:
         self, algorithm: Algorithm, seeds: Sequence[int], budget: int, *, describes: bool = False
     ) -> None:
         self.algorithm, self.count, self.budget = algorithm, len(seeds), budget
-        evolving, starting, seeding = jnp.moveaxis(
+        generations, init, episodes = jnp.moveaxis(
             jnp.stack([jax.random.split(jax.random.key(seed), 3) for seed in seeds]), 1, 0
         )
-        self.keys = Keys(starting, evolving, seeding)
+        self.keys = Keys(init, generations, episodes)
         self.describes = describes  # whether rows hold the elites' descriptors
 
     def rounds(self, generation: int) -> tuple[Round, ...]:
@@ -81,7 +81,7 @@ class Generation:
 
     def init(self, keys: Keys) -> Any:
         """The states before the first generation."""
-        return self.each(self.algorithm.init)(keys.starting)
+        return self.each(self.algorithm.init)(keys.init)
 
     def ask(
         self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
@@ -99,7 +99,7 @@ class Generation:
         numbers = evaluations + jnp.arange(round.evaluations, dtype=jnp.int32)
         seeds = jax.vmap(
             lambda key: jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(key, i)))(numbers)
-        )(keys.seeding)
+        )(keys.episodes)
         shape = (self.count, *round.shape)
         return seeds.reshape(shape), jnp.broadcast_to((numbers < self.budget).reshape(round.shape), shape)
 
@@ -162,7 +162,7 @@ class Generation:
         """Two keys for a round of each replication: for `ask` and for `tell`."""
         return jax.vmap(
             lambda key: jax.random.split(jax.random.fold_in(jax.random.fold_in(key, generation), index))
-        )(keys.evolving)
+        )(keys.generations)
 
 
 def evaluations_of(rounds: tuple[Round, ...]) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
 from elites.tasks import parameters_of, record_of, register_task
 from elites.tasks.episode import Ending
-from elites.tasks.function import Function, FunctionTask, function_task, task
+from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
 
 NO_LIMIT = 2**31 - 1  # budget of an ask/tell loop, in evaluations
 
@@ -31,44 +32,28 @@ NO_LIMIT = 2**31 - 1  # budget of an ask/tell loop, in evaluations
 def optimise(
     function: Function,
     *,
-    parameters: int,
-    descriptor_bounds: ArrayLike,
     algorithm: str = "map-elites",
     evaluations: int = 100_000,
     seed: int = 0,
     folder: Path | str | None = None,
     execution: Execution | None = None,
-    descriptor_names: tuple[str, ...] | None = None,
-    cells: int = 1024,
-    grid: tuple[int, ...] | None = None,
-    qd_offset: float = 0.0,
-    initial_bounds: tuple[float, float] = (-1.0, 1.0),
-    **hyper_parameters: Any,
+    hyper_parameters: Mapping[str, Any] | None = None,
+    **problem: Unpack[Problem],
 ) -> SavedArchive:
     """Optimises a function of a batch of vectors. Returns the archive.
 
     Args:
         function: maps vectors `[n, parameters]` to (fitness `[n]`, descriptors `[n, d]`), in NumPy or JAX; a
             noisy function takes the seeds `[n]` too.
-        parameters: length of a vector.
-        descriptor_bounds: lowest and highest value of each descriptor dimension.
         algorithm: name of an algorithm that does not need an environment.
         evaluations: budget.
         seed: seed of everything random.
         folder: folder of the run's files; by default they are not kept.
         execution: threads, limits and callbacks.
-        descriptor_names, cells, grid, qd_offset, initial_bounds: as in `elites.task`.
         hyper_parameters: hyper-parameters of the algorithm.
+        problem: length of a vector, bounds of the descriptor and more, as in `Problem`.
     """
-    new_task = task(
-        parameters=parameters,
-        descriptor_bounds=descriptor_bounds,
-        descriptor_names=descriptor_names,
-        cells=cells,
-        grid=grid,
-        qd_offset=qd_offset,
-        initial_bounds=initial_bounds,
-    )(function)
+    new_task = task(**problem)(function)
     register_task(new_task)
     config = RunConfig(
         algorithm=algorithm,
@@ -76,7 +61,7 @@ def optimise(
         task_parameters=parameters_of(new_task),
         evaluations=evaluations,
         seed=seed,
-        hyper_parameters=hyper_parameters,
+        hyper_parameters=dict(hyper_parameters or {}),
     )
     if folder is not None:
         run(config, folder, execution=execution)
@@ -99,30 +84,14 @@ class Optimiser:
     def __init__(
         self,
         *,
-        parameters: int,
-        descriptor_bounds: ArrayLike,
         algorithm: str = "map-elites",
         seed: int = 0,
-        descriptor_names: tuple[str, ...] | None = None,
-        cells: int = 1024,
-        grid: tuple[int, ...] | None = None,
-        qd_offset: float = 0.0,
-        initial_bounds: tuple[float, float] = (-1.0, 1.0),
-        **hyper_parameters: Any,
+        hyper_parameters: Mapping[str, Any] | None = None,
+        **problem: Unpack[Problem],
     ) -> None:
-        self.task: FunctionTask = function_task(
-            _evaluated_elsewhere,
-            name="function:loop",
-            parameters=parameters,
-            descriptor_bounds=descriptor_bounds,
-            descriptor_names=descriptor_names,
-            cells=cells,
-            grid=grid,
-            qd_offset=qd_offset,
-            initial_bounds=initial_bounds,
-        )
+        self.task: FunctionTask = function_task(_evaluated_elsewhere, "function:loop", **problem)
         self.name, self.seed = algorithm, seed
-        self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters)
+        self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         self.generation = self.evaluations = 0
         self._functions = Generation(self.algorithm, [seed], NO_LIMIT)
         self._ask = jax.jit(self._functions.ask, static_argnums=4, donate_argnums=0)

@@ -170,11 +170,11 @@ class Evidence:
         text = f"{task}: {metric.label} of {one} like {other}"
         if not len(first) or not len(second):
             return _untested(text, alike=True)
-        here, there = float(np.median(first)), float(np.median(second))
-        near = abs(here - there) <= MARGIN * abs(there)
+        first_median, second_median = float(np.median(first)), float(np.median(second))
+        near = abs(first_median - second_median) <= MARGIN * abs(second_median)
         p = rank_sum_p(first, second)
         return Check(
-            f"{text}: {metric.text(here)} and {metric.text(there)}",
+            f"{text}: {metric.text(first_median)} and {metric.text(second_median)}",
             p,
             least_p(len(first), len(second)),
             (near, not near),
@@ -218,9 +218,9 @@ def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) ->
     """The first values are above the second."""
     if not len(first) or not len(second):
         return _untested(text)
-    here, there = float(np.median(first)), float(np.median(second))
-    text = f"{text}: {metric.text(here)} and {metric.text(there)}"
-    sides = (here > there, here < there)
+    first_median, second_median = float(np.median(first)), float(np.median(second))
+    text = f"{text}: {metric.text(first_median)} and {metric.text(second_median)}"
+    sides = (first_median > second_median, first_median < second_median)
     return Check(text, rank_sum_p(first, second), least_p(len(first), len(second)), sides)
 
 

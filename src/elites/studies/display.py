@@ -47,7 +47,7 @@ class StudyDisplay(LiveView):
             self.log(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":
             after = f" after {state.farthest:,} evaluations" if state.farthest else ""
-            self.log(f"{name} stopped{after}; the same command goes on")
+            self.log(f"{name} stopped{after}; the same command continues it")
         elif state.stage == "finished":
             on = f" on {state.where}" if state.where else ""
             self.log(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")

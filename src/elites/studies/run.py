@@ -35,7 +35,7 @@ def run_study(
 
     Args:
         study: the study.
-        folder: folder of the study; the same study again goes on with the runs in it.
+        folder: folder of the study; the same study again continues the runs in it.
         workers: number of runs at once. Default: one per core, fewer where memory is short.
         threads: threads of each run's rollouts. Default: the cores divided by the workers.
         cluster: address of a Ray cluster to run on.
@@ -153,7 +153,7 @@ def conclude(folder: Path, states: Sequence[State]) -> int:
         print(f"{len(failed)} of {len(states)} jobs failed; the same command tries them again", flush=True)
         return FAILED
     if stopped:
-        print("stopped; the same command goes on", flush=True)
+        print("stopped; the same command continues", flush=True)
         return STOPPED
     print(f"`elites study report {folder}` shows the results", flush=True)
     return 0

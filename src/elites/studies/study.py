@@ -67,6 +67,7 @@ class Study:
     correct: bool = False  # the final archives
     correct_every: int = 0  # the archives along the way too
     correct_replications: int = 50
+    metrics: tuple[str, ...] = ()  # module:metric of each additional metric
 
     def __post_init__(self) -> None:
         for name, least in (("seeds", 1), ("first_seed", 0)):
@@ -113,6 +114,7 @@ class Study:
             snapshots=self.snapshots,
             correct_every=self.correct_every,
             correct_replications=self.correct_replications,
+            metrics=self.metrics,
             correct_redraw=bool(self.correct_every) and bool(algorithm.parameters.get("keep_members")),
             hyper_parameters=dict(algorithm.parameters),
             task_parameters=dict(parameters),
@@ -178,6 +180,10 @@ def read_study(path: Path) -> dict[str, Any]:
             raise ElitesError(f"{path} has a field {name!r}; a study has {', '.join(allowed)}")
     fields: dict[str, Any] = {"name": path.stem, **record}
     require(isinstance(fields["name"], str), f"name in {path}", repr(fields["name"]), "text")
+    metrics = record.get("metrics", [])
+    named = isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics)
+    require(named, f"metrics in {path}", repr(metrics), 'a list such as ["module:metric"]')
+    fields["metrics"] = tuple(metrics)
     for what in ENTRIES:
         if what not in record:
             raise ElitesError(f"{path} has no {what}")

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,78 +83,61 @@ class FunctionTask(Task):
         return True
 
 
-def task(
-    *,
-    parameters: int,
-    descriptor_bounds: ArrayLike,
-    descriptor_names: tuple[str, ...] | None = None,
-    cells: int = 1024,
-    grid: tuple[int, ...] | None = None,
-    qd_offset: float = 0.0,
-    initial_bounds: tuple[float, float] = (-1.0, 1.0),
-) -> Callable[[Function], FunctionTask]:
+class Problem(TypedDict, total=False):
+    """The arguments of `task`, `optimise` and `Optimiser` that describe the function."""
+
+    parameters: Required[int]
+    """Length of a vector."""
+    descriptor_bounds: Required[ArrayLike]
+    """Lowest and highest value of each descriptor dimension, `[d, 2]`."""
+    descriptor_names: tuple[str, ...]
+    """Names of the dimensions in figures."""
+    cells: int
+    """Number of cells of a CVT archive; 1024 by default."""
+    grid: tuple[int, ...]
+    """Cells per dimension of a grid archive."""
+    qd_offset: float
+    """Fitness that adds nothing to the QD-score; 0 by default."""
+    initial_bounds: tuple[float, float]
+    """Lowest and highest number of a random vector; (-1, 1) by default."""
+
+
+def task(**problem: Unpack[Problem]) -> Callable[[Function], FunctionTask]:
     """Makes a task of a function of a batch, for `elites run ALGORITHM module:function`.
 
-    Args:
-        parameters: the length of a vector.
-        descriptor_bounds: lowest and highest value of each descriptor dimension, `[d, 2]`.
-        descriptor_names: what figures call the dimensions.
-        cells: of a CVT archive.
-        grid: cells per dimension of a grid archive.
-        qd_offset: fitness that adds nothing to the QD-score.
-        initial_bounds: of the random vectors.
+    The arguments are those of `Problem`.
     """
-
-    def decorate(function: Function) -> FunctionTask:
-        return function_task(
-            function,
-            name=_name_of(function),
-            parameters=parameters,
-            descriptor_bounds=descriptor_bounds,
-            descriptor_names=descriptor_names,
-            cells=cells,
-            grid=grid,
-            qd_offset=qd_offset,
-            initial_bounds=initial_bounds,
-        )
-
-    return decorate
+    return lambda function: function_task(function, _name_of(function), **problem)
 
 
-def function_task(
-    function: Function,
-    *,
-    name: str,
-    parameters: int,
-    descriptor_bounds: ArrayLike,
-    descriptor_names: tuple[str, ...] | None = None,
-    cells: int = 1024,
-    grid: tuple[int, ...] | None = None,
-    qd_offset: float = 0.0,
-    initial_bounds: tuple[float, float] = (-1.0, 1.0),
-) -> FunctionTask:
-    """The task of a function; the arguments are those of `task`."""
-    bounds = np.asarray(descriptor_bounds, float)
+def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> FunctionTask:
+    """The task of a function."""
+    unknown = sorted(problem.keys() - Problem.__annotations__.keys())
+    require(not unknown, "an argument", ", ".join(unknown), f"one of {', '.join(Problem.__annotations__)}")
+    missing = sorted(Problem.__required_keys__ - problem.keys())
+    require(not missing, "the problem", f"without {', '.join(missing)}", "a function with both")
+    bounds = np.asarray(problem["descriptor_bounds"], float)
     fits = bounds.ndim == 2 and bounds.shape[1] == 2 and len(bounds) >= 1
     require(
         fits and np.isfinite(bounds).all() and bool((bounds[:, 0] < bounds[:, 1]).all()),
         "descriptor_bounds",
-        np.asarray(descriptor_bounds).tolist(),
+        bounds.tolist(),
         "a lowest and a highest value of each dimension",
     )
-    size = len(bounds)
-    names = descriptor_names or tuple(f"descriptor {index + 1}" for index in range(size))
+    size, cells = len(bounds), problem.get("cells", 1024)
+    names = problem.get("descriptor_names") or tuple(f"descriptor {index + 1}" for index in range(size))
     require(len(names) == size, "descriptor_names", names, f"{size} names")
+    low, high = problem.get("initial_bounds", (-1.0, 1.0))
     return FunctionTask(
         name=name,
         function=function,
-        parameters=parameters,
+        parameters=problem["parameters"],
         descriptor_names=tuple(names),
         descriptor_bounds=tuple((float(low), float(high)) for low, high in bounds),
         cells=cells,
-        grid=grid or (max(2, round(cells ** (1 / size))),) * size,
-        qd_offset=qd_offset,
-        initial_bounds=(float(initial_bounds[0]), float(initial_bounds[1])),
+        grid=problem.get("grid") or (max(2, round(cells ** (1 / size))),) * size,
+        qd_offset=problem.get("qd_offset", 0.0),
+        initial_bounds=(float(low), float(high)),
     )
 
 
