@@ -20,8 +20,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/elites run pga-map-elites qd-hopper --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
-# Tests compile much and compute little: XLA need not optimise for them.
-test: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
+# Tests compile much and compute little: XLA need not optimise for them. Its older emitters compile three times faster.
+test: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
+  --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
 

@@ -49,7 +49,8 @@ def small(name, **changes):
 
 @functools.cache
 def programs(algorithm):
-    return jax.jit(algorithm.ask, static_argnums=2), jax.jit(algorithm.tell, static_argnums=2)
+    ask, tell = jax.jit(algorithm.ask, static_argnums=2), jax.jit(algorithm.tell, static_argnums=2)
+    return jax.jit(algorithm.init), ask, tell
 
 
 def pretend(algorithm, batch, round, turn, limit=None, broken=()):
@@ -91,8 +92,8 @@ def pretend(algorithm, batch, round, turn, limit=None, broken=()):
 
 def evolve(algorithm, generations=6, seed=0, **pretending):
     """Yields (state, round, batch, evaluation, status) after each round."""
-    ask, tell = programs(algorithm)
-    state = algorithm.init(jax.random.key(seed))
+    init, ask, tell = programs(algorithm)
+    state = init(jax.random.key(seed))
     for generation in range(generations):
         opening = algorithm.opening
         rounds = opening[generation] if generation < len(opening) else algorithm.generation
@@ -179,9 +180,9 @@ def test_what_the_budget_skipped_leaves_no_trace(name):
 def test_it_runs_vmapped_over_seeds(name):
     """Two replications in one program do what each does alone, training and all."""
     algorithm = small(name)
-    ask, tell = programs(algorithm)
+    init, ask, tell = programs(algorithm)
     keys = jax.random.split(jax.random.key(0), 2)
-    states, alone = jax.jit(jax.vmap(algorithm.init))(keys), algorithm.init(keys[1])
+    states, alone = jax.jit(jax.vmap(algorithm.init))(keys), init(keys[1])
     opening = algorithm.opening[0] if algorithm.opening else ()
     for turn, round in enumerate((*opening, *algorithm.generation)):
         states, batches = jax.jit(jax.vmap(lambda s, k, r=round: algorithm.ask(s, k, r)))(states, keys)

@@ -55,7 +55,7 @@ def test_a_step_costs_its_pairs_and_the_centres_samples():
 
 def test_novelty_is_the_mean_squared_distance_to_the_nearest_centres():
     algorithm = small("map-elites-es", neighbours=2)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     rows = state.centres.descriptor.at[:3, 0].set(jnp.array([0.0, 1.0, 3.0]))
     found = algorithm.novelty(state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]]))
     np.testing.assert_allclose(found, [(0 + 1) / 2, 1.0, np.nan])
@@ -80,7 +80,7 @@ def test_a_normalising_controller_is_stored_as_a_plain_one():
 
 def test_moments_are_those_of_all_observations():
     algorithm = small("map-elites-es", normalise=True)
-    state, seen = algorithm.init(jax.random.key(0)), []
+    state, seen = jax.jit(algorithm.init)(jax.random.key(0)), []
     for _, round, _, evaluation, _ in evolve(algorithm, generations=3):
         if round.name != "perturbations":
             continue

@@ -35,7 +35,7 @@ def test_the_actor_finds_a_known_optimum():
     )  # fmt: skip
     algorithm = TD3(make_task("qd-hopper"), config)
     algorithm.environment.simulator = StatelessSimulator(Target)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     state, _ = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(1), algorithm.opening[0][0])
     state, batch = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(2), algorithm.generation[0])
     x = np.linspace(-0.9, 0.9, 50, dtype=np.float32)
