@@ -81,12 +81,14 @@ class StudyReport:
     """Folder of the runs; the report goes into DIR/report."""
     against: Literal["evaluations", "environment-steps", "wall-time"] = "evaluations"
     """The x-axis of the curves at the top of the page; the other two follow."""
+    reference: str = ""
+    """Algorithm that all others are compared with. Default: the study's, or pga-map-elites."""
 
     def run(self) -> int:
         """Makes the report. Returns the exit status."""
         from elites.reports.study.report import study_report
 
-        print(study_report(self.folder, against=self.against))
+        print(study_report(self.folder, against=self.against, reference=self.reference))
         return 0
 
 

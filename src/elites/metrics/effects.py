@@ -80,7 +80,8 @@ def _trimmed_means(rows: np.ndarray) -> np.ndarray:
     middle = rows[:, cut : count - cut]
     first = middle[:, :1]
     with np.errstate(invalid="ignore"):
-        return (first[:, 0] + (middle - first).mean(1)).astype(np.float64)  # exact where all are equal
+        means: np.ndarray = first[:, 0] + (middle - first).mean(1)  # exact where all are equal
+    return means
 
 
 def _interval(estimate: float, resampled: np.ndarray, samples: Sequence[np.ndarray]) -> Interval:
