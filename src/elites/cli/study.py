@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -88,7 +89,9 @@ class StudyReport:
         """Makes the report. Returns the exit status."""
         from elites.reports.study.report import study_report
 
-        print(study_report(self.folder, against=self.against, reference=self.reference))
+        text = study_report(self.folder, against=self.against, reference=self.reference)
+        encoding = sys.stdout.encoding or "utf-8"  # names may have characters that the terminal lacks
+        print(text.encode(encoding, "backslashreplace").decode(encoding))
         return 0
 
 
