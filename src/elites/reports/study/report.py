@@ -97,7 +97,7 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
         ),
         *(f"  {note}" for note in notes),
         *([] if papers else results_text(final, comparisons, study.metrics, reference)),
-        *aligned_claims(claims),
+        *aligned_claims([claim for claim in claims if papers or claim.tested]),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]
     return "\n".join(lines)
