@@ -105,7 +105,11 @@ def test_the_pooled_offset_turns_a_verdict(tmp_path):
     assert claim.with_pooled_offset == "contradicted"
     row = next(row for row in compare(study, pool=True) if row.metric == "qd_score")
     assert (row.outcome, row.pooled) == (-1, "significantly above")
-    (tmp_path / "map-elites-qd-walker-3-" / "archive.npz").unlink()
+    path = tmp_path / "map-elites-qd-walker-3-" / "archive.npz"
+    arrays = dict(np.load(path))
+    np.savez(path, **{**arrays, "fitness": np.array(["high", "low"])})
+    assert verdicts(tmp_path)["1"].with_pooled_offset == "not known"
+    path.unlink()
     assert verdicts(tmp_path)["1"].with_pooled_offset == "not known"
 
 

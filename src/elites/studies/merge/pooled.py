@@ -52,7 +52,7 @@ def pooled_scores(
 
 def _scores(archives: list[np.ndarray], offset: float) -> dict[str, float]:
     """The QD-score of an archive and, if it was corrected, those of the correction."""
-    before, *after = (math.fsum(fitness.astype(np.float64) - offset) for fitness in archives)
+    before, *after = (math.fsum(fitness - offset) for fitness in archives)
     if not after:
         return {QD_SCORE.name: before}
     return dict(zip(POOLED, (before, after[0], loss(before, after[0])), strict=True))
@@ -64,6 +64,8 @@ def _read_fitness(folder: RunFolder, evaluations: int, corrected: bool) -> list[
         found = [load_fitness(folder.archive)]
         if corrected:
             found.append(load_corrected_fitness(folder.corrected()))
-    except ElitesError:
+        archives = [np.asarray(fitness, np.float64).ravel() for _, fitness in found]
+    except (ElitesError, IndexError, ValueError, TypeError):
         return None
-    return [fitness for _, fitness in found] if all(at == evaluations for at, _ in found) else None
+    whole = all(np.isfinite(fitness).all() for fitness in archives)
+    return archives if whole and all(at == evaluations for at, _ in found) else None
