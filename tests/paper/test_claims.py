@@ -3,11 +3,18 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
+import numpy as np
+import pytest
+
+from elites import load_archive
 from elites.paper.claims import judge
 from elites.paper.verdicts import Check, Claim, Verdict
-from elites.reports.study.comparisons import reference_of
+from elites.reports.study.comparisons import compare, reference_of
 from elites.reports.study.tables import aligned_claims
+from elites.results.archive import save_archive
+from elites.results.corrected import load_corrected
 from tests.made_up import make_run, study_of
 
 
@@ -49,6 +56,103 @@ def test_a_tie_holds_only_where_a_difference_could_have_shown(tmp_path):
     for path in tmp_path.glob("*-[2-5]-*"):
         (path / "config.json").unlink()
     assert verdicts(tmp_path)["12"].verdict is Verdict.UNDECIDED
+
+
+def test_a_run_that_was_stopped_is_compared_at_its_end_and_at_the_common_budget(tmp_path):
+    """At its own end PGA-MAP-Elites is ahead of TD3, which ran out of time; where that ended it is behind."""
+    for seed in range(6):
+        make_run(tmp_path, "pga-map-elites", "qd-walker", seed, qd_score=1000 + seed)
+        make_run(tmp_path, "td3", "qd-walker", seed, qd_score=900 + seed, evaluations=200, budget=1000)
+    claim = verdicts(tmp_path)["1"]
+    assert claim.verdict is Verdict.PARTLY
+    assert claim.at_common_budget == "contradicted"
+    assert claim.with_pooled_offset == "not known"
+    assert claim.sensitivities() == [("contradicted", "not known")]
+    (line,) = aligned_claims([claim])
+    assert line.endswith("; at the common budget contradicted")
+
+
+def write_fitness(own, fitness):
+    """Replaces the elites of an archive by some with this fitness."""
+    saved = load_archive(own / "archive.npz")
+    arrays = {
+        name: getattr(saved, name)[: len(fitness)]
+        for name in ("parameters", "descriptor", "cell", "evaluation", "seed", "generation")
+    }
+    arrays |= {"operator": saved.operator[: len(fitness)], "parents": saved.parents[: len(fitness)]}
+    save_archive(own / "archive.npz", replace(saved, fitness=np.array(fitness, np.float32), **arrays))
+
+
+def test_the_pooled_offset_turns_a_verdict(tmp_path):
+    """Few good elites against many poor ones: the lower the offset, the more their number counts."""
+    elites = {"pga-map-elites": [1000, 1000, 1000], "map-elites": [100] * 9}
+    for algorithm, fitness in elites.items():
+        for seed in range(6):
+            score = sum(fitness) + seed
+            own = make_run(
+                tmp_path, algorithm, "qd-walker", seed, qd_score=score, archive=True, evaluations=100
+            )
+            write_fitness(own, [*fitness[:-1], fitness[-1] + seed])
+    study = study_of(tmp_path)
+    pooled = study.with_pooled_offset.finals("qd-walker", "pga-map-elites", "qd_score")
+    assert pooled.tolist() == [3 * 900 + seed for seed in range(6)]  # above 100, the lowest fitness
+    assert {claim.number: claim for claim in judge(study)}["1"].with_pooled_offset == "the same"
+    write_fitness(tmp_path / "map-elites-qd-walker-0-", [100] * 8 + [-2000])
+    study = study_of(tmp_path)
+    claim = {claim.number: claim for claim in judge(study)}["1"]
+    assert study.with_pooled_offset.finals("qd-walker", "map-elites", "qd_score")[0] == 8 * 2100
+    assert claim.verdict is Verdict.PARTLY
+    assert claim.with_pooled_offset == "contradicted"
+    row = next(row for row in compare(study, pool=True) if row.metric == "qd_score")
+    assert (row.outcome, row.pooled) == (-1, "significantly above")
+    path = tmp_path / "map-elites-qd-walker-3-" / "archive.npz"
+    arrays = dict(np.load(path))
+    np.savez(path, **{**arrays, "fitness": np.array(["high", "low"])})
+    assert verdicts(tmp_path)["1"].with_pooled_offset == "not known"
+    path.unlink()
+    assert verdicts(tmp_path)["1"].with_pooled_offset == "not known"
+
+
+def test_corrected_archives_are_pooled_too(tmp_path):
+    """The lowest corrected fitness is below all others; scores and losses follow from the arrays."""
+    runs = [
+        make_run(tmp_path, "map-elites", "qd-walker", seed, loss=2.0, evaluations=100) for seed in range(2)
+    ]
+    study = study_of(tmp_path).with_pooled_offset
+    corrected = [load_corrected(own) for own in runs]
+    lowest = min(one.mean_fitness[one.kept].min() for one in corrected)
+    assert lowest < 0
+    before = [float((one.original_fitness.astype(float) - lowest).sum()) for one in corrected]
+    after = [float((one.mean_fitness[one.kept] - lowest).sum()) for one in corrected]
+    assert study.finals("qd-walker", "map-elites", "qd_score").tolist() == pytest.approx(before)
+    assert study.finals("qd-walker", "map-elites", "corrected_qd_score").tolist() == pytest.approx(after)
+    losses = [(one - other) / one for one, other in zip(before, after, strict=True)]
+    assert study.finals("qd-walker", "map-elites", "qd_score_loss").tolist() == pytest.approx(losses)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_either_deterministic_half_cheetah_counts(ends, tmp_path):
+    task = "qd-deterministic-halfcheetah"
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 500), ("td3", 990)):
+        for seed in range(6):
+            make_run(
+                tmp_path, algorithm, task, seed, qd_score=score + seed, task_parameters={"ends_on_fall": ends}
+            )
+    claims = verdicts(tmp_path)
+    assert claims["2"].scope == "2 of 20 comparisons: 2 hold"
+    assert all(check.text.startswith(f"{task} (ends_on_fall {ends}): ") for check in claims["2"].tested)
+    assert [check.alike for check in claims["3"].tested] == [False, True]  # a tie with TD3
+    assert claims["3"].verdict is Verdict.PARTLY
+
+
+def test_a_task_may_have_a_label_of_its_own(tmp_path):
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 10)):
+        for seed in range(6):
+            make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
+    record = {"tasks": [{"name": "qd-walker", "label": "two legs"}], "algorithms": []}
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    assert study_of(tmp_path).tasks == ["two legs"]
+    assert verdicts(tmp_path)["1"].verdict is Verdict.PARTLY
 
 
 def test_losses_and_limits(tmp_path):

@@ -1,5 +1,8 @@
 """The paper's studies, and parts of them."""
 
+import pytest
+
+from elites import ElitesError
 from elites.paper.presets import STUDIES, make_study
 
 
@@ -18,6 +21,18 @@ def test_the_paper_s_grid():
     deep = [job for job in make_study("reproducibility").jobs() if "deep-grid" in job.folder]
     assert all(job.redraw and job.correct for job in deep)
     assert not any(job.correct for job in make_study("performance").jobs())
+
+
+def test_a_reference_is_one_of_the_algorithms(tmp_path):
+    path = tmp_path / "mine.toml"
+    text = 'seeds = 1\ntasks = ["qd-hopper"]\nalgorithms = ["map-elites", "td3"]\nreference = {}\n'
+    path.write_text(text.format('"td3"'))
+    assert make_study(str(path)).record()["reference"] == "td3"
+    assert make_study(str(path), algorithms=["map-elites"]).reference == "td3"  # a part, run first
+    for given in ('"qd-pg"', "3"):
+        path.write_text(text.format(given))
+        with pytest.raises(ElitesError, match=r"reference is .*; it must be one of map-elites, td3"):
+            make_study(str(path))
 
 
 def test_some_of_its_tasks_and_algorithms_or_others():

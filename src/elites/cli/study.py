@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -81,12 +82,16 @@ class StudyReport:
     """Folder of the runs; the report goes into DIR/report."""
     against: Literal["evaluations", "environment-steps", "wall-time"] = "evaluations"
     """The x-axis of the curves at the top of the page; the other two follow."""
+    reference: str = ""
+    """Algorithm that all others are compared with. Default: the study's, or pga-map-elites."""
 
     def run(self) -> int:
         """Makes the report. Returns the exit status."""
         from elites.reports.study.report import study_report
 
-        print(study_report(self.folder, against=self.against))
+        text = study_report(self.folder, against=self.against, reference=self.reference)
+        encoding = sys.stdout.encoding or "utf-8"  # names may have characters that the terminal lacks
+        print(text.encode(encoding, "backslashreplace").decode(encoding))
         return 0
 
 

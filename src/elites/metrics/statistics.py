@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -21,13 +22,18 @@ def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
     if not len(one) or not len(other):
         return math.nan
     ranks = _doubled_ranks(np.concatenate([one, other]))
-    observed, total = int(ranks[: len(one)].sum()), int(ranks.sum())
-    count = len(one) + len(other)
-    ways = _ways(ranks, len(one))
+    return _share_of_splits(tuple(sorted(ranks.tolist())), len(one), int(ranks[: len(one)].sum()))
+
+
+@functools.lru_cache(maxsize=4096)  # reports ask for the same ones several times
+def _share_of_splits(ranks: tuple[int, ...], size: int, observed: int) -> float:
+    """The share of the splits whose rank sum is as far from the expected one as `observed`."""
+    total, count = sum(ranks), len(ranks)
+    ways = _ways(ranks, size)
     # Distances from the mean, times the number of values: integers, so that comparisons are exact.
-    distance = np.abs(count * np.arange(len(ways)) - len(one) * total)
-    far = distance >= abs(count * observed - len(one) * total)
-    return float(sum(map(int, ways[far])) / math.comb(count, len(one)))
+    distance = np.abs(count * np.arange(len(ways)) - size * total)
+    far = distance >= abs(count * observed - size * total)
+    return float(sum(map(int, ways[far])) / math.comb(count, size))
 
 
 def least_p(first: int, second: int) -> float:
@@ -77,13 +83,12 @@ def _doubled_ranks(values: np.ndarray) -> np.ndarray:
     return (2 * last - counts + 1)[which]
 
 
-def _ways(ranks: np.ndarray, size: int) -> np.ndarray:
+def _ways(ranks: Sequence[int], size: int) -> np.ndarray:
     """The number of subsets of `size` ranks with each sum."""
     large = math.comb(len(ranks), size) >= 2**62
-    ways: np.ndarray = np.zeros((size + 1, int(ranks.sum()) + 1), object if large else np.int64)
+    ways: np.ndarray = np.zeros((size + 1, sum(ranks) + 1), object if large else np.int64)
     ways[0, 0] = 1
-    taken: Sequence[int] = [int(rank) for rank in ranks]
-    for rank in taken:
+    for rank in ranks:
         for chosen in range(size, 0, -1):
             ways[chosen, rank:] += ways[chosen - 1, : ways.shape[1] - rank]
     return ways[size]  # type: ignore[no-any-return]

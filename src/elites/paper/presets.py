@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, require
 from elites.studies.study import Choice, Study, read_study
 
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
@@ -66,10 +66,20 @@ def make_study(
             f"unknown study {name!r}; the studies are {', '.join(STUDIES)}, or a file of your own: NAME.toml"
         )
     fields |= {field: value for field, value in changes.items() if value is not None}
+    offered = fields["algorithms"]
     for field, names in (("tasks", tuple(tasks)), ("algorithms", tuple(algorithms))):
         if names:
             fields[field] = tuple(choice for name in names for choice in _select(fields[field], name))
+    _check_reference(fields.get("reference", ""), (*offered, *fields["algorithms"]))
     return Study(**fields)
+
+
+def _check_reference(reference: Any, choices: tuple[Choice, ...]) -> None:
+    """A reference is one of the study's algorithms, also where only others are selected to be run."""
+    names = [name for choice in choices for name in (choice.label, choice.name, choice.slug())]
+    allowed = dict.fromkeys(choice.label or choice.slug() for choice in choices)
+    known = isinstance(reference, str) and (not reference or reference in names)
+    require(known, "reference", repr(reference), f"one of {', '.join(allowed)}")
 
 
 def _select(choices: tuple[Choice, ...], name: str) -> tuple[Choice, ...]:

@@ -12,12 +12,16 @@ Bonferroni-corrected over the comparisons of that claim which the runs allow:
 Anything else is not decidable with so few runs. A claim is contradicted if one of its comparisons is, holds
 if all of them do, holds as far as tested if some could not be tested and all others hold, and is not tested
 if the runs allow none. Only the paper's algorithms count: those with the default hyper-parameters, except for
-the share of the GA that a claim is about.
+the share of the GA that a claim is about. Of the tasks, those with the default parameters count, and the
+deterministic half-cheetah of the paper's authors, which ends on a fall.
+
+Runs are compared at their own ends, as in the paper. Beside that verdict stand the one at the common budget
+and the one with the offset of QD-scores that the authors used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -27,9 +31,12 @@ import numpy as np
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, rank_sum_p, sign_p
 from elites.paper.presets import GA_SHARE, PGA
-from elites.studies.merge.results import Curves, StudyResults
+from elites.studies.merge.pooled import POOLED
+from elites.studies.merge.results import Basis, Curves, Reached, StudyResults
 from elites.studies.merge.runs import STORAGE, Run, defaults_of
 
+EITHER = {"qd-deterministic-halfcheetah": "ends_on_fall"}  # a parameter that may differ from the default
+SAME, UNKNOWN = "the same", "not known"
 MARGIN = 0.1  # of a median: two medians within it are alike
 
 
@@ -62,10 +69,16 @@ class Check:
     least: float  # the smallest p that so many runs can reach
     sides: tuple[bool, bool]  # whether the data lean towards the claim, and against it
     alike: bool = False  # whether the claim is that there is no difference
+    quantity: str = ""  # that is compared
 
     @property
     def tested(self) -> bool:
         return not np.isnan(self.p)
+
+    @property
+    def has_offset(self) -> bool:
+        """Whether it depends on the offset of QD-scores."""
+        return self.quantity in POOLED
 
     def verdict(self, comparisons: int) -> Verdict:
         """The verdict as one of so many comparisons."""
@@ -85,11 +98,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim and its comparisons."""
+    """A claim and its comparisons, each run at its own end."""
 
     number: str
     text: str
     checks: tuple[Check, ...]
+    common: tuple[Check, ...] = ()  # the same comparisons at the common budget; none if that changes nothing
+    pooled: tuple[Check, ...] = ()  # the same with the pooled offset; none if that is not looked at
 
     @property
     def tested(self) -> tuple[Check, ...]:
@@ -111,6 +126,35 @@ class Claim:
         return Verdict.HOLDS if len(verdicts) == len(self.checks) else Verdict.PARTLY
 
     @property
+    def at_common_budget(self) -> str:
+        """The verdict at the common budget; empty if all runs are compared there anyway."""
+        if not self.common or not self.tested:
+            return ""
+        return _change(self.verdict, Claim(self.number, self.text, self.common).verdict)
+
+    @property
+    def with_pooled_offset(self) -> str:
+        """The verdict with the pooled offset; empty if no comparison that was tested depends on it."""
+        if not self.pooled or not any(check.has_offset for check in self.tested):
+            return ""
+        if len(self.tested) != len([check for check in self.pooled if check.tested]):
+            return UNKNOWN
+        return _change(self.verdict, Claim(self.number, self.text, self.pooled).verdict)
+
+    def sensitivities(self) -> list[tuple[str, str]]:
+        """For each tested comparison, what the common budget and the pooled offset make of its verdict."""
+        count, texts = len(self.tested), []
+        for place, check in enumerate(self.checks):
+            if check.tested:
+                verdict = check.verdict(count)
+                common = _change(verdict, self.common[place].verdict(count)) if self.common else ""
+                pooled = self.pooled[place].verdict(count) if self.pooled and check.has_offset else None
+                unknown = pooled is Verdict.UNTESTED
+                offset = "" if pooled is None else UNKNOWN if unknown else _change(verdict, pooled)
+                texts.append((common, offset))
+        return texts
+
+    @property
     def scope(self) -> str:
         """The number of comparisons that were tested, and their verdicts."""
         verdicts = [verdict for _, verdict in self.verdicts]
@@ -127,6 +171,10 @@ class Claim:
         return any(bonferroni(check.least, len(self.tested)) < LEVEL for check in self.tested)
 
 
+def _change(verdict: Verdict, other: Verdict) -> str:
+    return SAME if verdict is other else other.value
+
+
 WORDS = {Verdict.HOLDS: "hold", Verdict.CONTRADICTED: "contradicted", Verdict.UNDECIDED: "undecided"}
 
 
@@ -135,7 +183,7 @@ class Evidence:
 
     def __init__(self, study: StudyResults) -> None:
         self.study = study
-        self.tasks = [task for task in study.tasks if _is_papers_task(study, task)]
+        self.labels = _labels(study)
         self._runs = [curves for curves in study.runs if _is_papers_algorithm(curves.run)]
 
     def runs(self, task: str, contender: Contender) -> list[Curves]:
@@ -143,12 +191,10 @@ class Evidence:
         share = contender.p_evo
         if share is None and contender.algorithm == PGA:
             share = GA_SHARE
-        if task not in self.tasks:
-            return []
         runs = [
             curves
             for curves in self._runs
-            if curves.run.task == task
+            if curves.run.task == self.labels.get(task)
             and curves.run.algorithm == contender.algorithm
             and (share is None or curves.run.record.hyper_parameters.get("p_evo") == share)
         ]
@@ -156,20 +202,38 @@ class Evidence:
 
     def values(self, task: str, contender: Contender, metric: Quantity) -> np.ndarray:
         runs = self.runs(task, contender)
-        values = self.study.finals(task, runs[0].run.variant, metric.name) if runs else np.empty(0)
-        return values[~np.isnan(values)]
+        if not runs:
+            return np.empty(0)
+        return self._known(self.study.finals(runs[0].run.task, runs[0].run.variant, metric.name))
+
+    def shared_qd_scores(self, task: str, contender: Contender) -> np.ndarray:
+        """QD-scores where tasks are compared with each other."""
+        return self._known(np.array([self.study.shared_qd_score(c) for c in self.runs(task, contender)]))
+
+    def _known(self, values: np.ndarray) -> np.ndarray:
+        """Without NaN; with the pooled offset, all replications or none."""
+        missing = np.isnan(values)
+        return values[:0] if self.study.basis is Basis.POOLED and missing.any() else values[~missing]
+
+    def name(self, task: str) -> str:
+        """A task, with the variant of it that was run where either counts."""
+        label, free = self.labels.get(task), EITHER.get(task)
+        if label is None or free is None:
+            return task
+        given = next(c.run.record.task_parameters for c in self.study.runs if c.run.task == label)
+        return f"{task} ({free} {given.get(free)})"
 
     def above(self, task: str, metric: Quantity, better: Contender, worse: Contender) -> Check:
         """`better` is above `worse`."""
-        text = f"{task}: {metric.label} of {better} above {worse}"
+        text = f"{self.name(task)}: {metric.label} of {better} above {worse}"
         return above(text, metric, self.values(task, better, metric), self.values(task, worse, metric))
 
     def like(self, task: str, metric: Quantity, one: Contender, other: Contender) -> Check:
         """They do not differ."""
         first, second = self.values(task, one, metric), self.values(task, other, metric)
-        text = f"{task}: {metric.label} of {one} like {other}"
+        text = f"{self.name(task)}: {metric.label} of {one} like {other}"
         if not len(first) or not len(second):
-            return _untested(text, alike=True)
+            return _untested(text, metric.name, alike=True)
         first_median, second_median = float(np.median(first)), float(np.median(second))
         near = abs(first_median - second_median) <= MARGIN * abs(second_median)
         p = rank_sum_p(first, second)
@@ -179,17 +243,20 @@ class Evidence:
             least_p(len(first), len(second)),
             (near, not near),
             alike=True,
+            quantity=metric.name,
         )
 
     def below(self, task: str, metric: Quantity, contender: Contender, limit: float) -> Check:
         """Every replication is below a limit."""
         values = self.values(task, contender, metric)
-        return _signs(f"{task}: {metric.label} of {contender} below {metric.text(limit)}", values < limit)
+        text = f"{self.name(task)}: {metric.label} of {contender} below {metric.text(limit)}"
+        return _signs(text, values < limit, metric.name)
 
-    def in_runs(self, task: str, text: str, holds: Callable[[Curves], bool | None]) -> Check:
+    def in_runs(self, task: str, text: str, holds: Callable[[Reached], bool | None]) -> Check:
         """Something holds in every replication of PGA-MAP-Elites; None where the run cannot decide it."""
-        outcomes = [holds(curves) for curves in self.runs(task, Contender(PGA))]
-        return _signs(f"{task}: {text}", np.array([one for one in outcomes if one is not None], bool))
+        outcomes = [holds(self.study.reached(curves)) for curves in self.runs(task, Contender(PGA))]
+        known = np.array([one for one in outcomes if one is not None], bool)
+        return _signs(f"{self.name(task)}: {text}", known)
 
 
 def _is_papers_algorithm(run: Run) -> bool:
@@ -201,32 +268,69 @@ def _is_papers_algorithm(run: Run) -> bool:
     )
 
 
-def _is_papers_task(study: StudyResults, task: str) -> bool:
-    """Whether a task has its default parameters."""
-    defaults = defaults_of("tasks", task)
-    if defaults is None:
-        return False
-    given = next(c.run.record.task_parameters for c in study.runs if c.run.task == task)
-    return all(given.get(name) == value for name, value in defaults.items())
+def is_papers_task(run: Run) -> bool:
+    """Whether a task has its default parameters, or others that count as well."""
+    defaults, given = defaults_of("tasks", run.record.task), run.record.task_parameters
+    return defaults is not None and all(
+        given.get(name) == value for name, value in defaults.items() if name != EITHER.get(run.record.task)
+    )
 
 
-def _untested(text: str, *, alike: bool = False) -> Check:
-    return Check(text, float("nan"), 1.0, (False, False), alike)
+def _labels(study: StudyResults) -> dict[str, str]:
+    """The paper's tasks, each with its label in the study; of two variants, the one with the defaults."""
+    labels: dict[str, str] = {}
+    for run in (curves.run for curves in study.runs):
+        if is_papers_task(run):
+            free = EITHER.get(run.record.task, "")
+            usual = (defaults_of("tasks", run.record.task) or {}).get(free)
+            if run.record.task not in labels or run.record.task_parameters.get(free) == usual:
+                labels[run.record.task] = run.task
+    return labels
+
+
+def judge_claims(
+    study: StudyResults, claims: Sequence[tuple[str, str, Callable[[Evidence], Iterable[Check]]]]
+) -> list[Claim]:
+    """The verdicts of a study on claims, given by number, text and comparisons."""
+    uneven = {curves.run.task for curves in study.runs if _moves(curves)}
+    views = {
+        Basis.ENDS: study,
+        **({Basis.COMMON: study.at_common_budget} if uneven else {}),
+        Basis.POOLED: study.with_pooled_offset,
+    }
+    data: Mapping[Basis, Evidence] = {basis: Evidence(view) for basis, view in views.items()}
+    judged = []
+    for number, text, checks in claims:
+        by = {basis: tuple(checks(evidence)) for basis, evidence in data.items()}
+        judged.append(Claim(number, text, by[Basis.ENDS], by.get(Basis.COMMON, ()), by[Basis.POOLED]))
+    return judged
+
+
+def _moves(curves: Curves) -> bool:
+    """Whether a run is not compared at the same place as all others."""
+    pairs = [(curves.end, curves.common), *([curves.shared] if curves.shared else [])]
+    return any(end.evaluations != common.evaluations for end, common in pairs)
+
+
+def _untested(text: str, quantity: str = "", *, alike: bool = False) -> Check:
+    return Check(text, float("nan"), 1.0, (False, False), alike, quantity)
 
 
 def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) -> Check:
     """The first values are above the second."""
     if not len(first) or not len(second):
-        return _untested(text)
+        return _untested(text, metric.name)
     first_median, second_median = float(np.median(first)), float(np.median(second))
     text = f"{text}: {metric.text(first_median)} and {metric.text(second_median)}"
     sides = (first_median > second_median, first_median < second_median)
-    return Check(text, rank_sum_p(first, second), least_p(len(first), len(second)), sides)
+    p, least = rank_sum_p(first, second), least_p(len(first), len(second))
+    return Check(text, p, least, sides, quantity=metric.name)
 
 
-def _signs(text: str, successes: np.ndarray) -> Check:
+def _signs(text: str, successes: np.ndarray, quantity: str = "") -> Check:
     if not len(successes):
-        return _untested(text)
+        return _untested(text, quantity)
     yes, count = int(successes.sum()), len(successes)
     text = f"{text}: in {yes} of {count} runs"
-    return Check(text, sign_p(yes, count - yes), sign_p(count, 0), (2 * yes > count, 2 * yes < count))
+    sides = (2 * yes > count, 2 * yes < count)
+    return Check(text, sign_p(yes, count - yes), sign_p(count, 0), sides, quantity=quantity)

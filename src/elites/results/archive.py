@@ -125,6 +125,20 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
     return SavedArchive(**arrays, about=about)
 
 
+def load_fitness(path: Path) -> tuple[int, np.ndarray]:
+    """The evaluations of an `archive.npz`, and the fitness of its elites; nothing else is read."""
+    arrays = read_arrays(path, ("fitness", "about"), "an archive of elites")
+    return evaluations_of(path, arrays["about"]), arrays["fitness"]
+
+
+def evaluations_of(path: Path, text: np.ndarray) -> int:
+    """The evaluations in `about` of a file."""
+    try:
+        return int(json.loads(str(text))["evaluations"])
+    except (ValueError, TypeError, KeyError):
+        raise ElitesError(f"{path} is damaged: it does not say after how many evaluations it is") from None
+
+
 def read_about(path: Path) -> dict[str, Any]:
     """What an npz file of results says about itself; its arrays are not read."""
     about = read_arrays(path, ("about",), "a file of results")["about"]

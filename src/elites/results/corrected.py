@@ -13,7 +13,7 @@ from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses, Spread, correct, loss, spread
 from elites.metrics.metric import METRICS, Elites, Metric
-from elites.results.archive import SavedArchive, parse_about, read_about
+from elites.results.archive import SavedArchive, evaluations_of, parse_about, read_about
 from elites.results.names import CORRECTED
 
 VERSION = 1
@@ -159,3 +159,9 @@ def load_corrected_metrics(path: Path) -> tuple[dict[str, Any], dict[str, float]
     names = [column.name for metric in METRICS for column in (metric, metric.loss)]
     arrays = read_arrays(path, names, "a corrected archive")
     return read_about(path), {name: float(value) for name, value in arrays.items()}
+
+
+def load_corrected_fitness(path: Path) -> tuple[int, np.ndarray]:
+    """The evaluations of a `corrected.npz`, and the mean fitness of the elites in the corrected archive."""
+    arrays = read_arrays(path, ("mean_fitness", "kept", "about"), "a corrected archive")
+    return evaluations_of(path, arrays["about"]), arrays["mean_fitness"][arrays["kept"]]

@@ -68,6 +68,7 @@ class Study:
     correct_every: int = 0  # the archives along the way too
     correct_replications: int = 50
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
+    reference: str = ""  # algorithm that a report compares all others with; empty: the report's default
 
     def __post_init__(self) -> None:
         for name, least in (("seeds", 1), ("first_seed", 0)):

@@ -114,18 +114,31 @@ def test_everything_is_there(reported):
         rows = list(csv.DictReader(file))
     assert len(rows) == 18
     assert {(row["evaluations"], row["compared_at"]) for row in rows if row["task"] == "qd-hopper"} == {
-        ("400", "300"),
+        ("400", "400"),
         ("300", "300"),
     }
+    assert {row["common_budget"] for row in rows if row["task"] == "qd-hopper"} == {"300"}
     assert {path.stem for path in (made / "tables").glob("*.csv")} == {
-        *("runs", "final", "p-values", "claims")
+        *("runs", "final", "p-values", "claims", "aggregate"),
+        *("final-common-budget", "p-values-common-budget"),
     }
+    with (made / "tables" / "final.csv").open() as file:
+        at = {
+            (row["algorithm"], row["evaluations"])
+            for row in csv.DictReader(file)
+            if row["task"] == "qd-hopper"
+        }
+    assert at == {("pga-map-elites", "400"), ("map-elites", "400"), ("deep-grid", "300")}
     page = (made / "index.html").read_text()
     for heading in ("What was run", "Progress", "Final values", "Final archives", "Reproducibility"):
         assert f">{heading}</h2>" in page
     assert page.count("data:image/png;base64,") == len(figures)
     assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page) == []
-    assert "On qd-hopper runs ended after 300 to 400 evaluations. All are compared at 300" in page
+    assert (
+        "On qd-hopper runs ended after 300 to 400 evaluations. Each is compared at its own end, and" in page
+    )
+    assert ">At the common budget</h3>" in page
+    assert ">All tasks together</h3>" in page
     assert "With 3 replications and 4 comparisons none of them can be significant at 0.05" in page
     assert "<td>impossible</td>" in page
 
@@ -184,7 +197,8 @@ def test_nothing_false_is_said_of_few_runs(tmp_path):
     assert study_report(tmp_path).startswith("1 run, 1 task, 1 algorithm\n")
     page = (tmp_path / "report" / "index.html").read_text()
     assert "these runs are of one algorithm" in page
-    assert "These runs are 1 replication of 200 evaluations" in page
+    assert "The paper" not in page  # no claim can be tested
+    assert not (tmp_path / "report" / "tables" / "claims.csv").exists()
     other = make_run(tmp_path, "td3", "qd-walker", 0, evaluations=200)
     record = json.loads((other / "config.json").read_text())
     record |= {"task": "gym:mine", "task_parameters": {"descriptor": "mine:feet", "patience": 7}}
@@ -300,6 +314,76 @@ def test_what_a_square_of_a_map_is(task, cells, message, tmp_path):
     make_run(tmp_path, "map-elites", task, 0, evaluations=100, archive=True, cells=cells)
     (picture,) = draw_archives(read_panels(study_of(tmp_path))[0])
     assert message in picture.caption
+
+
+@pytest.fixture(scope="module")
+def own_study(tmp_path_factory):
+    """A study of one's own, with a reference."""
+    folder = tmp_path_factory.mktemp("own") / "folder"
+    for variant, score in ((50, 900), (20, 1000)):
+        for seed in range(4):
+            for task in ("qd-walker", "qd-hopper"):
+                run = make_run(
+                    folder / task / f"batch-{variant}",
+                    "map-elites",
+                    task,
+                    seed,
+                    qd_score=score + 40 * seed,
+                    evaluations=200,
+                    hyper_parameters={"batch": variant},
+                )
+                assert run.parent.name == f"batch-{variant}"
+    tasks = [{"name": task, "parameters": {}} for task in ("qd-walker", "qd-hopper")]
+    algorithms = [
+        {"name": "map-elites", "parameters": {"batch": 50}, "label": "usual"},
+        {"name": "map-elites", "parameters": {"batch": 20}, "label": "small"},
+    ]
+    record = {"name": "Batches", "tasks": tasks, "algorithms": algorithms, "reference": "usual"}
+    (folder / "study.json").write_text(json.dumps(record))
+    return folder
+
+
+def test_a_study_of_one_s_own_shows_its_results_and_bears_its_name(own_study):
+    text = study_report(own_study)
+    assert "claim" not in text
+    assert "QD-score: medians over replications, against usual with 95 % intervals" in text
+    (line,) = re.findall(r"^  qd-walker  small +4 +1,041 .*$", text, re.MULTILINE)
+    assert re.search(r" 98 \(.* to .*\) +0.94 \(0.75 to 1.00\)$", line)
+    page = (own_study / "report" / "index.html").read_text()
+    assert "<title>Batches</title>" in page
+    assert "The paper" not in page
+    with (own_study / "report" / "tables" / "p-values.csv").open() as file:
+        rows = {
+            (row["task"], row["other"]): row for row in csv.DictReader(file) if row["metric"] == "qd_score"
+        }
+    row = rows["qd-walker", "small"]
+    assert row["reference"] == "usual"
+    assert float(row["probability_above_reference"]) == 15 / 16  # 1000, 1040, … against 900, … 1020
+    assert row["with_pooled_offset"] == "not known"  # there are no archives
+    with (own_study / "report" / "tables" / "aggregate.csv").open() as file:
+        rows = {row["algorithm"]: row for row in csv.DictReader(file) if row["metric"] == "qd_score"}
+    # 0, 40, 80, 120 and 100, 140, 180, 220 of 220 on both tasks: the middle halves are 40, 80 and 140, 180
+    assert float(rows["usual"]["scaled_interquartile_mean"]) == pytest.approx(60 / 220)
+    assert float(rows["small"]["scaled_interquartile_mean"]) == pytest.approx(160 / 220)
+    assert rows["small"]["tasks"] == "2"
+
+
+def test_the_reference_is_chosen(own_study, capsys):
+    for given in ("small", "batch-20"):  # its label, or the folder of its runs
+        assert cli.main(["study", "report", str(own_study), "--reference", given]) == 0
+        assert "against small with" in capsys.readouterr().out
+    for given, message in (
+        ("map-elites", "reference 'map-elites' names several algorithms; it must be one of"),
+        ("wings", "reference 'wings' is none of the algorithms; it must be one of"),
+    ):
+        assert cli.main(["study", "report", str(own_study), "--reference", given]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+    record = own_study / "study.json"
+    before = record.read_text()
+    record.write_text(before.replace('"reference": "usual"', '"reference": "large"'))  # not run yet
+    assert "The study's reference 'large' is none of the algorithms" in study_report(own_study)
+    record.write_text(before)
 
 
 def test_the_locale_changes_nothing(tmp_path):

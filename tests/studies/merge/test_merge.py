@@ -11,7 +11,7 @@ from elites.studies.merge.runs import _label
 from tests.made_up import make_run, study_of
 
 
-def test_runs_of_different_lengths_are_compared_at_the_largest_common_budget(tmp_path):
+def test_runs_that_were_stopped_are_compared_at_their_ends_and_at_the_common_budget(tmp_path):
     make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000)
     make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=810, budget=1000)
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=400)
@@ -19,12 +19,37 @@ def test_runs_of_different_lengths_are_compared_at_the_largest_common_budget(tmp
     assert study.budgets == {"qd-walker": 800, "qd-hopper": 400}  # the last generation ended at 800
     long = read_table(tmp_path / "map-elites-qd-walker-0-" / "metrics.csv")
     at = np.flatnonzero(long["evaluations"] == 800)[0]
-    assert study.finals("qd-walker", "map-elites", "qd_score")[0] == long["qd_score"][at]
+    short = read_table(tmp_path / "map-elites-qd-walker-1-" / "metrics.csv")
+    ends = [long["qd_score"][-1], short["qd_score"][-1]]
+    assert study.finals("qd-walker", "map-elites", "qd_score").tolist() == ends
+    common = study.at_common_budget.finals("qd-walker", "map-elites", "qd_score")
+    assert common.tolist() == [long["qd_score"][at], ends[1]]
+    assert study.uneven == ["qd-walker"]
+    assert study.limits == {"qd-walker": 1000, "qd-hopper": 400}
+    known = [~np.isnan(curves.values["qd_score"]) for curves in study.of("qd-walker", "map-elites")]
+    assert [study.grid("qd-walker")[rows].max() for rows in known] == [
+        1000,
+        800,
+    ]  # curves end with their runs
     message = "\n".join(study.notes)
-    assert "On qd-walker runs ended after 800 to 1,000 evaluations. All are compared at 800" in message
+    assert (
+        "On qd-walker runs ended after 800 to 1,000 evaluations. Each is compared at its own end" in message
+    )
+    assert "and all of them at 800, the most that every one has reached" in message
     assert "seed 1 reached no more" in message
     assert "1 of 2 runs have not reached the end of their budget" in message
     assert "qd-hopper" not in message
+
+
+def test_runs_that_were_given_less_are_compared_where_they_end(tmp_path):
+    """A smaller budget is no clock that ran out."""
+    make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000)
+    make_run(tmp_path, "td3", "qd-walker", 0, evaluations=400)
+    make_run(tmp_path, "td3", "qd-walker", 1, evaluations=200, budget=400)
+    study = study_of(tmp_path)
+    assert [curves.end.evaluations for curves in study.runs] == [400, 400, 200]
+    assert study.budgets == {"qd-walker": 200}
+    assert study.limits == {"qd-walker": 400}
 
 
 def test_a_label_is_of_its_own_parameters_alone(tmp_path):
@@ -137,7 +162,8 @@ def test_before_its_first_generation_a_run_has_no_value(tmp_path):
     late = make_run(tmp_path, "td3", "qd-deterministic-ant", 0, evaluations=400)
     lines = (late / "metrics.csv").read_text().splitlines()
     (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
-    scores = {(c.run.algorithm, c.run.task): c.shared_qd_score for c in study_of(tmp_path).runs}
+    study = study_of(tmp_path)
+    scores = {(c.run.algorithm, c.run.task): study.shared_qd_score(c) for c in study.runs}
     assert scores["map-elites", "qd-ant"] > scores["map-elites", "qd-deterministic-ant"] > 0  # both at 100
     assert math.isnan(scores["td3", "qd-deterministic-ant"])
 

@@ -73,7 +73,7 @@ def _legend(shown: list[Panel]) -> str:
 
 def median_run(replications: list[Curves]) -> Curves:
     """The replication with the median QD-score, the lower one of two."""
-    ranked = sorted(replications, key=lambda curves: (float(curves.values["qd_score"][-1]), curves.run.seed))
+    ranked = sorted(replications, key=lambda curves: (curves.end.values["qd_score"], curves.run.seed))
     return ranked[(len(ranked) - 1) // 2]
 
 

@@ -1,4 +1,4 @@
-"""Final values: medians over replications, and whether algorithms differ."""
+"""Final values: medians over replications, whether algorithms differ, and by how much."""
 
 from __future__ import annotations
 
@@ -8,29 +8,40 @@ from typing import NamedTuple
 
 import numpy as np
 
+from elites.errors import ElitesError
+from elites.metrics.effects import (
+    Interval,
+    interquartile_mean,
+    mean_superiority,
+    median_difference,
+    superiority,
+)
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, quartiles, rank_sum_p
 from elites.paper.presets import GA_SHARE, PGA
+from elites.paper.verdicts import SAME, UNKNOWN
+from elites.studies.merge.pooled import POOLED
 from elites.studies.merge.results import StudyResults
 
+PROBABILITY = Quantity("probability", "probability", ".2f")
 NONE = "\N{EN DASH}"  # for a number that is missing
 
 
 class Final(NamedTuple):
-    """A metric of an algorithm on a task at the common budget."""
+    """A metric of an algorithm on a task where its runs are compared."""
 
     task: str
     variant: str
     metric: str
     seeds: int
-    evaluations: int
+    evaluations: int  # the fewest of its replications
     median: float
     low: float  # first quartile
     high: float  # third quartile
 
 
 class Comparison(NamedTuple):
-    """Whether another algorithm differs from the reference in a metric on a task."""
+    """Whether another algorithm differs from the reference in a metric on a task, and by how much."""
 
     metric: str
     task: str
@@ -42,6 +53,9 @@ class Comparison(NamedTuple):
     comparisons: int  # that were made with this metric
     corrected: float  # p after Bonferroni
     least: float  # the smallest that so many replications can reach, after Bonferroni
+    above: Interval  # the probability that the other is above the reference
+    difference: Interval  # of the medians, the other's minus the reference's
+    pooled: str = ""  # of QD-scores: whether the result is the same with the pooled offset
 
     @property
     def possible(self) -> bool:
@@ -52,6 +66,21 @@ class Comparison(NamedTuple):
     def significant(self) -> bool:
         return self.corrected < LEVEL
 
+    @property
+    def outcome(self) -> float:
+        """1 or -1 if the other is significantly above or below the reference, else 0."""
+        return float(np.sign(self.medians[1] - self.medians[0])) if self.significant else 0.0
+
+
+class Aggregate(NamedTuple):
+    """A metric of an algorithm over all tasks of the reference."""
+
+    metric: str
+    variant: str
+    tasks: int
+    mean: Interval  # interquartile, of values scaled on each task from its lowest (0) to its highest (1)
+    above: Interval  # the probability that it is above the reference, in the mean over tasks
+
 
 def finals(study: StudyResults) -> list[Final]:
     """Medians and quartiles of all quantities."""
@@ -61,46 +90,114 @@ def finals(study: StudyResults) -> list[Final]:
             for metric in study.quantities:
                 values = _numbers(study.finals(task, variant, metric.name))
                 if len(values):
-                    at = study.budgets[task]
+                    at = min(study.reached(curves).evaluations for curves in study.of(task, variant))
                     rows.append(Final(task, variant, metric.name, len(values), at, *quartiles(values)))
     return rows
 
 
-def reference_of(study: StudyResults) -> str:
-    """The variant that all others are compared with: the paper's PGA-MAP-Elites, else the first."""
-    runs = [curves.run for curves in study.runs if curves.run.algorithm == PGA]
+def reference_of(study: StudyResults, given: str = "") -> str:
+    """The variant that all others are compared with, by default the paper's PGA-MAP-Elites, else the first.
+
+    `given` is its label, its algorithm, or the folder of its runs in the study.
+    """
+    runs = [curves.run for curves in study.runs]
+    if given in study.variants:
+        return given
+    if given:
+        runs = [run for run in runs if given in (run.algorithm, run.folder.path.parent.name)]
+    else:
+        runs = [run for run in runs if run.algorithm == PGA]
     papers = [run.variant for run in runs if run.record.hyper_parameters.get("p_evo") == GA_SHARE]
-    return next(iter([*papers, *(run.variant for run in runs), *study.variants]))
+    found = list(dict.fromkeys([run.variant for run in runs]))
+    if given and not papers and len(found) != 1:
+        what = "names several algorithms" if found else "is none of the algorithms"
+        raise ElitesError(f"reference {given!r} {what}; it must be one of {', '.join(study.variants)}")
+    return next(iter([*papers, *found, *study.variants]))
 
 
-def compare(study: StudyResults) -> list[Comparison]:
-    """The reference against all others, for every quantity; Bonferroni-corrected over its comparisons."""
-    reference, rows = reference_of(study), []
+def compare(study: StudyResults, reference: str = "", *, pool: bool = False) -> list[Comparison]:
+    """The reference against all others, for every quantity; Bonferroni-corrected over its comparisons.
+
+    `pool` also says whether results of QD-scores are the same with the pooled offset.
+    """
+    reference, rows = reference or reference_of(study), []
     for metric in study.quantities:
-        pairs = []
-        for task in study.tasks:
-            own = _numbers(study.finals(task, reference, metric.name))
-            for other in study.variants:
-                theirs = _numbers(study.finals(task, other, metric.name))
-                if other != reference and len(own) and len(theirs):
-                    pairs.append((task, other, own, theirs))
-        count = len(pairs)
-        for task, other, own, theirs in pairs:
-            p = rank_sum_p(own, theirs)
-            rows.append(
-                Comparison(
-                    metric=metric.name,
-                    task=task,
-                    reference=reference,
-                    other=other,
-                    seeds=(len(own), len(theirs)),
-                    medians=(float(np.median(own)), float(np.median(theirs))),
-                    p=p,
-                    comparisons=count,
-                    corrected=bonferroni(p, count),
-                    least=bonferroni(least_p(len(own), len(theirs)), count),
-                )
+        found = _compare(study, reference, metric)
+        if pool and metric.name in POOLED:
+            found = [row._replace(pooled=_sensitivity(study.with_pooled_offset, row)) for row in found]
+        rows += found
+    return rows
+
+
+def _sensitivity(pooled: StudyResults, row: Comparison) -> str:
+    """What the pooled offset makes of a result."""
+    own, theirs = (_numbers(pooled.finals(row.task, name, row.metric)) for name in (row.reference, row.other))
+    if (len(own), len(theirs)) != row.seeds:
+        return UNKNOWN
+    corrected = bonferroni(rank_sum_p(own, theirs), row.comparisons)
+    medians = float(np.median(own)), float(np.median(theirs))
+    outcome = row._replace(corrected=corrected, medians=medians).outcome
+    words = {0.0: "not significant", 1.0: "significantly above", -1.0: "significantly below"}
+    return SAME if outcome == row.outcome else words[outcome]
+
+
+def _compare(study: StudyResults, reference: str, metric: Quantity) -> list[Comparison]:
+    pairs = []
+    for task in study.tasks:
+        own = _numbers(study.finals(task, reference, metric.name))
+        for other in study.variants:
+            theirs = _numbers(study.finals(task, other, metric.name))
+            if other != reference and len(own) and len(theirs):
+                pairs.append((task, other, own, theirs))
+    rows, count = [], len(pairs)
+    for task, other, own, theirs in pairs:
+        p = rank_sum_p(own, theirs)
+        rows.append(
+            Comparison(
+                metric=metric.name,
+                task=task,
+                reference=reference,
+                other=other,
+                seeds=(len(own), len(theirs)),
+                medians=(float(np.median(own)), float(np.median(theirs))),
+                p=p,
+                comparisons=count,
+                corrected=bonferroni(p, count),
+                least=bonferroni(least_p(len(own), len(theirs)), count),
+                above=superiority(theirs, own),
+                difference=median_difference(theirs, own),
             )
+        )
+    return rows
+
+
+def aggregate(study: StudyResults, reference: str) -> list[Aggregate]:
+    """Every quantity over all tasks on which the reference has values, if these are several.
+
+    An algorithm that has no values on one of them is left out.
+    """
+    rows = []
+    for metric in study.quantities:
+        values = {
+            (task, variant): _finite(study.finals(task, variant, metric.name))
+            for task in study.tasks
+            for variant in study.variants
+        }
+        tasks = [task for task in study.tasks if len(values[task, reference])]
+        if len(tasks) < 2:
+            continue
+        scaled = {}
+        for task in tasks:
+            all_of_it = np.concatenate([values[task, variant] for variant in study.variants])
+            low, range_ = all_of_it.min(), np.ptp(all_of_it)
+            for variant in study.variants:
+                scaled[task, variant] = (values[task, variant] - low) / (range_ or 1.0)
+        for variant in study.variants:
+            if all(len(values[task, variant]) for task in tasks):
+                pairs = [(values[task, variant], values[task, reference]) for task in tasks]
+                above = Interval(math.nan) if variant == reference else mean_superiority(pairs)
+                mean = interquartile_mean([scaled[task, variant] for task in tasks])
+                rows.append(Aggregate(metric.name, variant, len(tasks), mean, above))
     return rows
 
 
@@ -136,9 +233,20 @@ def _numbers(values: np.ndarray) -> np.ndarray:
     return values[~np.isnan(values)]  # type: ignore[no-any-return]
 
 
+def _finite(values: np.ndarray) -> np.ndarray:
+    """Losses may be infinite, which has no place on a scale."""
+    return values[np.isfinite(values)]  # type: ignore[no-any-return]
+
+
 def as_text(metric: Quantity, value: float) -> str:
     """A value in a table."""
     return NONE if math.isnan(value) else metric.text(value)
+
+
+def interval_text(metric: Quantity, interval: Interval) -> str:
+    """An estimate with its interval, where it has one."""
+    estimate, low, high = (as_text(metric, value) for value in interval)
+    return estimate if NONE in (low, high) else f"{estimate} ({low} to {high})"
 
 
 def p_text(p: float) -> str:

@@ -67,6 +67,7 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(study.metrics))
+        uneven = set(tasks) & set(study.uneven)
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.metrics, strict=True):
                 for variant, look in looks_of(study).items():
@@ -76,13 +77,17 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
                 label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
                 _finish(axes, metric, task, label)
                 if against == "evaluations":
-                    axes.set_xlim(0, study.budgets[task])
+                    axes.set_xlim(0, study.limits[task])
         _legend(figure, study)
         yield Picture(
             f"progress-{against}{ending}",
             f"{_list_labels(study.metrics)} against {AXES[against]}. Lines are medians over replications, "
             "shaded areas extend from the first to the third quartile"
-            + ("." if against == "evaluations" else "; each curve ends with its shortest replication."),
+            + (
+                "; each curve ends with its shortest replication."
+                if against != "evaluations" or uneven
+                else "."
+            ),
             figure,
         )
 
@@ -104,7 +109,7 @@ def _curve(
     places, values = places[known], values[known]
     if not len(places):
         return np.empty(0), np.empty((0, 0))
-    grid = np.linspace(0, np.nanmin(places[:, -1]), len(values[0]) + 1)[1:]
+    grid = np.linspace(0, np.nanmax(places, axis=1).min(), len(values[0]) + 1)[1:]
     rows = []
     for place, row in zip(places, values, strict=True):
         logged = ~np.isnan(place)
@@ -121,8 +126,7 @@ def _has_metric(curves: Curves, metric: str) -> bool:
 
 def _unit(study: StudyResults) -> tuple[str, float]:
     """The largest unit of time of which the longest run takes at least ten."""
-    ends = [curves.values["elapsed_s"][-1] for curves in study.runs]
-    longest = max((end for end in ends if not np.isnan(end)), default=0.0)
+    longest = max((float(np.nan_to_num(c.values["elapsed_s"]).max()) for c in study.runs), default=0.0)
     return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
 
 
@@ -162,7 +166,7 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
                 )
             ]
             for axes in (above, below):
-                axes.set(ylim=limits, xlim=(0, study.budgets[task]))
+                axes.set(ylim=limits, xlim=(0, study.limits[task]))
         _legend(figure, study)
         yield Picture(
             f"corrected-{slug(task)}",
@@ -260,7 +264,7 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
                 colors=[colours[name] for name in operators],
             )
             axes.set_title(f"{task}, {variant}" if len(variants) > 1 else task, fontsize=10)
-            axes.set(xlabel="evaluations", ylabel="added per generation", xlim=(0, study.budgets[task]))
+            axes.set(xlabel="evaluations", ylabel="added per generation", xlim=(0, study.limits[task]))
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.xaxis.set_major_locator(MaxNLocator(5))
         for axes in panels[len(cells) :]:

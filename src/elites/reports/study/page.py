@@ -12,24 +12,31 @@ from typing import Any
 from elites.metrics.metric import Quantity
 from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, SEEDS
 from elites.paper.verdicts import Claim
-from elites.reports.study.comparisons import Comparison, Final, describe_power, reference_of
+from elites.reports.study.comparisons import Aggregate, Comparison, Final, describe_power
 from elites.reports.study.figures import AXES
-from elites.reports.study.tables import details, final_table, p_table, runs_table
+from elites.reports.study.tables import aggregate_table, details, final_table, p_table, runs_table
 from elites.studies.merge.results import StudyResults
 from elites.studies.merge.runs import STORAGE, defaults_of
 
 
 def make_page(
     study: StudyResults,
+    title: str,
+    reference: str,
     notes: Sequence[str],
     finals: Sequence[Final],
     comparisons: Sequence[Comparison],
+    aggregates: Sequence[Aggregate],
+    common: tuple[Sequence[Final], Sequence[Comparison]],
     claims: Sequence[Claim],
     pictures: Mapping[str, Sequence[tuple[str, str]]],
     figures: Path,
     against: str,
 ) -> str:
-    """The page. `pictures` are (name, caption) by section, with their files in the folder `figures`."""
+    """The page. `pictures` are (name, caption) by section, with their files in the folder `figures`.
+
+    `common` are final values and comparisons at the common budget, empty if all runs are compared there.
+    """
     from jinja2 import Environment, StrictUndefined
 
     shown = {
@@ -45,12 +52,12 @@ def make_page(
         noun = f"variants of {algorithms[0]}"
     summary = (
         f"{count} run{'s' * (count > 1)}: {variants} {noun} on {tasks} "
-        f"task{'s' * (tasks > 1)}, {plural}, compared after {_budgets(study)} evaluations of controllers."
+        f"task{'s' * (tasks > 1)}, {plural}, compared after {_ends(study)} evaluations of controllers."
     )
     template = resources.files("elites.reports.study").joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(template).render(
-        title=f"Study {study.folder.resolve().name}",
+        title=title,
         summary=summary,
         notes=notes,
         runs=runs_table(study),
@@ -59,8 +66,12 @@ def make_page(
         progress=shown[f"progress-{against}"],
         also=[(AXES[x], shown[f"progress-{x}"]) for x in AXES if x != against],
         final=final_table(finals, study.metrics, "final", ""),
-        reference=reference_of(study),
+        reference=reference,
         p_values=_p_tables(comparisons, study.metrics),
+        pooled=any(row.pooled for row in comparisons),
+        aggregate=aggregate_table(aggregates, study.quantities, reference),
+        common_final=final_table(common[0], study.metrics, "final-common-budget", ""),
+        common_p_values=_p_tables(common[1], study.metrics),
         alone=len(study.variants) == 1,
         archives=shown["archives"],
         losses=shown["losses"],
@@ -71,6 +82,7 @@ def make_page(
         contribution=shown["contribution"],
         scale=_scale(study),
         claims=claims,
+        uneven=any(claim.common for claim in claims),
         details=details(claims),
     )
 
@@ -85,9 +97,9 @@ def _p_tables(comparisons: Sequence[Comparison], metrics: Sequence[Quantity]) ->
     return tables
 
 
-def _budgets(study: StudyResults) -> str:
-    budgets = sorted(set(study.budgets.values()))
-    return f"{budgets[0]:,}" if len(budgets) == 1 else f"{budgets[0]:,} to {budgets[-1]:,}"
+def _ends(study: StudyResults) -> str:
+    ends = sorted({curves.end.evaluations for curves in study.runs})
+    return f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
 
 
 def _scale(study: StudyResults) -> str:
@@ -96,10 +108,10 @@ def _scale(study: StudyResults) -> str:
     replications = sorted({count for count in seeds if count})
     count = f"{replications[0]}" if len(replications) == 1 else f"{replications[0]} to {replications[-1]}"
     paper = f"The paper has {SEEDS} ({ABLATION_SEEDS} in its ablation) of {EVALUATIONS:,} evaluations each"
-    if max(study.budgets.values()) < EVALUATIONS:
+    if max(study.limits.values()) < EVALUATIONS:
         paper += ", and its claims are about the end of such runs: a verdict here is on these data alone"
     noun = f"replication{'s' * (count != '1')}"
-    return f"These runs are {count} {noun} of {_budgets(study)} evaluations. {paper}."
+    return f"These runs are {count} {noun} of {_ends(study)} evaluations. {paper}."
 
 
 def settings(study: StudyResults) -> list[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import ANT, DEEP, judge
+from elites.paper.claims import DEEP, is_papers_ant, judge
+from elites.paper.presets import STUDIES
 from elites.reports.study.archives import draw_archives, read_panels
-from elites.reports.study.comparisons import compare, counted, finals
+from elites.reports.study.comparisons import aggregate, compare, counted, finals, reference_of
 from elites.reports.study.figures import (
     AXES,
     Picture,
@@ -21,13 +23,16 @@ from elites.reports.study.figures import (
     save,
 )
 from elites.reports.study.page import make_page
-from elites.reports.study.tables import aligned_claims, write_tables
+from elites.reports.study.tables import aligned_claims, results_text, write_tables
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.merge.results import read_study
 
 
-def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
+def study_report(folder: Path | str, *, against: str = "evaluations", reference: str = "") -> str:
     """Makes `report/` in a folder of runs: a page, figures, tables and all metrics. Returns a summary.
+
+    `reference` is the algorithm that all others are compared with; by default that of the study, else
+    pga-map-elites if it is among them, else the first.
 
     The same runs give the same files. A new report replaces an earlier one once it is complete; anything else
     of that name is an error, and is left alone.
@@ -38,18 +43,32 @@ def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
     with error_in_one_line(f"cannot write to {folder}"):
         report = home.begin_report()
         try:
-            summary = _make(home, report, against)
+            summary = _make(home, report, against, reference)
             home.finish_report()
         finally:
             home.discard_report()
     return summary
 
 
-def _make(home: StudyFolder, report: ReportFolder, against: str) -> str:
-    study = read_study(home.path, report.metrics, shared=ANT)
+def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
+    study = read_study(home.path, report.metrics, shared=is_papers_ant)
+    record = home.read_record()
+    name, papers = str(record.get("name") or ""), _is_papers(record)
     panels, archive_notes = read_panels(study)
     notes = [*study.notes, *archive_notes]
-    final, comparisons, claims = finals(study), compare(study), judge(study)
+    try:
+        reference = reference_of(study, reference or str(record.get("reference") or ""))
+    except ElitesError as error:
+        if reference:
+            raise
+        reference = reference_of(study)  # a study that is not complete yet
+        notes.append(f"The study's {error}. All others are compared with {reference}.")
+    final, comparisons = finals(study), compare(study, reference, pool=True)
+    aggregates, claims = aggregate(study, reference), judge(study)
+    even = study.at_common_budget
+    common = (finals(even), compare(even, reference)) if study.uneven else ([], [])
+    if not papers and not any(claim.tested for claim in claims):
+        claims = []
     sections: dict[str, Iterable[Picture]] = {
         **{f"progress-{x}": progress(study, x) for x in AXES},
         "archives": draw_archives(panels),
@@ -63,8 +82,12 @@ def _make(home: StudyFolder, report: ReportFolder, against: str) -> str:
         for picture in drawn:  # one at a time: figures are large
             save(picture, report.figures)
             pictures[section].append((picture.name, picture.caption))
-    write_tables(study, final, comparisons, claims, report.tables)
-    page = make_page(study, notes, final, comparisons, claims, pictures, report.figures, against)
+    write_tables(study, final, comparisons, aggregates, common, claims, report.tables)
+    title = name if name and not papers else f"Study {name or home.path.resolve().name}"
+    page = make_page(
+        *(study, title, reference, notes, final, comparisons, aggregates, common, claims),
+        *(pictures, report.figures, against),
+    )
     report.page.write_text(page, encoding="utf-8")
     figures = counted(sum(map(len, pictures.values())), "figure")
     lines = [
@@ -73,7 +96,20 @@ def _make(home: StudyFolder, report: ReportFolder, against: str) -> str:
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
         *(f"  {note}" for note in notes),
-        *aligned_claims(claims),
+        *([] if papers else results_text(final, comparisons, study.metrics, reference)),
+        *aligned_claims([claim for claim in claims if papers or claim.tested]),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]
     return "\n".join(lines)
+
+
+def _is_papers(record: Mapping[str, Any]) -> bool:
+    """Whether a study's record is one of the paper's studies, or a part of it."""
+    try:
+        fields = STUDIES[record["name"]]
+        return all(
+            {choice["name"] for choice in record[what]} <= {choice.name for choice in fields[what]}
+            for what in ("tasks", "algorithms")
+        )
+    except (KeyError, TypeError):  # none, or damaged
+        return False

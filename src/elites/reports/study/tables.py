@@ -10,8 +10,18 @@ from typing import NamedTuple
 
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import bonferroni
-from elites.paper.verdicts import Claim
-from elites.reports.study.comparisons import NONE, Comparison, Final, as_text, p_text
+from elites.paper.verdicts import SAME, UNKNOWN, Claim
+from elites.reports.study.comparisons import (
+    NONE,
+    PROBABILITY,
+    Aggregate,
+    Comparison,
+    Final,
+    as_text,
+    interval_text,
+    p_text,
+)
+from elites.reports.tables import aligned
 from elites.studies.merge.results import StudyResults
 
 
@@ -32,15 +42,20 @@ def runs_table(study: StudyResults) -> Table:
         for variant in study.variants:
             replications = study.of(task, variant)
             if replications:
-                ended = sorted({curves.evaluations for curves in replications})
-                spread = f"{ended[0]:,}" if len(ended) == 1 else f"{ended[0]:,} to {ended[-1]:,}"
+                ended = _spread(curves.evaluations for curves in replications)
+                at = _spread(curves.end.evaluations for curves in replications)
                 corrected = sum(bool(study.correction(curves)) for curves in replications)
                 seeds = len(replications)
-                rows.append(
-                    (task, variant, str(seeds), spread, f"{study.budgets[task]:,}", f"{corrected} of {seeds}")
-                )
-    columns = ("task", "algorithm", "runs", "evaluations", "compared at", "corrected")
-    return Table("runs", "What was run.", columns, rows, frozenset({2, 3, 4, 5}))
+                common = [f"{study.budgets[task]:,}"] if study.uneven else []
+                rows.append((task, variant, str(seeds), ended, at, *common, f"{corrected} of {seeds}"))
+    common = ["common budget"] if study.uneven else []
+    columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
+    return Table("runs", "What was run.", columns, rows, frozenset(range(2, len(columns))))
+
+
+def _spread(counts: Iterable[int]) -> str:
+    ordered = sorted(counts)
+    return f"{ordered[0]:,}" if ordered[0] == ordered[-1] else f"{ordered[0]:,} to {ordered[-1]:,}"
 
 
 def final_table(finals: Sequence[Final], metrics: Sequence[Quantity], name: str, caption: str) -> Table:
@@ -65,40 +80,104 @@ def _with_quartiles(metric: Quantity, final: Final | None) -> str:
 
 
 def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
-    """p-values of one metric."""
+    """Effects and p-values of one metric."""
     rows = [row for row in rows if row.metric == metric.name]
+    pooled = any(row.pooled for row in rows)
     texts = [
         (
             row.task,
             row.other,
-            f"{row.seeds[0]}, {row.seeds[1]}",
-            as_text(metric, row.medians[0]),
-            as_text(metric, row.medians[1]),
+            f"{row.seeds[1]}, {row.seeds[0]}",
+            interval_text(metric, row.difference),
+            interval_text(PROBABILITY, row.above),
             p_text(row.p),
             p_text(row.corrected),
             "yes" if row.significant else "no" if row.possible else "impossible",
+            *([row.pooled] if pooled else []),
         )
         for row in rows
     ]
     reference = rows[0].reference if rows else ""
     columns = (
         "task",
-        f"{reference} against",
+        "algorithm",
         "runs of each",
-        f"median of {reference}",
-        "of the other",
+        "difference of medians",
+        "probability of being above",
         "p",
         "p, Bonferroni",
         "significant",
+        *(["with the pooled offset"] if pooled else []),
     )
-    caption = f"{metric.label}: {reference} against all others."
+    caption = f"{metric.label}: all others against {reference}."
     return Table(f"p-values-{metric.name}", caption, columns, texts, frozenset(range(2, 7)))
+
+
+def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], reference: str) -> Table:
+    """Metrics over all tasks; empty if there is only one."""
+    labels = {metric.name: metric.label for metric in metrics}
+    texts = [
+        (
+            labels[row.metric],
+            row.variant,
+            str(row.tasks),
+            interval_text(PROBABILITY, row.mean),
+            interval_text(PROBABILITY, row.above),
+        )
+        for row in rows
+        if row.metric in labels
+    ]
+    above = f"probability of being above {reference}"
+    columns = ("metric", "algorithm", "tasks", "interquartile mean, scaled", above)
+    return Table("aggregate", "All tasks together.", columns, texts, frozenset(range(2, 5)))
+
+
+def results_text(
+    finals: Sequence[Final], comparisons: Sequence[Comparison], metrics: Sequence[Quantity], reference: str
+) -> list[str]:
+    """The final values of each metric and their effects against the reference, as lines of text."""
+    found = {(row.metric, row.task, row.other): row for row in comparisons}
+    lines: list[str] = []
+    for metric in metrics:
+        rows = [("task", "algorithm", "runs", metric.label, "quartiles")]
+        effects = [("difference", "probability of being above")]
+        for row in (row for row in finals if row.metric == metric.name):
+            low, high = as_text(metric, row.low), as_text(metric, row.high)
+            numbers = (str(row.seeds), as_text(metric, row.median), f"{low} to {high}")
+            rows.append((row.task, row.variant, *numbers))
+            effect = found.get((metric.name, row.task, row.variant))
+            effects.append(
+                (interval_text(metric, effect.difference), interval_text(PROBABILITY, effect.above))
+                if effect
+                else ("", "")
+            )
+        if len(rows) > 1:
+            compared = any(effect != ("", "") for effect in effects[1:])
+            against = f", against {reference} with 95 % intervals" if compared else ""
+            lines.append(f"{metric.label}: medians over replications{against}")
+            width = max(len(row[1]) for row in rows)
+            lines += aligned(
+                [
+                    (f"{row[0]}", row[1].ljust(width), *row[2:], *(effect if compared else ()))
+                    for row, effect in zip(rows, effects, strict=True)
+                ]
+            )
+    return lines
 
 
 def claim_table(claims: Sequence[Claim]) -> Table:
     """The verdict on each claim."""
-    rows = [(claim.number, claim.text, claim.verdict.value, claim.scope) for claim in claims]
-    columns = ("", "claim of the paper", "verdict of these data", "what was compared")
+    rows = [
+        (
+            *(claim.number, claim.text, claim.verdict.value, claim.scope),
+            *(claim.at_common_budget or NONE, claim.with_pooled_offset or NONE),
+        )
+        for claim in claims
+    ]
+    columns = (
+        *("", "claim of the paper", "verdict of these data", "what was compared"),
+        *("at the common budget", "with the pooled offset"),
+    )
     return Table("claims", "The paper's claims.", columns, rows)
 
 
@@ -106,46 +185,51 @@ def write_tables(
     study: StudyResults,
     finals: Sequence[Final],
     comparisons: Sequence[Comparison],
+    aggregates: Sequence[Aggregate],
+    common: tuple[Sequence[Final], Sequence[Comparison]],
     claims: Sequence[Claim],
     folder: Path,
 ) -> None:
-    """Writes all tables into a folder."""
+    """Writes all tables into a folder; `common` is as in `make_page`."""
     _csv(
         folder / "runs.csv",
-        ("task", "algorithm", "seed", "evaluations", "compared_at", "corrected"),
+        ("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
         [
             (
                 *(curves.run.task, curves.run.variant, curves.run.seed, curves.evaluations),
-                *(study.budgets[curves.run.task], bool(study.correction(curves))),
+                *(curves.end.evaluations, curves.common.evaluations, bool(study.correction(curves))),
             )
             for curves in study.runs
         ],
     )
-    _csv(
-        folder / "final.csv",
-        ("task", "algorithm", "metric", "runs", "evaluations", "median", "first_quartile", "third_quartile"),
-        finals,
-    )
-    _csv(
-        folder / "p-values.csv",
-        (
-            *("metric", "task", "reference", "other", "reference_runs", "other_runs"),
-            *("reference_median", "other_median", "p", "comparisons", "p_bonferroni", "least_p_bonferroni"),
-        ),
-        [
-            (*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected, row.least)
-            for row in comparisons
-        ],
-    )
-    _csv(
-        folder / "claims.csv",
-        (
-            *("claim", "text", "verdict", "comparisons_tested", "comparisons"),
-            *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
-        ),
-        [row for claim in claims for row in _claim_rows(claim)],
-    )
-    tables = [runs_table(study), claim_table(claims)]
+    _csv(folder / "final.csv", FINAL_COLUMNS, finals)
+    _csv(folder / "p-values.csv", COMPARISON_COLUMNS, map(_comparison_row, comparisons))
+    if common[0]:
+        _csv(folder / "final-common-budget.csv", FINAL_COLUMNS, common[0])
+        _csv(folder / "p-values-common-budget.csv", COMPARISON_COLUMNS, map(_comparison_row, common[1]))
+    tables = [runs_table(study)]
+    if aggregates:
+        _csv(
+            folder / "aggregate.csv",
+            (
+                *("metric", "algorithm", "tasks", *_interval_columns("scaled_interquartile_mean")),
+                *_interval_columns("probability_above_reference"),
+            ),
+            [(*row[:3], *row.mean, *row.above) for row in aggregates],
+        )
+        reference = comparisons[0].reference if comparisons else ""
+        tables.append(aggregate_table(aggregates, study.quantities, reference))
+    if claims:
+        _csv(
+            folder / "claims.csv",
+            (
+                *("claim", "text", "verdict", "comparisons_tested", "comparisons"),
+                *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
+                *("at_common_budget", "with_pooled_offset"),
+            ),
+            [row for claim in claims for row in _claim_rows(claim)],
+        )
+        tables.append(claim_table(claims))
     for name, metrics in (
         ("final", study.metrics),
         ("final-corrected", study.corrected_metrics),
@@ -159,15 +243,38 @@ def write_tables(
             (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")
 
 
+def _interval_columns(name: str) -> tuple[str, ...]:
+    return name, f"{name}_low", f"{name}_high"
+
+
+FINAL_COLUMNS = (
+    *("task", "algorithm", "metric", "runs", "evaluations", "median", "first_quartile", "third_quartile"),
+)
+COMPARISON_COLUMNS = (
+    *("metric", "task", "reference", "other", "reference_runs", "other_runs"),
+    *("reference_median", "other_median", "p", "comparisons", "p_bonferroni", "least_p_bonferroni"),
+    *_interval_columns("probability_above_reference"),
+    *_interval_columns("difference_from_reference"),
+    "with_pooled_offset",
+)
+
+
+def _comparison_row(row: Comparison) -> tuple[object, ...]:
+    return (
+        *(*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected, row.least),
+        *(*row.above, *row.difference, row.pooled),
+    )
+
+
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
     """A row for each comparison; one row if there is none."""
     count = len(claim.tested)
     about = (claim.number, claim.text, claim.verdict.value, count, len(claim.checks))
     rows: list[tuple[object, ...]] = [
-        (*about, check.text, check.p, bonferroni(check.p, count), verdict.value)
-        for check, verdict in claim.verdicts
+        (*about, check.text, check.p, bonferroni(check.p, count), verdict.value, *changes)
+        for (check, verdict), changes in zip(claim.verdicts, claim.sensitivities(), strict=True)
     ]
-    return rows or [(*about, "", "", "", "")]
+    return rows or [(*about, "", "", "", "", "", "")]
 
 
 def _csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -220,15 +327,28 @@ def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
 
 def _claim_lines(claim: Claim) -> list[str]:
     count = len(claim.tested)
-    return [
-        f"{check.text}; p = {p_text(check.p)}, corrected {p_text(bonferroni(check.p, count))}: {verdict}"
-        for check, verdict in claim.verdicts
-    ]
+    lines = []
+    for (check, verdict), (common, pooled) in zip(claim.verdicts, claim.sensitivities(), strict=True):
+        p = f"p = {p_text(check.p)}, corrected {p_text(bonferroni(check.p, count))}"
+        beside = [
+            f"{text} {where}"
+            for text, where in ((common, "at the common budget"), (pooled, "with the pooled offset"))
+            if text
+        ]
+        lines.append("; ".join([check.text, f"{p}: {verdict}", *beside]))
+    return lines
 
 
 def aligned_claims(claims: Sequence[Claim]) -> list[str]:
     """The verdicts as lines of text."""
-    return [
-        f"  claim {claim.number:<3} {claim.verdict.value}" + (f" ({claim.scope})" if claim.scope else "")
-        for claim in claims
-    ]
+    lines = []
+    for claim in claims:
+        line = f"  claim {claim.number:<3} {claim.verdict.value}" + (
+            f" ({claim.scope})" if claim.scope else ""
+        )
+        if claim.at_common_budget not in ("", SAME):
+            line += f"; at the common budget {claim.at_common_budget}"
+        if claim.with_pooled_offset not in ("", SAME, UNKNOWN):
+            line += f"; with the pooled offset {claim.with_pooled_offset}"
+        lines.append(line)
+    return lines

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,15 +17,33 @@ from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.results.folder import RunFolder
 from elites.results.tables import metric_names
 from elites.studies.merge.logs import MetricsTable, read_columns, read_corrections, read_last_row, read_log
+from elites.studies.merge.pooled import POOLED, pooled_scores
 from elites.studies.merge.runs import Run, find_runs
 
 POINTS = 200  # of a curve
 EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
 
 
+class Basis(Enum):
+    """Where the runs of a task are compared, and how their QD-scores are measured."""
+
+    ENDS = "each at its own end"
+    COMMON = "all at the most evaluations that every one has reached"
+    POOLED = "each at its own end, QD-scores above the lowest fitness of all archives of the task"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a run had reached after so many evaluations; NaN before its first generation."""
+
+    evaluations: int
+    values: dict[str, float]  # metrics
+    rates: dict[str, tuple[float, float]]  # share of an operator's offspring that was added, early and late
+
+
 @dataclass(frozen=True)
 class Curves:
-    """A run at evenly spaced evaluations up to its task's common budget; NaN before its first generation."""
+    """A run at evenly spaced evaluations up to the last of its task; NaN before and after its own."""
 
     run: Run
     evaluations: int  # in its log
@@ -30,9 +51,10 @@ class Curves:
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
     window: int  # generations of the smoothing
-    rates: dict[str, tuple[float, float]]  # share of an operator's offspring that was added, early and late
     corrections: dict[str, np.ndarray]
-    shared_qd_score: float  # at the budget shared with other tasks; NaN if there is none, or no value yet
+    end: Reached  # its own, or the smallest budget that a run of its task was given
+    common: Reached  # at the most evaluations that all runs of its task have reached
+    shared: tuple[Reached, Reached] | None  # the same two of several tasks that are compared with each other
 
 
 @dataclass(frozen=True)
@@ -42,10 +64,29 @@ class StudyResults:
     folder: Path
     runs: list[Curves]
     budgets: dict[str, int]  # the largest that all runs of a task have reached
+    limits: dict[str, int]  # the largest at which a run of a task is compared; curves go up to it
     metrics: tuple[Quantity, ...]  # those of every run first
     tasks: list[str]
     variants: list[str]
     notes: tuple[str, ...]  # on runs and files that are left out, and on what is compared
+    basis: Basis = Basis.ENDS
+    pooled: Mapping[Path, Mapping[str, float]] = field(default_factory=dict)  # of Basis.POOLED, by run
+
+    @functools.cached_property
+    def at_common_budget(self) -> StudyResults:
+        """The same results, with all runs of a task compared after the same evaluations."""
+        return replace(self, basis=Basis.COMMON)
+
+    @functools.cached_property
+    def with_pooled_offset(self) -> StudyResults:
+        """The same results, with the lowest fitness of a task's archives as the offset of QD-scores."""
+        scores = pooled_scores((curves, self.correction(curves)) for curves in self.runs)
+        return replace(self, basis=Basis.POOLED, pooled=scores)
+
+    @property
+    def uneven(self) -> list[str]:
+        """The tasks with runs that are not compared at the common budget."""
+        return [task for task in self.tasks if self.budgets[task] < self.limits[task]]
 
     @property
     def reevaluated(self) -> tuple[Quantity, ...]:
@@ -72,26 +113,57 @@ class StudyResults:
 
     def of(self, task: str, variant: str) -> list[Curves]:
         """The replications of an algorithm on a task."""
-        return [curves for curves in self.runs if (curves.run.task, curves.run.variant) == (task, variant)]
+        return self._replications.get((task, variant), [])
+
+    @functools.cached_property
+    def _replications(self) -> dict[tuple[str, str], list[Curves]]:
+        found: dict[tuple[str, str], list[Curves]] = {}
+        for curves in self.runs:
+            found.setdefault((curves.run.task, curves.run.variant), []).append(curves)
+        return found
 
     def grid(self, task: str) -> np.ndarray:
         """Evaluations of the points of curves."""
-        return np.linspace(0, self.budgets[task], POINTS + 1)[1:]
+        return np.linspace(0, self.limits[task], POINTS + 1)[1:]
+
+    def reached(self, curves: Curves) -> Reached:
+        """The values of a run that are compared."""
+        return curves.common if self.basis is Basis.COMMON else curves.end
 
     def finals(self, task: str, variant: str, name: str) -> np.ndarray:
-        """A quantity of each replication at the common budget, NaN where a run does not have it."""
-        replications = self.of(task, variant)
+        """A quantity of each replication where it is compared, NaN where a run does not have it.
+
+        With the pooled offset, a QD-score whose elites are not known is NaN.
+        """
+        rows: list[tuple[Curves, Mapping[str, float]]]
         if any(name == metric.name for metric in self.metrics):
-            return np.array([curves.values[name][-1] for curves in replications])
-        corrections = (self.correction(curves) for curves in replications)
-        return np.array([values[name] for values in corrections if values])
+            rows = [(curves, self.reached(curves).values) for curves in self.of(task, variant)]
+        else:
+            found = [(curves, self.correction(curves)) for curves in self.of(task, variant)]
+            rows = [(curves, values) for curves, values in found if values]
+        if self.basis is Basis.POOLED and name in POOLED:
+            return np.array([self._pooled(curves, name) for curves, _ in rows])
+        return np.array([values[name] for _, values in rows])
+
+    def shared_qd_score(self, curves: Curves) -> float:
+        """A run's QD-score where tasks are compared with each other; NaN if there is no such place."""
+        if curves.shared is None:
+            return np.nan
+        end, common = curves.shared
+        if self.basis is Basis.POOLED:
+            at_end = end.evaluations == curves.end.evaluations
+            return self._pooled(curves, "qd_score") if at_end else np.nan
+        return (common if self.basis is Basis.COMMON else end).values["qd_score"]
+
+    def _pooled(self, curves: Curves, name: str) -> float:
+        return self.pooled.get(curves.run.folder.path, {}).get(name, np.nan)
 
     def correction(self, curves: Curves) -> dict[str, float]:
-        """The last correction within the common budget, else the first after it; {} if there is none.
+        """The last correction within the evaluations that are compared, else the first after; {} if none.
 
-        One that is older than both the archive and the common budget does not count: see `is_outdated`.
+        One that is older than both the archive and that place does not count: see `is_outdated`.
         """
-        budget = self.budgets[curves.run.task]
+        budget = self.reached(curves).evaluations
         if not len(curves.corrections["evaluations"]) or is_outdated(curves, budget):
             return {}
         row = _correction_row(curves, budget)
@@ -102,11 +174,10 @@ class StudyResults:
         return any(self.correction(curves) for curves in self.runs)
 
 
-def read_study(folder: Path, table: Path, shared: Sequence[str] = ()) -> StudyResults:
+def read_study(folder: Path, table: Path, shared: Callable[[Run], bool] = lambda run: False) -> StudyResults:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
 
-    `shared` are tasks that are compared with each other: `Curves.shared_qd_score` is at the largest budget
-    that all of their runs have reached.
+    `shared` says which runs are compared across tasks: `Curves.shared`.
     """
     candidates, notes = find_runs(folder)
     last: dict[Path, int] = {}
@@ -125,23 +196,25 @@ def read_study(folder: Path, table: Path, shared: Sequence[str] = ()) -> StudyRe
     if not runs:
         raise ElitesError(f"{folder} holds no run with a logged generation")
     while runs:
-        budgets = _budgets(runs, last)
+        places = _places(runs, last, shared)
         names = list(dict.fromkeys(name for run in runs for name in columns[run.folder.path]))
         metrics = _metrics(runs, names)
-        shared_budget = min((budgets.get(task, 0) for task in shared), default=0)
-        common = dict.fromkeys(shared, shared_budget) if shared_budget else {}
         with MetricsTable(table, names, metrics) as written:
-            curves, failed, damaged = _read_curves(runs, budgets, common, metrics, written)
+            curves, failed, damaged = _read_curves(runs, places, metrics, written)
         notes += [f"{run.name} is left out: {error}" for run, error in failed]
         runs = [curve.run for curve in curves]
-        if _budgets(runs, last) == budgets:  # else a run that is left out had set it
-            break
+        if not failed or _places(runs, last, shared) == {
+            run.folder.path: places[run.folder.path] for run in runs
+        }:
+            break  # else a run that is left out had set them
     if not curves:
         raise ElitesError(f"{folder} holds no run that can be read")
     tasks = list(dict.fromkeys(c.run.task for c in curves))
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
+    budgets = {c.run.task: c.common.evaluations for c in curves}
+    limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
     notes += [*damaged, *_budget_notes(curves, budgets)]
-    return StudyResults(folder, curves, budgets, metrics, tasks, variants, tuple(notes))
+    return StudyResults(folder, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
 def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...]:
@@ -151,18 +224,42 @@ def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...
     return tuple(metric_of(name, paths) for name in names)
 
 
-def _budgets(runs: Sequence[Run], last: Mapping[Path, int]) -> dict[str, int]:
-    """The largest that all runs of a task have reached."""
-    return {
-        task: min(last[run.folder.path] for run in runs if run.task == task)
-        for task in {run.task for run in runs}
-    }
+class Places(NamedTuple):
+    """The evaluations at which a run is compared."""
+
+    end: int
+    common: int
+    limit: int  # where the curves of its task end
+    shared: tuple[int, int] | None  # end and common
+
+
+def _places(
+    runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], bool]
+) -> dict[Path, Places]:
+    """Where each run is compared.
+
+    Runs that were given different budgets are compared within the smallest. One that was stopped before its
+    budget is compared at its own end, and all of its task at the end of the shortest.
+    """
+
+    def ends(chosen: Sequence[Run]) -> dict[Path, int]:
+        planned = min((run.record.evaluations for run in chosen), default=0)
+        return {run.folder.path: min(planned, last[run.folder.path]) for run in chosen}
+
+    across = ends([run for run in runs if shared(run)])
+    several = len({run.task for run in runs if shared(run)}) > 1
+    places = {}
+    for task in {run.task for run in runs}:
+        own = ends([run for run in runs if run.task == task])
+        for path, end in own.items():
+            both = (across[path], min(across.values())) if several and path in across else None
+            places[path] = Places(end, min(own.values()), max(own.values()), both)
+    return places
 
 
 def _read_curves(
     runs: Sequence[Run],
-    budgets: Mapping[str, int],
-    common: Mapping[str, int],
+    places: Mapping[Path, Places],
     metrics: Sequence[Quantity],
     table: MetricsTable,
 ) -> tuple[list[Curves], list[tuple[Run, str]], list[str]]:
@@ -184,8 +281,7 @@ def _read_curves(
             log["elapsed_s"] = np.full(len(log["generation"]), np.nan)
             notes.append(f"Wall times of {run.name} are left out: {error}")
         table.add(run, log, corrections)
-        shared_at = common.get(run.task)
-        curves.append(_make_curves(run, log, corrections, metrics, budgets[run.task], shared_at))
+        curves.append(_make_curves(run, log, corrections, metrics, places[run.folder.path]))
     return curves, failed, notes
 
 
@@ -206,31 +302,39 @@ def _make_curves(
     log: dict[str, np.ndarray],
     corrections: dict[str, np.ndarray],
     metrics: Sequence[Quantity],
-    budget: int,
-    shared_at: int | None,
+    places: Places,
 ) -> Curves:
     evaluations = log["evaluations"]
-    grid = np.linspace(0, budget, POINTS + 1)[1:]
+    last = int(evaluations[-1])
+    grid = np.linspace(0, places.limit, POINTS + 1)[1:]
     rows = np.searchsorted(evaluations, grid, side="right") - 1
+    outside = (rows < 0) | (grid > last)
 
     def at(values: np.ndarray) -> np.ndarray:
-        return np.where(rows < 0, np.nan, values[np.maximum(rows, 0)])
+        return np.where(outside, np.nan, values[np.maximum(rows, 0)])
 
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
     missing = np.full(len(evaluations), np.nan)  # a metric that this run does not have
     by_operator, over = added(log), window(len(evaluations))
-    row = -1 if shared_at is None else int(np.searchsorted(evaluations, shared_at, side="right")) - 1
-    last = int(evaluations[-1])
+    operators = [name for name in by_operator if name != "random"]
+
+    @functools.cache
+    def reached(place: int) -> Reached:
+        row = int(np.searchsorted(evaluations, place, side="right")) - 1
+        values = {m.name: float(log.get(m.name, missing)[row]) if row >= 0 else np.nan for m in metrics}
+        return Reached(place, values, {name: _rates(log, name, place) for name in operators})
+
     return Curves(
         run=run,
         evaluations=last,
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
         values={name: at(log.get(name, missing)) for name in names},
-        added={name: at(smoothed(values, over)) for name, values in by_operator.items() if name != "random"},
+        added={name: at(smoothed(by_operator[name], over)) for name in operators},
         window=over,
-        rates={name: _rates(log, name, budget) for name in by_operator if name != "random"},
         corrections=corrections,
-        shared_qd_score=float(log["qd_score"][row]) if row >= 0 else np.nan,
+        end=reached(places.end),
+        common=reached(places.common),
+        shared=None if places.shared is None else (reached(places.shared[0]), reached(places.shared[1])),
     )
 
 
@@ -251,19 +355,24 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
     notes = []
     for task in dict.fromkeys(c.run.task for c in curves):
         ended = [c.evaluations for c in curves if c.run.task == task]
+        ends = [c.end.evaluations for c in curves if c.run.task == task]
         if min(ended) < max(ended):
             shortest = min((c for c in curves if c.run.task == task), key=lambda c: c.evaluations)
+            how = (
+                f"All are compared at {budgets[task]:,}"
+                if min(ends) == max(ends)
+                else f"Each is compared at its own end, and all of them at {budgets[task]:,}"
+            )
             notes.append(
-                f"On {task} runs ended after {min(ended):,} to {max(ended):,} evaluations. All are compared "
-                f"at {budgets[task]:,}, the most that every one has reached ({shortest.run.name} reached "
-                "no more)."
+                f"On {task} runs ended after {min(ended):,} to {max(ended):,} evaluations. {how}, the most "
+                f"that every one has reached ({shortest.run.name} reached no more)."
             )
         unfinished = [c for c in curves if c.run.task == task and c.evaluations < c.run.record.evaluations]
         if unfinished:
             notes.append(
                 f"On {task} {len(unfinished)} of {len(ended)} runs have not reached the end of their budget."
             )
-        late = [c for c in curves if c.run.task == task and np.isnan(c.values["environment_steps"][-1])]
+        late = [c for c in curves if c.run.task == task and np.isnan(c.common.values["qd_score"])]
         for variant in dict.fromkeys(c.run.variant for c in late):
             count = sum(c.run.variant == variant for c in late)
             notes.append(
@@ -272,25 +381,25 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
                 "there is no value to compare."
             )
         corrected = [c for c in curves if c.run.task == task and len(c.corrections["evaluations"])]
-        notes += _correction_notes(corrected, task, budgets[task])
+        notes += _correction_notes(corrected, task)
     return notes
 
 
-def _correction_notes(corrected: Sequence[Curves], task: str, budget: int) -> list[str]:
+def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
     """Which corrections of a task's runs do not count, and at which evaluations the others are compared."""
     notes = []
     outdated = [
         f"{c.run.name} was corrected at {c.corrections['evaluations'][-1]:,.0f} of {c.archived:,} evaluations"
         for c in corrected
-        if is_outdated(c, budget)
+        if is_outdated(c, c.end.evaluations)
     ]
     if outdated:
         notes.append(
             f"{'; '.join(outdated)}; run `elites correct` again. Corrections that are not of the final "
             "archive are left out of final values and maps."
         )
-    counting = [c for c in corrected if not is_outdated(c, budget)]
-    at = {int(c.corrections["evaluations"][_correction_row(c, budget)]) for c in counting}
+    counting = [c for c in corrected if not is_outdated(c, c.end.evaluations)]
+    at = {int(c.corrections["evaluations"][_correction_row(c, c.end.evaluations)]) for c in counting}
     if len(at) > 1:
         notes.append(
             f"On {task} archives were corrected after {min(at):,} to {max(at):,} evaluations: corrected "
