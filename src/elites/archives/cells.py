@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from elites.cache import cache_folder
 from elites.errors import ElitesError, require
-from elites.files import write_atomically
+from elites.files import Array, read_arrays, write_arrays
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
@@ -194,14 +194,13 @@ def _shipped(count: int, dimensions: int) -> np.ndarray | None:
 
 def _cached(count: int, dimensions: int) -> np.ndarray:
     folder = cache_folder("centroids")
-    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npy"
+    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npz"
     if path is not None and path.exists():
-        try:
-            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-        except (ValueError, OSError, EOFError):  # damaged: computed again
-            pass
+        with contextlib.suppress(ElitesError):  # damaged: computed again
+            unit = read_arrays(path, {"centroids": Array("f", (count, dimensions))}, "a file of centroids")
+            return unit["centroids"]
     centroids = lloyd(count, dimensions, samples=SAMPLES)
     if path is not None:
         with contextlib.suppress(OSError):  # computed again next time
-            write_atomically(path, lambda file: np.save(file, centroids))
+            write_arrays(path, {"centroids": centroids})
     return centroids

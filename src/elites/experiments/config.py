@@ -13,6 +13,7 @@ from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
+from elites.files import one_line
 from elites.metrics.metric import METRICS, Metric, load_metric
 from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
@@ -107,5 +108,7 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     record = run.read_record()
     try:
         return RunConfig(**record.settings()), record.versions
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ElitesError(f"{run.config} is damaged: {error}") from None
+    except ElitesError as error:
+        raise ElitesError(f"{run.config}: {error}") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ElitesError(f"{run.config} is damaged: {one_line(error)}") from None

@@ -22,7 +22,8 @@ from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.files import error_in_one_line, read_arrays, write_arrays
+from elites.files import error_in_one_line, read_arrays, remove_partials, write_arrays
+from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
@@ -98,7 +99,8 @@ def correct(
     with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
-        if (corrected := existing_correction(path, archive, settings)) is not None:
+        remove_partials(run.path, below=False)
+        if (corrected := existing_correction(path, archive, settings, log)) is not None:
             log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
         members = _kept_members(run, archive) if redraw else None
@@ -222,21 +224,30 @@ def chances(archive: SavedArchive, settings: Settings) -> np.ndarray:
 
 def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> list[np.random.SeedSequence]:
     """A seed sequence for each cell. More replications start with the same numbers as fewer."""
-    entropy = (settings.seed, int(archive.about["seed"]))
+    run_seed = int(archive.about["seed"])
+    require(run_seed >= 0, "seed of the archive", run_seed, "at least 0")
+    entropy = (settings.seed, run_seed)
     return [np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))) for cell in archive.cell]
 
 
-def existing_correction(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
+def existing_correction(
+    path: Path, archive: SavedArchive, settings: Settings, log: Callable[[str], None]
+) -> CorrectedArchive | None:
     """The corrected archive in a file, if it has this archive and these settings."""
-    with contextlib.suppress(ElitesError):  # damaged or missing: computed again
+    if not path.exists():
+        return None
+    try:
         corrected = load_corrected(path)
-        same = corrected.about["evaluations"] == archive.about["evaluations"]
-        if (
-            same
-            and corrected.is_correction_of(archive)
-            and all(corrected.about[name] == value for name, value in asdict(settings).items())
-        ):
-            return corrected
+    except ElitesError as error:
+        log(f"{error}; it is computed again")
+        return None
+    same = corrected.about["evaluations"] == archive.about["evaluations"]
+    if (
+        same
+        and corrected.is_correction_of(archive)
+        and all(corrected.about[name] == value for name, value in asdict(settings).items())
+    ):
+        return corrected
     return None
 
 
@@ -254,6 +265,9 @@ def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
             f"{path} has the members after {members.evaluations} evaluations, not after {evaluations}: "
             "only the final archive can be corrected by drawing from them"
         )
+    width = members.parameters(np.arange(0)).shape[1]
+    if width != archive.parameters.shape[1] or not np.isin(archive.cell, members.cell).all():
+        raise ElitesError(f"{path} is damaged: it does not have the members of {run.archive}")
     return members
 
 
@@ -271,9 +285,10 @@ def _save_unfinished(
 def _load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
     """Loads the finished elites, if the inputs are the same. Returns their number."""
     with contextlib.suppress(ElitesError):
-        arrays = read_arrays(path, ("fitness", "descriptor", "about"), "an unfinished correction")
-        if str(arrays["about"]) == json.dumps(about):
-            done = len(arrays["fitness"])
+        arrays = read_arrays(path, schemas.UNFINISHED, "an unfinished correction")
+        done = len(arrays["fitness"])
+        fits = arrays["descriptor"].shape == descriptor[:done].shape
+        if fits and str(arrays["about"]) == json.dumps(about):
             fitness[:done], descriptor[:done] = arrays["fitness"], arrays["descriptor"]
             return done
     return 0

@@ -52,7 +52,7 @@ class Map(NamedTuple):
     def label(self, dimension: int) -> str:
         """The label of an axis; descriptors of archives without a phrase are contacts."""
         phrase: str = self.archive.about["task"].get("descriptor_phrase", "contact of {}")
-        return phrase.format(self.name(dimension))
+        return phrase.replace("{}", self.name(dimension))
 
 
 def scale(values: np.ndarray) -> Normalize:

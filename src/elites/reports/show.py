@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
+from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.metrics.metric import METRICS, metric_of
 from elites.reports.tables import losses, trust
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
-from elites.results.folder import RunFolder, RunRecord
+from elites.results.folder import RunFolder
+from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
 
 
@@ -81,7 +83,10 @@ def _read_corrected(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArc
     """The corrected archive, or why there is none to show."""
     if not run.is_corrected:
         return None, ""
-    corrected = run.read_corrected()
+    try:
+        corrected = run.read_corrected()
+    except ElitesError as error:
+        return None, f"{error}; `elites correct {run}` makes it again"
     if corrected.is_correction_of(archive):
         return corrected, ""
     evaluations = corrected.about["evaluations"]
