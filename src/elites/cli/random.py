@@ -10,6 +10,7 @@ import tyro
 
 from elites.cli.options import TaskOptions
 from elites.errors import require
+from elites.options import Count, Seed, Threads
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -23,17 +24,16 @@ class Random(TaskOptions):
 
     tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
     """Tasks."""
-    controllers: int = 100
+    controllers: Count = 100
     """Number of random controllers per task."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the controllers and of their episodes."""
-    threads: int | None = None
+    threads: Threads | None = None
     """Threads; the default is one per core."""
 
     def run(self) -> int:
         from elites.tasks import make_task
 
-        require(self.controllers >= 1, "controllers", self.controllers, "at least 1")
         last = 2**32 - self.controllers
         require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
         tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # all are checked first
@@ -48,9 +48,16 @@ class Random(TaskOptions):
 
         from elites.evaluation import evaluator_of
         from elites.genomes import genome_of
+        from elites.memory import require_bytes
 
+        genome = genome_of(task, HIDDEN)
+        require_bytes(
+            2 * 4 * self.controllers * genome.parameter_count,
+            f"{self.controllers:,} controllers take",
+            "fewer take less",
+        )
         keys = jax.random.split(jax.random.key(self.seed), self.controllers)
-        parameters = jax.jit(jax.vmap(genome_of(task, HIDDEN).init))(keys)
+        parameters = jax.jit(jax.vmap(genome.init))(keys)
         seeds = self.seed + np.arange(self.controllers)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with (

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from elites.errors import require
 from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line
+from elites.options import Seconds, Threads, Workers, converted
 from elites.results.study import StudyFolder
 from elites.studies import plan
 from elites.studies.display import StudyDisplay
@@ -44,9 +44,10 @@ def run_study(
         only_plan: whether to show the plan and do nothing else.
     """
     folder = Path(folder)
-    require(workers is None or workers >= 1, "workers", workers, "at least 1")
-    require(threads is None or threads >= 1, "threads", threads, "at least 1")
-    require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
+    here = cluster is None
+    converted((Threads if here else Workers) | None, "workers", workers)
+    converted((Threads if here else Workers) | None, "threads", threads)
+    converted(Seconds, "checkpoint_seconds", checkpoint_seconds)
     if cluster is not None:
         from elites.cluster import connect
 

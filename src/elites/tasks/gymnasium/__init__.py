@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from elites.children import in_child
 from elites.errors import ElitesError, require
-from elites.options import checked
+from elites.options import Patience, checked
 from elites.tasks.task import HostTask
 
 if TYPE_CHECKING:
+    from elites.tasks.gymnasium.remote import RemoteSimulator
     from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
 PREFIX = "gym:"
@@ -42,7 +44,7 @@ class GymnasiumTask(HostTask):
     step_descriptor: str | None = None  # `module:function` of a function of (observation, action, info)
     qd_offset_from: str = "given"  # or a description of how it was measured
     fresh: bool = True  # whether each episode has a new environment
-    patience: float = 60.0  # longest time of a step in s before its worker is considered hung
+    patience: Patience = 60.0  # longest time of a step in s before its worker is considered hung
 
     def __post_init__(self) -> None:
         require(
@@ -57,10 +59,6 @@ class GymnasiumTask(HostTask):
             require(path is None or isinstance(path, str), name, repr(path), "module:function")
         if self.descriptor is None and self.step_descriptor is None:
             raise ElitesError(f"{self.name} needs a descriptor: --descriptor module:function")
-        require(self.patience > 0, "patience", self.patience, "above 0")
-        for low, high in self.descriptor_bounds:
-            finite = math.isfinite(low) and math.isfinite(high)
-            require(finite and low < high, "descriptor_bounds", (low, high), "finite, the lower one first")
         _require_plain(self.environment_options)
 
     @property
@@ -72,6 +70,11 @@ class GymnasiumTask(HostTask):
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
         return GymnasiumSimulator(self)
+
+    def stepper(self) -> RemoteSimulator:
+        from elites.tasks.gymnasium.remote import RemoteSimulator
+
+        return RemoteSimulator(self)
 
 
 def gymnasium_task(
@@ -131,11 +134,8 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
-        from elites.tasks.gymnasium.simulator import inspect_environment
-
-        options = given.get("environment_options", {})
-        _require_plain(options)
-        given = {**inspect_environment(name, environment, given), **given}
+        _require_plain(given.get("environment_options", {}))
+        given = {**_inspected(name, environment, given), **given}
     size = len(given["descriptor_bounds"])
     given.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
     given.setdefault("grid", GRIDS.get(size, (2,) * size))
@@ -144,6 +144,17 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     )
     given.setdefault("qd_offset", math.nan)
     return GymnasiumTask(name=name, environment=environment, **given)
+
+
+def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of an environment, from a first episode in a process of its own."""
+    if in_child():  # already a process that may hang or die
+        from elites.tasks.gymnasium.simulator import inspect_environment
+
+        return inspect_environment(name, environment, given)
+    from elites.tasks.gymnasium.remote import inspect_remotely
+
+    return inspect_remotely(name, environment, given, given.get("patience", GymnasiumTask.patience))
 
 
 def _require_pairs(bounds: Sequence[Sequence[float]]) -> None:
