@@ -11,6 +11,7 @@ import tyro
 from elites.cli.options import TaskOptions
 from elites.errors import require
 from elites.options import Count, Seed, Threads
+from elites.text import shortened
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -59,22 +60,30 @@ class Random(TaskOptions):
         keys = jax.random.split(jax.random.key(self.seed), self.controllers)
         parameters = jax.jit(jax.vmap(genome.init))(keys)
         seeds = self.seed + np.arange(self.controllers)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         with (
             evaluator_of(task, HIDDEN, self.threads) as evaluator,
             Progress(*columns, transient=True) as progress,
         ):
-            bar = progress.add_task(task.name, total=self.controllers)
+            bar = progress.add_task(shortened(task.name), total=self.controllers)
             started = time.perf_counter()
             evaluation = evaluator.evaluate(parameters, seeds, on_episode=lambda _: progress.advance(bar))
             seconds = time.perf_counter() - started
         low, middle, high = np.nanquantile(evaluation.fitness, (0, 0.5, 1))
         spread = ", ".join(
-            f"{name} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
+            f"{shortened(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
             for name, touch in zip(task.descriptor_names, evaluation.descriptor.T, strict=True)
         )
         steps = int(evaluation.length.sum())
-        print(f"{task.name}: {self.controllers} controllers, {steps} steps, {steps / seconds:.0f} steps/s")
+        print(
+            f"{shortened(task.name)}: {self.controllers} controllers, "
+            f"{steps} steps, {steps / seconds:.0f} steps/s"
+        )
         print(f"  fitness     {low:.1f} to {high:.1f}, median {middle:.1f}")
         print(f"  descriptor  {spread}")
         if evaluation.invalid:

@@ -17,6 +17,7 @@ from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite,
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
+from elites.text import shortened
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene
@@ -117,7 +118,7 @@ def _caption(archive: SavedArchive, one: Replayed) -> str:
         described = "descriptor " + " ".join(f"{value:.2f}" for value in one.descriptor)
     else:
         described = ", ".join(
-            f"{str(name).replace('_', ' ')}: {value:.2f}"
+            f"{shortened(str(name).replace('_', ' '), 30)}: {value:.2f}"
             for name, value in zip(names, one.descriptor, strict=True)
         )
     return f"fitness {one.fitness:.1f}\n{described}"

@@ -47,7 +47,7 @@ class Task:
             converted(Finite, "qd_offset", self.qd_offset)
         for low, high in self.descriptor_bounds:
             distinct = high - low > max(1e-30, 1e-6 * max(abs(low), abs(high)))  # in float32
-            require(distinct, "descriptor_bounds", (low, high), "a lowest and a higher highest value")
+            require(distinct, "descriptor_bounds", (low, high), "finite, the lower one first")
         require(
             len(self.grid) == self.descriptor_size, "grid", self.grid, f"{self.descriptor_size} whole numbers"
         )

@@ -15,6 +15,7 @@ from elites.errors import ElitesError
 from elites.results import folder as results
 from elites.results.folder import RunFolder, RunRecord
 from elites.results.study import StudyFolder
+from elites.text import printable
 
 STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
 
@@ -57,6 +58,7 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     variants = _labels(records, "algorithm", "hyper_parameters", _choices(folder, "algorithms"))
     if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
         variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
+    tasks, variants = ([printable(label) for label in labels] for labels in (tasks, variants))
     order = _order_of(records, variants)
     runs = [
         Run(run_folder, record, task, variant, order[variant])

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from elites.children import in_child
 from elites.errors import ElitesError, require
 from elites.options import Patience, checked
@@ -121,6 +123,7 @@ def gymnasium_task(
 
 def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     """The task with the name `gym:…`. Parameters that are not given are read from the environment."""
+    _require_pairs(parameters.get("descriptor_bounds", ((0, 1),)))
     given = checked(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
     environment = name.removeprefix(PREFIX)
     require(
@@ -129,8 +132,6 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         repr(name),
         "gym:ID, as Gymnasium knows it, or gym:module:function",
     )
-    if "descriptor_bounds" in given:
-        _require_pairs(given["descriptor_bounds"])
     if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
@@ -157,8 +158,9 @@ def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, 
     return inspect_remotely(name, environment, given, given.get("patience", GymnasiumTask.patience))
 
 
-def _require_pairs(bounds: Sequence[Sequence[float]]) -> None:
-    pairs = len(bounds) > 0 and all(len(pair) == 2 for pair in bounds)
+def _require_pairs(bounds: Any) -> None:
+    listed = isinstance(bounds, list | tuple | np.ndarray) and len(bounds) > 0
+    pairs = listed and all(np.shape(pair) == (2,) for pair in bounds)
     require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
 
 
