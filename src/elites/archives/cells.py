@@ -23,6 +23,7 @@ from elites.files import Array, read_arrays, write_arrays
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
+MOST_CELLS = 1_000_000  # of a grid
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
 CVT_SEED = 0  # the same for all runs, which share their cells
 
@@ -145,6 +146,7 @@ def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt") -> Cells:
 
 def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
     """A regular grid, cells numbered with the last dimension fastest."""
+    require(math.prod(shape) <= MOST_CELLS, "grid", tuple(shape), f"of at most {MOST_CELLS:,} cells in all")
     axes = [
         low + (high - low) * (np.arange(count) + 0.5) / count
         for count, (low, high) in zip(shape, bounds, strict=True)
@@ -174,7 +176,7 @@ def lloyd(count: int, dimensions: int, *, seed: int = CVT_SEED, samples: int = S
     points = generator.random((samples, dimensions))
     centroids = points[:count]
     for _ in range(200):
-        nearest = cKDTree(centroids).query(points)[1]
+        nearest = cKDTree(centroids).query(points, workers=-1)[1]
         sizes = np.bincount(nearest, minlength=count)
         sums = np.stack([np.bincount(nearest, axis, minlength=count) for axis in points.T], axis=1)
         moved = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centroids)

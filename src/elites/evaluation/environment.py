@@ -119,7 +119,7 @@ class SimulatedEnvironment:
     """The environment of a task that is simulated outside JAX."""
 
     def __init__(self, task: HostTask) -> None:
-        self.task, self.simulator = task, StatelessSimulator(task.simulator)
+        self.task, self.simulator = task, StatelessSimulator(task.stepper)
         self.failure: ElitesError | None = None
 
     def begin(self, seed: jax.Array) -> Place:
@@ -158,7 +158,7 @@ class SimulatedEnvironment:
         try:
             if self.failure is None:
                 return self.simulator.begin(seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(error, seed)
         return np.full(self.task.observation_size, np.nan, np.float32)
 
@@ -166,12 +166,12 @@ class SimulatedEnvironment:
         try:
             if self.failure is None:
                 return self.simulator.step(seed, *rest)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(error, seed)
         observation = np.full(self.task.observation_size, np.nan, np.float32)
         return observation, np.float32(np.nan), np.bool_(False), np.bool_(False)
 
-    def _fail(self, error: Exception, seed: jax.Array) -> None:
+    def _fail(self, error: BaseException, seed: jax.Array) -> None:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         failed = f"the training episode with seed {int(seed)} failed"
         self.failure = ElitesError(f"{self.task.name}: {failed}: {cause}")

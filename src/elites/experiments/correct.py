@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import numbers
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from elites.errors import ElitesError, require
+from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.files import error_in_one_line, read_arrays, remove_partials, write_arrays
+from elites.memory import require_bytes
+from elites.options import Replications, Seed, Threads, converted, types_of
 from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
@@ -47,17 +48,13 @@ EPISODES, MEMBERS = 0, 1  # independent streams of random numbers
 class Settings:
     """Settings of a correction."""
 
-    replications: int = 50
-    seed: int = 0
+    replications: Replications = 50
+    seed: Seed = 0
     redraw: bool = False  # deep-grid: a member of the cell is drawn for each replication
 
     def __post_init__(self) -> None:
-        for name in ("replications", "seed"):
-            given = getattr(self, name)
-            require(isinstance(given, numbers.Integral), name, repr(given), "a whole number")
-            object.__setattr__(self, name, int(given))
-        require(self.replications >= 1, "replications", self.replications, "at least 1")
-        require(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")
+        for name, expected in types_of(Settings).items():
+            object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
 
 
 class StoppedError(Exception):
@@ -94,7 +91,7 @@ def correct(
     """
     run = RunFolder(folder)
     settings = Settings(replications=replications, seed=seed, redraw=redraw)
-    require(threads is None or threads >= 1, "threads", threads, "at least 1")
+    converted(Threads | None, "threads", threads)
     record = run.read_record()
     with folder_lock(run.path):
         path = run.corrected(snapshot)
@@ -139,6 +136,7 @@ def correct_archive(
     unfinished = path.with_suffix(".unfinished.npz")
     about = describe_correction(archive, **asdict(settings))
     shape = (len(archive.cell), settings.replications)
+    require_correction(shape[0], archive.descriptor.shape[1], archive.parameters.shape[1], settings)
     fitness = np.full(shape, np.nan, np.float32)
     descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
     done = _load_unfinished(unfinished, about, fitness, descriptor)
@@ -207,6 +205,16 @@ class _Progress:
     def finish(self) -> None:
         if self.on_progress is not None:
             self.on_progress(min(self.done, self.total), self.total)
+
+
+def require_correction(elites: int, dimensions: int, parameters: int, settings: Settings) -> None:
+    """Raises an error if the replications of so many elites do not fit into memory."""
+    drawn = 4 * parameters * settings.replications if settings.redraw else 0  # members for one elite at least
+    require_bytes(
+        elites * settings.replications * (2 * 4 * (1 + dimensions) + 8) + drawn,
+        f"{settings.replications:,} replications of {elites:,} elites take",
+        "fewer take less",
+    )
 
 
 def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:

@@ -21,14 +21,17 @@ from elites.experiments.execution import Execution
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import Outcome, drive
 from elites.experiments.replications import Replications, make_replications, require_memory
+from elites.options import Seeds, converted
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
+from elites.text import MOST_NAME_BYTES, folder_name
 
 
 def default_folder(config: RunConfig, seeds: int = 1) -> Path:
     """The default folder of a run or a group."""
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task))
-    return Path("runs") / f"{algorithm}-{task}-{last}"
+    name = f"{algorithm}-{task}-{last}"
+    return Path("runs") / (name if len(name.encode()) <= MOST_NAME_BYTES else folder_name(name))
 
 
 def run(
@@ -47,7 +50,7 @@ def run(
         execution: threads, limits and callbacks.
     """
     execution = execution or Execution()
-    require(seeds >= 1, "seeds", seeds, "at least 1")
+    converted(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
     if seeds > 1:
@@ -86,14 +89,13 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
     """
     if not group.is_incomplete():
         refuse_taken(group.path)
-    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     algorithm = config.make_algorithm()
+    require_memory(algorithm, seeds if algorithm.shares_program else 1)
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None
         if algorithm.shares_program:
             current = stack.enter_context(_replications(configs, execution))
-        else:
-            require_memory(algorithm)
         group.create_folder()
         stack.enter_context(folder_lock(group.path))
         if group.is_incomplete():

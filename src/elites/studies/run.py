@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from elites.errors import ElitesError, require
+from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line, remove_partials
+from elites.options import Seconds, Threads, Workers, converted
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
 from elites.studies import plan
@@ -47,9 +48,10 @@ def run_study(
         only_plan: whether to show the plan and do nothing else.
     """
     folder = Path(folder)
-    require(workers is None or workers >= 1, "workers", workers, "at least 1")
-    require(threads is None or threads >= 1, "threads", threads, "at least 1")
-    require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
+    here = cluster is None
+    converted((Threads if here else Workers) | None, "workers", workers)
+    converted((Threads if here else Workers) | None, "threads", threads)
+    converted(Seconds, "checkpoint_seconds", checkpoint_seconds)
     if cluster is not None:
         from elites.cluster import connect
 

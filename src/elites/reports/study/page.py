@@ -17,6 +17,7 @@ from elites.reports.study.figures import AXES
 from elites.reports.study.tables import details, final_table, p_table, runs_table
 from elites.studies.merge.results import StudyResults
 from elites.studies.merge.runs import STORAGE, defaults_of
+from elites.text import shortened
 
 
 def make_page(
@@ -50,7 +51,7 @@ def make_page(
     template = resources.files("elites.reports.study").joinpath("page.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return environment.from_string(template).render(
-        title=f"Study {study.folder.resolve().name}",
+        title=f"Study {shortened(study.folder.resolve().name)}",
         summary=summary,
         notes=notes,
         runs=runs_table(study),

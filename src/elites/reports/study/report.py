@@ -9,6 +9,7 @@ from pathlib import Path
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.paper.claims import ANT, DEEP, judge
+from elites.reports.plain import plain_text
 from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import compare, counted, finals
 from elites.reports.study.figures import (
@@ -24,6 +25,7 @@ from elites.reports.study.page import make_page
 from elites.reports.study.tables import aligned_claims, write_tables
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.merge.results import read_study
+from elites.text import printable
 
 
 def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
@@ -45,6 +47,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations") -> str:
     return summary
 
 
+@plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str) -> str:
     study = read_study(home.path, report.metrics, shared=ANT)
     panels, archive_notes = read_panels(study)
@@ -65,14 +68,14 @@ def _make(home: StudyFolder, report: ReportFolder, against: str) -> str:
             pictures[section].append((picture.name, picture.caption))
     write_tables(study, final, comparisons, claims, report.tables)
     page = make_page(study, notes, final, comparisons, claims, pictures, report.figures, against)
-    report.page.write_text(page, encoding="utf-8")
+    report.page.write_text(page, encoding="utf-8", errors="replace")
     figures = counted(sum(map(len, pictures.values())), "figure")
     lines = [
         ", ".join(
             counted(len(items), noun)
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
-        *(f"  {note}" for note in notes),
+        *(f"  {printable(note)}" for note in notes),
         *aligned_claims(claims),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]

@@ -13,6 +13,7 @@ from elites.metrics.statistics import bonferroni
 from elites.paper.verdicts import Claim
 from elites.reports.study.comparisons import NONE, Comparison, Final, as_text, p_text
 from elites.studies.merge.results import StudyResults
+from elites.text import folder_name, printable
 
 
 class Table(NamedTuple):
@@ -156,7 +157,7 @@ def write_tables(
     tables += [p_table(comparisons, metric) for metric in study.quantities]
     for table in tables:
         if table.rows:
-            (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")
+            (folder / f"{folder_name(table.name)}.tex").write_text(latex(table), encoding="utf-8")
 
 
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
@@ -175,7 +176,7 @@ def _csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    path.write_text(text.getvalue(), encoding="utf-8")
+    path.write_text(text.getvalue(), encoding="utf-8", errors="replace")
 
 
 SPECIAL = {
@@ -210,7 +211,7 @@ def latex(table: Table) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)
+    return "".join(SPECIAL.get(character, character) for character in printable(text))
 
 
 def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
