@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
