@@ -144,10 +144,7 @@ def changed(value, at, change):
     if not at:
         return change(value)
     key, *rest = at
-    if isinstance(value, dict):
-        made = dict(value)
-    else:
-        made = list(value)
+    made = dict(value) if isinstance(value, dict) else list(value)
     item = changed(value[key], rest, change)
     if item is ...:
         del made[key]
@@ -271,9 +268,9 @@ def bomb(name, size=3 * 10**9):
 
 
 ARRAY_CHANGES = (
-    "removed", "shorter", "longer", "empty", "as text", "as bytes", "as bool", "as complex", "as float64", "as int8",
-    "flat", "one more dimension", "scalar", "filled", "one element", "pickled", "declared", "compressed", "bomb",
-    "fortran", "big-endian", "record", "reversed",
+    "removed", "shorter", "longer", "empty", "as text", "as bytes", "as bool", "as complex", "as float64",
+    "as int8", "flat", "one more dimension", "scalar", "filled", "one element", "pickled", "declared",
+    "compressed", "bomb", "fortran", "big-endian", "record", "reversed",
 )  # fmt: skip
 
 
@@ -453,8 +450,8 @@ class TableDamage:
 
 
 TABLE_CHANGES = (
-    "cell", "cell", "column removed", "column added", "column repeated", "cell removed", "cell added", "row removed",
-    "row repeated", "rows reversed", "header only", "column set",
+    "cell", "cell", "column removed", "column added", "column repeated", "cell removed", "cell added",
+    "row removed", "row repeated", "rows reversed", "header only", "column set",
 )  # fmt: skip
 
 
@@ -616,7 +613,8 @@ class NpyDamage:
         array = np.load(path)
         made = {
             "shorter": array[:-1], "longer": np.concatenate([array, array[:1]]), "flat": array.reshape(-1),
-            "nan": np.full_like(array, np.nan), "far": array * 1e308, "text": array.astype(str), "int": array.astype(int),
+            "nan": np.full_like(array, np.nan), "far": array * 1e308, "text": array.astype(str),
+            "int": array.astype(int),
             "same": np.zeros_like(array), "empty": array[:0], "wider": np.concatenate([array, array], 1),
         }  # fmt: skip
         if self.what in made:

@@ -12,20 +12,14 @@ from elites.cli import COMMANDS
 from elites.cli.run import run_command
 from elites.cli.study import STUDY_COMMANDS
 from elites.tasks import TASKS
-from tests.fuzz.files import DEEP, LONG, ODD, PICTURE, RUN
+from tests.fuzz.files import DEEP, LONG, ODD, RUN
 from tests.fuzz.harness import Case
 
-LEARNING = {
-    "critic_hidden": "4",
-    "training_batch": "8",
-    "buffer_size": "400",
-    "critic_steps": "2",
-    "pg_steps": "2",
-}
 SIZES = {  # of each algorithm: small enough to take no time
-    "hidden": "4", "initial": "20", "batch": "10", **LEARNING, "emitters": "2", "emitter_batch": "4", "depth": "2",
-    "pairs": "3", "chunk": "3", "centre_samples": "2", "samples": "2", "random_steps": "20", "evaluate_every": "2",
-    "stored_descriptors": "50", "candidates": "20", "neighbours": "3",
+    "hidden": "4", "initial": "20", "batch": "10", "critic_hidden": "4", "training_batch": "8",
+    "buffer_size": "400", "critic_steps": "2", "pg_steps": "2", "emitters": "2", "emitter_batch": "4",
+    "depth": "2", "pairs": "3", "chunk": "3", "centre_samples": "2", "samples": "2", "random_steps": "20",
+    "evaluate_every": "2", "stored_descriptors": "50", "candidates": "20", "neighbours": "3",
 }  # fmt: skip
 STOP = {"max_hours": "1e-9", "threads": "1", "checkpoint_seconds": "0", "evaluations": "40", "out": "new"}
 HOPPER = {"cells": "16", "episode_length": "20"}
@@ -37,21 +31,15 @@ PUSH = {
     "patience": "5",
 }
 # 127.0.0.1:1 is refused at once. No argument of a process can hold a null byte.
-WORDS = ("", "text", "nan", "5", LONG, ODD, "é", "\udcff", "-", "--", "[red]", "a,b", "1e308", "0x10", "$HOME", "~", "{}", "[1", "../..", "/dev/null", "/dev/full", "nowhere/at/all", "mine.toml", "out", "tests.toy:POINT", "tests.toy:nothing", "os:getcwd", "tests.outside:words", "tests.outside:vague", "127.0.0.1:1")  # fmt: skip
+WORDS = (
+    "", "text", "nan", "5", LONG, ODD, "é", "\udcff", "-", "--", "[red]", "a,b", "1e308", "0x10", "$HOME", "~",
+    "{}", "[1", "../..", "/dev/null", "/dev/full", "nowhere/at/all", "mine.toml", "out", "127.0.0.1:1", "os:getcwd",
+    "tests.toy:POINT", "tests.toy:nothing", "tests.outside:words", "tests.outside:vague",
+)  # fmt: skip
 INTEGERS = (
-    "0",
-    "-1",
-    "1",
-    "2",
-    "7",
-    "1000000",
-    "1000000000",
-    str(2**31),
-    str(2**32),
-    str(2**63),
-    "1" + "0" * 30,
-    "9" * 5000,
-)
+    "0", "-1", "1", "2", "7", "1000000", "1000000000", str(2**31), str(2**32), str(2**63),
+    "1" + "0" * 30, "9" * 5000,
+)  # fmt: skip
 FLOATS = ("0", "-1", "0.5", "1", "inf", "-inf", "nan", "1e308", "1e-320", "-0.0", "1e999", "1e9")
 LARGE = {"1000000", "1000000000", "1e9", "1e308", str(2**31), str(2**32)}
 
@@ -94,7 +82,6 @@ def bases():
 
 
 BASES = tuple(bases())
-assert PICTURE
 
 
 def options_of(command):

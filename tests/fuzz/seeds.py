@@ -98,5 +98,5 @@ def _make_study(folder, elites):
         paces[cell_of(config)] = {
             "steps_per_s": 1e5, "random_length": 15.0, "learning_s": 0.1, "start_s": 1.0
         }  # fmt: skip
-    home.write_record(json.loads(json.dumps(study.record())))
-    home.write_measured(paces)
+    home.record.write_text(json.dumps(study.record()))
+    home.measured.write_text(json.dumps(paces))

@@ -19,7 +19,8 @@ SECONDS = 180.0  # longest time of a command
 IMPORTED = (
     "elites.cli", "elites.experiments.run", "elites.experiments.correct", "elites.reports.show",
     "elites.reports.study.report", "elites.paper.presets", "elites.studies.run", "elites.tasks.gymnasium",
-    "elites.tasks.qdgym.simulator", "matplotlib.pyplot", "tensorboard.summary.writer.record_writer", "ribs", "scipy.spatial",
+    "elites.tasks.qdgym.simulator", "matplotlib.pyplot", "ribs",
+    "scipy.spatial", "tensorboard.summary.writer.record_writer",
 )  # fmt: skip
 TIMED = (
     "timings.csv",
@@ -41,9 +42,13 @@ PUSH = (
     "--qd-offset",
     "-50",
 )
+LEARNING = (
+    "--initial 20 --batch 10 --critic-hidden 4 --training-batch 8 --buffer-size 400 --critic-steps 2 "
+    "--pg-steps 2"
+)
 SIZES = {  # small enough to take no time; a few generations each
-    "pga-map-elites": "--initial 20 --batch 10 --critic-hidden 4 --training-batch 8 --buffer-size 400 --critic-steps 2 --pg-steps 2",
-    "qd-pg": "--initial 20 --batch 10 --critic-hidden 4 --training-batch 8 --buffer-size 400 --critic-steps 2 --pg-steps 2 --stored-descriptors 50 --candidates 20 --neighbours 3",
+    "pga-map-elites": LEARNING,
+    "qd-pg": f"{LEARNING} --stored-descriptors 50 --candidates 20 --neighbours 3",
     "td3": "--batch 10 --critic-hidden 4 --training-batch 8 --buffer-size 400 --random-steps 50",
     "cma-map-elites": "--emitters 2 --emitter-batch 5",
     "map-elites-es": "--pairs 3 --chunk 3 --centre-samples 2 --steps 2",
