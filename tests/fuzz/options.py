@@ -32,9 +32,9 @@ PUSH = {
 }
 # 127.0.0.1:1 is refused at once. No argument of a process can hold a null byte.
 WORDS = (
-    "", "text", "nan", "5", LONG, ODD, "é", "\udcff", "-", "--", "[red]", "a,b", "1e308", "0x10", "$HOME", "~",
-    "{}", "[1", "../..", "/dev/null", "/dev/full", "nowhere/at/all", "mine.toml", "out", "127.0.0.1:1", "os:getcwd",
-    "tests.toy:POINT", "tests.toy:nothing", "tests.outside:words", "tests.outside:vague",
+    "", "text", "nan", "5", LONG, ODD, "é", "\udcff", "-", "--", "[red]", "a,b", "1e308", "0x10", "$HOME",
+    "~", "{}", "[1", "../..", "/dev/null", "/dev/full", "nowhere/at/all", "mine.toml", "out", "127.0.0.1:1",
+    "os:getcwd", "tests.toy:POINT", "tests.toy:nothing", "tests.outside:words", "tests.outside:vague",
 )  # fmt: skip
 INTEGERS = (
     "0", "-1", "1", "2", "7", "1000000", "1000000000", str(2**31), str(2**32), str(2**63),
@@ -90,12 +90,16 @@ def options_of(command):
     return {
         field.name: hints[field.name]
         for field in dataclasses.fields(command)
-        if not isinstance(hints[field.name], typing._AnnotatedAlias)  # positional ones are annotated
+        if not any("Positional" in repr(mark) for mark in getattr(hints[field.name], "__metadata__", ()))
     }
 
 
 def values(hint):
     """Texts for an option of this type: a list of words; True and False for a flag."""
+    if typing.get_origin(hint) is typing.Annotated:
+        plain, *marks = typing.get_args(hint)
+        limits = [limit for mark in marks for limit in _limits(mark)]
+        return values(plain) if not limits else st.one_of(values(plain), st.sampled_from(limits))
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return values(next(one for one in typing.get_args(hint) if one is not type(None)))
     if typing.get_origin(hint) is typing.Literal:
@@ -112,6 +116,12 @@ def values(hint):
         return st.sampled_from([*FLOATS * 3, *WORDS[:4], *INTEGERS[-4:]]).map(lambda word: [word])
     assert hint in (str, Path), hint
     return st.sampled_from(WORDS).map(lambda word: [word])
+
+
+def _limits(mark):
+    """The ends of a range and what lies beyond them."""
+    ends = [end for end in (getattr(mark, "low", None), getattr(mark, "high", None)) if end is not None]
+    return [[str(end + beyond)] for end in ends for beyond in (-1, 0, 1)]
 
 
 def arguments_of(base, options):

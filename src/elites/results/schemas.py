@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from elites.errors import ElitesError
 from elites.files import LARGEST, Array, one_line, open_file
@@ -142,7 +142,7 @@ class CorrectedAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     redraw: bool = False
     archive: str
     algorithm: Name
-    hyper_parameters: dict[str, Any] = {}
+    hyper_parameters: dict[str, Any] | UnsetType = UNSET
     task: TaskAbout
     run_seed: Annotated[int, Meta(ge=-(2**62), lt=2**62)] = 0
     evaluations: Whole

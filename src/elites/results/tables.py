@@ -195,7 +195,7 @@ def read_table(path: Path | str) -> dict[str, np.ndarray]:
                 column_types=dict.fromkeys(columns, pa.float64()), null_values=[]
             ),
         )
-        return {name: np.array(table.column(name)) for name in columns}
+        return {name: table.column(name).to_numpy().copy() for name in columns}
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError, pa.ArrowException) as error:

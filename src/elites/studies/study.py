@@ -14,6 +14,7 @@ from elites.algorithms import find_algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
+from elites.files import one_line, open_file
 from elites.options import (
     Evaluations,
     Interval,
@@ -161,11 +162,14 @@ ENTRIES = {"tasks": ("task", "task_parameters"), "algorithms": ("algorithm", "hy
 def read_study(path: Path) -> dict[str, Any]:
     """The fields of a Study from a TOML file. An error says in one line what is wrong with it."""
     try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
+        with open_file(path) as file:
+            record = tomllib.load(file)
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is no TOML file: {str(error).splitlines()[0]}") from None
+        raise ElitesError(f"{path} is no TOML file: {one_line(error)}") from None
+    except RecursionError:
+        raise ElitesError(f"{path} is no TOML file of a study: it is nested too deep") from None
     allowed = [field.name for field in dataclasses.fields(Study)]
     for name in record:
         if name not in allowed:
