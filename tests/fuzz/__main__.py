@@ -14,10 +14,11 @@ def main():
     cases = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32)
     print(f"{cases} cases from seed {seed}: python -m tests.fuzz {cases} {seed} repeats them", flush=True)
+    sys.stdout.reconfigure(errors="backslashreplace")  # for arguments that are not UTF-8
     begun = time.monotonic()
     with (
         tempfile.TemporaryDirectory() as scratch,
-        (Path(tempfile.gettempdir()) / "fuzz.log").open("w") as log,
+        (Path(tempfile.gettempdir()) / "fuzz.log").open("w", errors="backslashreplace") as log,
     ):
         print(f"every case is in {log.name}", flush=True)
         fuzzer = make_fuzzer(Path(scratch), Path(tempfile.gettempdir()) / "fuzz-findings")
