@@ -338,26 +338,26 @@ class Torturer:
         )
 
     def torture(self, kills, names=tuple(SCENARIOS), say=print):
-        """Every rename of every scenario in turn, each followed by kills at random, until that many kills."""
-        todo = {}
-        for name in names:
-            renames = self.undisturbed(SCENARIOS[name])[2]
-            say(f"{name}: {renames} renames, {self.whole[name][1]:.1f} s", flush=True)
-            todo[name] = list(range(1, renames + 1))
-            self.random.shuffle(todo[name])
-        total = 0
+        """Every rename of every scenario, each followed by kills at random, until that many kills.
+
+        Next is always the scenario that has taken the least time so far.
+        """
+        todo, spent, total = {}, dict.fromkeys(names, 0.0), 0
         while total < kills:
-            for name in names:
-                scenario = SCENARIOS[name]
-                if todo[name]:
-                    first = ("rename", todo[name].pop(), *self._how(scenario))
-                else:
-                    first = self.random_kill(scenario)
-                more = [self.random_kill(scenario) for _ in range(self.random.randint(1, 3))]
-                total += self.chain(scenario, [first, *more][: kills - total])
-                if total >= kills:
-                    break
-            say(f"{total} kills, {len(self.findings)} findings", flush=True)
+            name, begun = min(spent, key=spent.get), time.monotonic()
+            scenario = SCENARIOS[name]
+            if name not in todo:
+                _, seconds, renames = self.undisturbed(scenario)
+                todo[name] = self.random.sample(range(1, renames + 1), renames)
+                say(f"{name}: {renames} renames, {seconds:.1f} s", flush=True)
+            if todo[name]:
+                first = ("rename", todo[name].pop(), *self._how(scenario))
+            else:
+                first = self.random_kill(scenario)
+            more = [self.random_kill(scenario) for _ in range(self.random.randint(1, 3))]
+            done = self.chain(scenario, [first, *more][: kills - total])
+            total, spent[name] = total + done, spent[name] + time.monotonic() - begun
+            say(f"{total} kills, {len(self.findings)} findings: {done} of {name}", flush=True)
 
     def coverage(self):
         """How many of the renames were killed at, of each scenario."""
