@@ -12,8 +12,8 @@ from elites.results.folder import GroupFolder
 from tests.kills import copies_at_renames, elites, kill_at_each_rename
 from tests.toy import POINT
 
-SMALL = {"initial": 20, "batch": 10, "hidden": [4]}
-OPTIONS = ("--initial", 20, "--batch", 10, "--hidden", 4, "--evaluations", 30, "--checkpoint-seconds", 0)
+SMALL = {"initial": 10, "batch": 10, "hidden": [4]}
+OPTIONS = ("--initial", 10, "--batch", 10, "--hidden", 4, "--evaluations", 20, "--checkpoint-seconds", 0)
 KEPT = ("config.json", "group.json", "metrics.csv", "archive.npz", "corrected.npz", "study.json")
 
 
@@ -35,7 +35,7 @@ def execution(monkeypatch):
     return Execution(checkpoint_seconds=0, log=quiet)
 
 
-CONFIG = {"algorithm": "map-elites", "task": "point", "evaluations": 30, "hyper_parameters": SMALL}
+CONFIG = {"algorithm": "map-elites", "task": "point", "evaluations": 20, "hyper_parameters": SMALL}
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -60,7 +60,7 @@ def test_corrections(execution, tmp_path, monkeypatch):
     run(RunConfig(**CONFIG), begun, execution=execution)
     whole = shutil.copytree(begun, tmp_path / "whole")
     monkeypatch.setattr(correcting, "FIRST_CHUNK", 4)
-    monkeypatch.setattr("elites.evaluation.device.DeviceEvaluator.at_once", lambda *_: 8)
+    monkeypatch.setattr("elites.evaluation.device.DeviceEvaluator.at_once", lambda *_: 2)
     with copies_at_renames(whole, tmp_path) as copies:
         correct(whole, replications=2, log=quiet)
     expected = files(whole)
@@ -149,12 +149,12 @@ def test_sigkill_of_corrections(tmp_path):
 
 
 STUDY = """
-evaluations = 30
+evaluations = 20
 seeds = 2
 correct = true
 correct_replications = 2
 tasks = ["tests.toy:POINT"]
-algorithms = [{algorithm = "map-elites", hyper_parameters = {initial = 20, batch = 10, hidden = [4]}}]
+algorithms = [{algorithm = "map-elites", hyper_parameters = {initial = 10, batch = 10, hidden = [4]}}]
 """
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 
@@ -80,7 +80,8 @@ class Array:
 
     kinds: str
     shape: tuple[str | int, ...] = ()
-    finite: bool = True  # and within the range of float32
+    allowed: Literal["finite", "missing", "any"] = "finite"
+    """Numbers in the range of float32, those and NaN or infinity for what is missing, or any."""
 
     def check(self, name: str, dtype: np.dtype, shape: tuple[int, ...], lengths: dict[str, int]) -> None:
         """Raises ValueError if an array is something else. `lengths` are those of the arrays before it."""
@@ -102,8 +103,10 @@ class Array:
 
     def check_values(self, name: str, array: np.ndarray) -> None:
         """Raises ValueError for numbers that are not finite, or text that is not Unicode."""
-        if array.dtype.kind == "f" and self.finite and not (np.abs(array) <= LARGEST).all():
-            raise ValueError(f"{name} holds a number that is not finite, or too large")
+        if array.dtype.kind == "f" and self.allowed != "any":
+            numbers = array if self.allowed == "finite" else array[np.isfinite(array)]
+            if not (np.abs(numbers) <= LARGEST).all():
+                raise ValueError(f"{name} holds a number that is not finite, or too large")
         if array.dtype.kind == "U":
             codes = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
             if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
@@ -160,7 +163,7 @@ class ArrayFile:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     shape, _, dtype = read[version](stream)
-            except (Exception, RecursionError):  # its text may advise to trust the file
+            except Exception:  # its text may advise to trust the file
                 raise ValueError(f"{name} has no header of an array") from None
             begin = stream.tell()
         if dtype.hasobject or dtype.kind not in "biufU":

@@ -15,7 +15,7 @@ from elites.reports.study.report import study_report
 from elites.results.checkpoints import Belonging, Checkpoints
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.members import load_members
-from elites.results.schemas import LogMark, Pace, RunRecord
+from elites.results.schemas import ARCHIVE, LogMark, Pace, RunRecord
 from elites.results.study import StudyFolder
 from elites.results.tables import Appended, check_logs
 from elites.studies import run as studies
@@ -180,6 +180,8 @@ CELLS = [
         ({"operator": lambda array: np.arange(len(array))}, "operator is int64; it must be text"),
         ({"operator": lambda array: (array.view(np.uint32) * 0 + 0x7FFFFFFF).view("<U2")}, "not Unicode"),
         ({"parameters": lambda array: array[:, :1]}, "parameters has 1 columns; policy_sizes [1, 1] take 2"),
+        ({"seed": with_first(-1)}, "seed must be from 0 to 4294967295"),
+        ({"seed": lambda array: array[:, None][:, :0]}, "it must be one number for each elite"),
         ({"policy_sizes": np.array([-4])}, "policy_sizes is [-4]"),
     ],
 )
@@ -533,6 +535,19 @@ def test_one_damaged_run_ends_no_report_and_no_summary(made, tmp_path, capsys):
         f"or is damaged: File is not a zip file; `elites correct {runs[0]}` makes it"
         in capsys.readouterr().out
     )
+
+
+def test_an_empty_archive_and_infinite_values_are_read(made, tmp_path):
+    """Nothing was found yet; an episode was not finite; a loss of what was 0."""
+    none = {name: lambda array: array[:0] for name, kind in ARCHIVE.items() if kind.shape[:1] == ("elites",)}
+    assert len(load_archive(rewritten(made / "archive.npz", tmp_path / "archive.npz", **none)).fitness) == 0
+    changes = {"fitness": with_first(np.inf), "kept": with_first(False), "qd_score_loss": np.array(-np.inf)}
+    found = load_corrected(rewritten(made / "corrected.npz", tmp_path / "corrected.npz", **changes))
+    assert found.losses.qd_score == -np.inf
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.5, corrected_along=2)
+    path = run / "corrections.csv"
+    path.write_text(path.read_text().replace("0.5,0.5,0.5,", "inf,inf,inf,"))
+    assert np.isinf(RunFolder(run).read_corrections()["qd_score_loss"]).all()
 
 
 def test_arrays_are_written_as_they_are_read(made, tmp_path):

@@ -102,8 +102,14 @@ def correct(
             return corrected
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
+        task = make_task(record.task, **record.task_parameters)
+        if task.descriptor_size != archive.descriptor.shape[1]:
+            raise ElitesError(
+                f"{path.parent} has an archive of {archive.descriptor.shape[1]} descriptors; "
+                f"{record.task} has {task.descriptor_size}"
+            )
         with (
-            evaluator_of(make_task(record.task, **record.task_parameters), hidden, threads) as evaluator,
+            evaluator_of(task, hidden, threads) as evaluator,
             Interrupts("stopping") as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):

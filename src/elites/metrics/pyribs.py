@@ -13,9 +13,9 @@ from elites.errors import ElitesError
 from elites.files import Array, read_arrays
 
 FIELDS = {
-    "solution": Array("fi", ("elites", "*"), finite=False),
-    "objective": Array("fi", ("elites",), finite=False),
-    "measures": Array("fi", ("elites", "dimensions"), finite=False),
+    "solution": Array("fi", ("elites", "*"), allowed="any"),
+    "objective": Array("fi", ("elites",), allowed="any"),
+    "measures": Array("fi", ("elites", "dimensions"), allowed="any"),
     "index": Array("i", ("elites",)),
 }
 

@@ -92,7 +92,8 @@ class RunFolder:
 
     def snapshots(self) -> list[int]:
         """The evaluations of all snapshots, in order."""
-        return sorted(int(path.stem) for path in (self.path / names.SNAPSHOTS).glob("[0-9]*.npz"))
+        paths = (self.path / names.SNAPSHOTS).glob("*.npz")
+        return sorted(int(path.stem) for path in paths if re.fullmatch("[0-9]+", path.stem))
 
     def write_snapshot(self, evaluations: int, archive: SavedArchive) -> None:
         path = self.snapshot(evaluations)

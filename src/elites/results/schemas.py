@@ -183,7 +183,7 @@ CELLS = {
     "grid": Array("i", ("axes",)),
 }
 ARCHIVE = {
-    "parameters": Array("f", ("elites", "parameters"), finite=False),
+    "parameters": Array("f", ("elites", "parameters"), allowed="any"),
     "fitness": Array("f", ("elites",)),
     "descriptor": Array("f", ("elites", "dimensions")),
     "cell": Array("i", ("elites",)),
@@ -197,16 +197,16 @@ ARCHIVE = {
     "about": Array("U"),
 }
 SUMMARY = {  # of a corrected archive
-    column.name: Array("f", finite=False) for metric in METRICS for column in (metric, metric.loss)
+    column.name: Array("f", allowed="any") for metric in METRICS for column in (metric, metric.loss)
 }
 CORRECTED = {
     "cell": Array("i", ("elites",)),
     "original_fitness": Array("f", ("elites",)),
     "original_descriptor": Array("f", ("elites", "dimensions")),
-    "fitness": Array("f", ("elites", "replications"), finite=False),
-    "descriptor": Array("f", ("elites", "replications", "dimensions"), finite=False),
-    "mean_fitness": Array("f", ("elites",), finite=False),
-    "mean_descriptor": Array("f", ("elites", "dimensions"), finite=False),
+    "fitness": Array("f", ("elites", "replications"), allowed="missing"),
+    "descriptor": Array("f", ("elites", "replications", "dimensions"), allowed="missing"),
+    "mean_fitness": Array("f", ("elites",), allowed="missing"),
+    "mean_descriptor": Array("f", ("elites", "dimensions"), allowed="missing"),
     "mean_cell": Array("i", ("elites",)),
     "kept": Array("b", ("elites",)),
     **CELLS,
@@ -215,14 +215,14 @@ CORRECTED = {
     "about": Array("U"),
 }
 UNFINISHED = {
-    "fitness": Array("f", ("elites", "replications"), finite=False),
-    "descriptor": Array("f", ("elites", "replications", "dimensions"), finite=False),
+    "fitness": Array("f", ("elites", "replications"), allowed="missing"),
+    "descriptor": Array("f", ("elites", "replications", "dimensions"), allowed="missing"),
     "about": Array("U"),
 }
 MEMBERS = {
     "cell": Array("i", ("members",)),
     "fitness": Array("f", ("members",)),
-    "parameters": Array("f", ("members", "parameters"), finite=False),
+    "parameters": Array("f", ("members", "parameters"), allowed="any"),
     "evaluations": Array("i"),
 }
 
@@ -299,6 +299,13 @@ def check_archive(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[s
     _check_range(path, "cell", arrays["cell"], 0, cells)
     if len(np.unique(arrays["cell"])) < len(arrays["cell"]):
         raise ElitesError(f"{path} is damaged: cell holds a cell twice; each has one elite")
+    seed = arrays["seed"]
+    _check_range(path, "seed", seed, 0, 2**32)
+    if seed.ndim > 2 or (len(seed) and not seed.size):
+        raise ElitesError(
+            f"{path} is damaged: seed has shape {list(seed.shape)}; "
+            "it must be one number for each elite, or one for each of its episodes"
+        )
     sizes = [int(size) for size in arrays["policy_sizes"]]
     if sizes and (len(sizes) < 2 or min(sizes) < 1):
         raise ElitesError(
@@ -359,7 +366,7 @@ def _check_cells(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[st
 
 
 def _check_range(path: Path, name: str, numbers: np.ndarray, low: int, end: int) -> None:
-    if len(numbers) and (numbers.min() < low or numbers.max() >= end):
+    if numbers.size and (numbers.min() < low or numbers.max() >= end):
         raise ElitesError(f"{path} is damaged: {name} must be from {low} to {end - 1}")
 
 
@@ -374,7 +381,6 @@ CORRECTION = (  # columns of `corrections.csv`
     *(column.name for metric in METRICS for column in (metric, metric.loss)),
 )
 RESERVED = ("task", "algorithm", "variant", "seed", "elapsed_s")  # columns of reports, not of a log
-BUILT_IN = (*REQUIRED, *CORRECTION)  # others may be infinite
 TIMING = ("elapsed_s",)  # columns of `timings.csv`
 
 
@@ -403,7 +409,8 @@ def check_table(path: Path, table: Mapping[str, np.ndarray], required: Iterable[
     for name, column in table.items():
         if is_count(name) and not ((column >= 0) & (column <= LARGEST_COUNT)).all():
             raise ElitesError(f"{path} is damaged: {one_line(name)} is not a number from 0 on in every row")
-        numbers = column if name in BUILT_IN else column[np.isfinite(column)]
+        # Losses and metrics of one's own may be infinite.
+        numbers = column if name in REQUIRED else column[np.isfinite(column)]
         if (np.abs(numbers) > LARGEST_METRIC).any():
             raise ElitesError(f"{path} is damaged: {one_line(name)} holds a number beyond {LARGEST_METRIC:g}")
     if "evaluations" in table and (np.diff(table["evaluations"]) < 0).any():

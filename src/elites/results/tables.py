@@ -33,6 +33,7 @@ class Appended:
         """Cuts the file to `size` bytes and goes on from there."""
         self._file = path.open("a+b")
         self._file.truncate(size)
+        self._file.seek(0, os.SEEK_END)
 
     def write(self, data: bytes) -> None:
         self._file.write(data)
