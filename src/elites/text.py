@@ -34,6 +34,17 @@ def folder_name(text: str) -> str:
     if plain and not replaced and len(plain.encode()) <= MOST_NAME_BYTES:
         return plain
     raw = text if replaced or not plain else plain
-    digest = hashlib.sha256(raw.encode(errors="surrogateescape")).hexdigest()[:8]
     cut = plain.encode()[: MOST_NAME_BYTES - 9].decode(errors="ignore")
-    return f"{cut}-{digest}" if cut else digest
+    return f"{cut}-{_digest(raw)}" if cut else _digest(raw)
+
+
+def file_name(text: str) -> str:
+    """The text as a part of a file's name, in ASCII."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    if plain and text.isascii() and len(plain) <= MOST_NAME_BYTES:
+        return plain
+    return f"{plain[: MOST_NAME_BYTES - 9]}-{_digest(text)}".strip("-")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -151,7 +151,7 @@ def _main(arguments: Sequence[str]) -> int:
     except OSError as error:
         where = f" ({shortened(error.filename, MOST_MESSAGE)})" if error.filename else ""
         return _refuse(f"{error.strerror or error}{where}")
-    except (MemoryError, RecursionError) as error:
+    except (MemoryError, RecursionError, UnicodeError) as error:
         return _refuse(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
         print("elites: interrupted", file=sys.stderr)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites.children import error_line
 from elites.errors import ElitesError
 from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
 
@@ -172,7 +173,7 @@ class SimulatedEnvironment:
         return observation, np.float32(np.nan), np.bool_(False), np.bool_(False)
 
     def _fail(self, error: BaseException, seed: jax.Array) -> None:
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        cause = error_line(error).removeprefix(f"{self.task.name}: ")
         failed = f"the training episode with seed {int(seed)} failed"
         self.failure = ElitesError(f"{self.task.name}: {failed}: {cause}")
         self.failure.__cause__ = error

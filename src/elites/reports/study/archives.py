@@ -15,7 +15,7 @@ from elites.reports.study.figures import Picture
 from elites.results.archive import load_archive
 from elites.results.corrected import CorrectedArchive
 from elites.studies.merge.results import Curves, StudyResults
-from elites.text import folder_name, shortened
+from elites.text import file_name, shortened
 
 MOST = 5  # maps in a row
 
@@ -54,7 +54,7 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
     for task, shown in panels.items():
         corrected = any(len(panel.maps) > 1 for panel in shown)
         yield Picture(
-            f"archives-{folder_name(task)}",
+            f"archives-{file_name(task)}",
             f"{shortened(task)}: final archives, for each algorithm that of the replication with the median "
             "QD-score"
             + ("; originals above, corrected ones below" if corrected else "")

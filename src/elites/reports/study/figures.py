@@ -20,7 +20,7 @@ from elites.reports.figures import format_axis
 from elites.reports.plain import legend_label
 from elites.reports.study.looks import Look, is_sweep, looks_of
 from elites.studies.merge.results import Curves, StudyResults
-from elites.text import folder_name, shortened
+from elites.text import file_name, shortened
 
 DPI = 110
 ROWS = 4  # tasks in one figure
@@ -166,7 +166,7 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
                 axes.set(ylim=limits, xlim=(0, study.budgets[task]))
         _legend(figure, study)
         yield Picture(
-            f"corrected-{folder_name(task)}",
+            f"corrected-{file_name(task)}",
             f"{shortened(task)}: original metrics above, corrected ones below, on the same scales.",
             figure,
         )
@@ -274,9 +274,9 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
         over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
         smoothing = "not smoothed" if over == "1" else f"smoothed over {over} generations"
         yield Picture(
-            f"contribution-{folder_name(algorithm)}",
-            f"{shortened(algorithm)}: offspring added to the archive per generation by each operator, stacked; "
-            f"medians over replications, {smoothing}.",
+            f"contribution-{file_name(algorithm)}",
+            f"{shortened(algorithm)}: offspring added to the archive per generation by each operator, "
+            f"stacked; medians over replications, {smoothing}.",
             figure,
         )
 

@@ -13,7 +13,7 @@ from elites.metrics.statistics import bonferroni
 from elites.paper.verdicts import Claim
 from elites.reports.study.comparisons import NONE, Comparison, Final, as_text, p_text
 from elites.studies.merge.results import StudyResults
-from elites.text import folder_name, printable
+from elites.text import file_name, printable
 
 
 class Table(NamedTuple):
@@ -93,7 +93,13 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
         "significant",
     )
     caption = f"{metric.label}: {reference} against all others."
-    return Table(f"p-values-{metric.name}", caption, columns, texts, frozenset(range(2, 7)))
+    return Table(
+        f"p-values-{metric.name if metric.name.isidentifier() else file_name(metric.name)}",
+        caption,
+        columns,
+        texts,
+        frozenset(range(2, 7)),
+    )
 
 
 def claim_table(claims: Sequence[Claim]) -> Table:
@@ -157,7 +163,7 @@ def write_tables(
     tables += [p_table(comparisons, metric) for metric in study.quantities]
     for table in tables:
         if table.rows:
-            (folder / f"{folder_name(table.name)}.tex").write_text(latex(table), encoding="utf-8")
+            (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")
 
 
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:

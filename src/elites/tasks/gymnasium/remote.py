@@ -17,13 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elites.children import START_SECONDS, describe_exit, end_with, error_line, start_child
+from elites.children import START_SECONDS, describe_exit, end_with, start_child
 from elites.errors import ElitesError
+from elites.imports import one_line
 from elites.output import lasting_output
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask
 
+NAMES = {
+    "first_episode": "its first episode",
+    "make": "its constructor",
+    "reset": "a reset",
+    "step": "a step",
+}  # of what is called, for people
 BEAT_SECONDS = 0.1  # between empty lines, at least
 
 
@@ -44,10 +51,13 @@ class Remote:
         """The answer of one of `_Servant`'s methods."""
         with contextlib.suppress(ConnectionError):
             self._channel.sendall(json.dumps({"call": what, **arguments}).encode() + b"\n")
-        answer = self._receive(self.patience, what)
+        answer = self._receive(self.patience, NAMES[what])
+        if "refusal" in answer:
+            self.close()
+            raise ElitesError(answer["refusal"])
         if "error" in answer:
             self.close()
-            raise ElitesError(answer["error"])
+            raise ElitesError(f"{self.name}: {NAMES[what]} failed: {answer['error']}")
         return answer["value"]
 
     def _receive(self, seconds: float, what: str) -> dict[str, Any]:
@@ -64,7 +74,7 @@ class Remote:
             except TimeoutError:
                 self.close()
                 raise ElitesError(
-                    f"{self.name}: {what} took longer than {seconds:g} s, or one of its steps did (patience)"
+                    f"{self.name}: {what} made no progress for {seconds:g} s (patience)"
                 ) from None
             except ConnectionError:
                 part = b""
@@ -129,7 +139,7 @@ class RemoteSimulator:
 
 
 class _Servant:
-    """What the process can do. The names of methods are those in messages to the user."""
+    """What the process can do."""
 
     def __init__(self, beat: Callable[[], None]) -> None:
         self.beat = beat
@@ -179,7 +189,9 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
             order = json.loads(line)
             try:
                 answer = {"value": getattr(servant, order.pop("call"))(**order)}
+            except ElitesError as error:
+                answer = {"refusal": str(error)}
             except BaseException as error:
-                answer = {"error": error_line(error)}
+                answer = {"error": one_line(error)}
             channel.sendall(json.dumps(answer).encode() + b"\n")
     os._exit(0)  # not through what the user's code may have left running
