@@ -327,7 +327,8 @@ class Torturer:
     def random_kill(self, scenario):
         _, seconds, renames = self.undisturbed(scenario)
         if self.random.random() < 0.5:
-            return ("rename", self.random.randint(1, renames), *self._how(scenario))
+            soon = self.random.randint(1, min(3, renames))  # what goes on has few left
+            return ("rename", soon, *self._how(scenario))
         whom = "worker" if scenario.command == "study run" and self.random.random() < 0.3 else "top"
         return ("moment", self.random.uniform(0.0, 1.0) * seconds, whom)
 
@@ -354,7 +355,7 @@ class Torturer:
                 first = ("rename", todo[name].pop(), *self._how(scenario))
             else:
                 first = self.random_kill(scenario)
-            more = [self.random_kill(scenario) for _ in range(self.random.randint(1, 3))]
+            more = [self.random_kill(scenario) for _ in range(self.random.randint(2, 5))]
             done = self.chain(scenario, [first, *more][: kills - total])
             total, spent[name] = total + done, spent[name] + time.monotonic() - begun
             say(f"{total} kills, {len(self.findings)} findings: {done} of {name}", flush=True)
