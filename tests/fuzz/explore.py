@@ -11,8 +11,8 @@ from tests.fuzz.seeds import make_seeds
 KINDS = {  # shares of all cases
     "files": (with_encoding(damaged_files()), 0.5),
     "options": (with_encoding(hostile_options()), 0.33),
-    "words": (with_encoding(hostile_words()), 0.14),
-    "centroids": (damaged_centroids(), 0.03),
+    "words": (with_encoding(hostile_words()), 0.16),
+    "centroids": (damaged_centroids(), 0.01),
 }
 
 

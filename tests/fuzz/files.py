@@ -583,10 +583,10 @@ READ_SLOWLY = (
 @st.composite
 def damaged_files(draw):
     """A file that is damaged, and a command that reads it."""
-    seed, path, commands, slow = draw(st.sampled_from((*READ * 4, *READ_SLOWLY)))
+    seed, path, commands, slow = draw(st.sampled_from((*READ * 8, *READ_SLOWLY)))
     kind = KINDS[path[path.rindex(".") :]]
     change = draw(st.one_of(kind(path), kind(path), damaged_bytes(path)))
-    seldom = slow and (not commands or draw(st.integers(0, 19)) == 7)
+    seldom = slow and (not commands or draw(st.integers(0, 39)) == 7)
     often = [arguments for arguments in commands if arguments[0] != "show"]  # drawing takes long
     arguments = draw(st.sampled_from(slow if seldom else (*commands, *often * 3)))
     return Case(seed, arguments, (change,), expected=expected(path, arguments, change))

@@ -119,14 +119,15 @@ class Child:
             "MPLBACKEND": "agg",
             "COLUMNS": "120",
         }
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.scratch / "child.log").open("ab"),
-            cwd=self.scratch,
-            env=environment,
-        )
+        with (self.scratch / "child.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fuzz.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self.scratch,
+                env=environment,
+            )
         os.set_blocking(self.process.stdout.fileno(), False)
         answer, why, _ = self._answer(time.monotonic() + 120, None, None)
         assert answer, f"the child did not start ({why}): {(self.scratch / 'child.log').read_text()[-2000:]}"

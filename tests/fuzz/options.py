@@ -142,7 +142,7 @@ def arguments_of(base, options):
 @st.composite
 def hostile_options(draw):
     """A command that works but for one or two options."""
-    base = draw(st.sampled_from((*BASES, *QUICK * 3)))
+    base = draw(st.sampled_from((*BASES, *QUICK * 6)))
     known, options = options_of(base.command), dict(base.options)
     changed = draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=2)) if known else []
     given = []
