@@ -4,8 +4,11 @@ PYTHON ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed$(subst /,-,$(PYTHON))
 TESTS ?=
+CASES ?= 1000
+KILLS ?= 300
+SEED ?=
 
-.PHONY: setup run test test-slow check benchmark lock clean
+.PHONY: setup run test test-slow fuzz torture check benchmark lock clean
 
 setup: $(INSTALLED)
 	@$(BIN)/elites install-bullet || true # says what cannot run without it
@@ -28,6 +31,13 @@ test: setup
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow $(TESTS)
+
+# SEED=… repeats one; without it, each begins from another.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz $(CASES) $(SEED)
+
+torture: setup
+	$(BIN)/python -m tests.torture $(KILLS) $(SEED)
 
 check: setup
 	$(BIN)/ruff check

@@ -130,7 +130,7 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
         "evaluations": config.evaluations,
     }
     saved = SavedArchive(
-        parameters=np.zeros((count, 3), np.float32),
+        parameters=np.zeros((count, 2), np.float32),
         fitness=fitness,
         descriptor=descriptor,
         cell=cell,

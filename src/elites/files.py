@@ -1,18 +1,33 @@
-"""Atomic writes: neither a reader nor a crash leaves half a file."""
+"""Files: atomic writes, and arrays that are read only after their declared sizes were checked.
+
+Neither a reader nor a crash leaves half a file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import stat
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from types import TracebackType
+from typing import IO, Literal
 
 import numpy as np
 
 from elites.errors import ElitesError
 
 PARTIAL = ".partial"  # suffix of a file that is being written
+MOST_COMPRESSED = 4 * 2**30  # bytes that a compressed file may declare
+ALWAYS_ALLOWED = 64 * 2**20  # bytes that it may declare however small it is
+HIGHEST_RATIO = 100  # of the declared bytes beyond these to the bytes of the file
+LONGEST_EMPTY = 10**6  # length of an array without elements
+MOST_TEXT = 300  # characters of an error of a library
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_partial(path: Path) -> bool:
@@ -20,10 +35,11 @@ def is_partial(path: Path) -> bool:
     return path.name.startswith(".") and path.name.endswith(PARTIAL)
 
 
-def remove_partials(folder: Path) -> None:
-    """Removes incomplete files of killed processes."""
-    for path in folder.rglob(f".*{PARTIAL}"):
-        path.unlink()
+def remove_partials(folder: Path, *, below: bool = True) -> None:
+    """Removes incomplete files of killed processes, in folders below this one too."""
+    for path in folder.rglob(f".*{PARTIAL}") if below else folder.glob(f".*{PARTIAL}"):
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -47,15 +63,163 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     write_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
-def read_arrays(path: Path, names: Iterable[str], what: str) -> dict[str, np.ndarray]:
-    """Arrays of an npz file. `what` describes the file in error messages."""
+def open_file(path: Path) -> IO[bytes]:
+    """Opens a file to read. Anything else of that name is an error; a pipe would be waited for."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a file" if not path.is_dir() else "it is a folder, not a file")
+    return path.open("rb")
+
+
+@dataclass(frozen=True)
+class Array:
+    """What an array in a file must be.
+
+    `kinds` are those of its dtype: b, i, f or U. `shape` names its lengths: equal names are equal lengths in
+    all arrays of a file, numbers are exact, and "*" at the end stands for any further ones.
+    """
+
+    kinds: str
+    shape: tuple[str | int, ...] = ()
+    allowed: Literal["finite", "missing", "any"] = "finite"
+    """Numbers in the range of float32, those and NaN or infinity for what is missing, or any."""
+
+    def check(self, name: str, dtype: np.dtype, shape: tuple[int, ...], lengths: dict[str, int]) -> None:
+        """Raises ValueError if an array is something else. `lengths` are those of the arrays before it."""
+        if dtype.kind.replace("u", "i") not in self.kinds or (dtype.kind == "f" and dtype.itemsize > 8):
+            raise ValueError(
+                f"{name} is {dtype}; it must be {' or '.join(KINDS[kind] for kind in self.kinds)}"
+            )
+        exact = [length for length in self.shape if length != "*"]
+        fits = len(shape) == len(exact) or (exact != list(self.shape) and len(shape) > len(exact))
+        expected = [lengths.get(length, length) if isinstance(length, str) else length for length in exact]
+        if not fits or any(
+            isinstance(length, int) and length != given
+            for length, given in zip(expected, shape, strict=False)
+        ):
+            raise ValueError(f"{name} has shape {list(shape)}; it must be {_shape(expected)}")
+        lengths.update(
+            (length, given) for length, given in zip(exact, shape, strict=False) if isinstance(length, str)
+        )
+
+    def check_values(self, name: str, array: np.ndarray) -> None:
+        """Raises ValueError for numbers that are not finite, or text that is not Unicode."""
+        if array.dtype.kind == "f" and self.allowed != "any":
+            numbers = array if self.allowed == "finite" else array[np.isfinite(array)]
+            if not (np.abs(numbers) <= LARGEST).all():
+                raise ValueError(f"{name} holds a number that is not finite, or too large")
+        if array.dtype.kind == "U":
+            codes = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
+            if ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any():
+                raise ValueError(f"{name} holds text that is not Unicode")
+
+
+KINDS = {"b": "bool", "i": "whole numbers", "f": "floating-point numbers", "U": "text"}
+
+
+def _shape(lengths: list[str | int]) -> str:
+    return f"[{', '.join(map(str, lengths))}]"
+
+
+class ArrayFile:
+    """The arrays of an npz file, read one by one.
+
+    What they declare is compared with the size of the file before anything is allocated. ValueError says what
+    is wrong. Nothing but plain arrays is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._raw = open_file(path)
+        try:
+            self._zip = zipfile.ZipFile(self._raw)
+            self._check_sizes(os.fstat(self._raw.fileno()).st_size)
+        except BaseException:
+            self._raw.close()
+            raise
+
+    def _check_sizes(self, size: int) -> None:
+        compressed = 0
+        for entry in self._zip.infolist():
+            if entry.compress_type == zipfile.ZIP_DEFLATED:
+                compressed += entry.file_size
+            elif entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+                raise ValueError(f"{entry.filename} is compressed in a way that arrays are not")
+            elif entry.file_size > size:
+                raise ValueError(
+                    f"{entry.filename} declares {entry.file_size:,} bytes; the file has {size:,}"
+                )
+        if compressed > min(MOST_COMPRESSED, max(ALWAYS_ALLOWED, HIGHEST_RATIO * size)):
+            raise ValueError(f"it declares {compressed:,} bytes; the file has {size:,}")
+
+    def declared(self, name: str) -> tuple[np.dtype, tuple[int, ...]]:
+        """The type and shape of an array, from its header."""
+        entry = self._entry(name)
+        with self._zip.open(entry) as stream:
+            try:
+                version = np.lib.format.read_magic(stream)
+                read = {
+                    (1, 0): np.lib.format.read_array_header_1_0,
+                    (2, 0): np.lib.format.read_array_header_2_0,
+                }
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    shape, _, dtype = read[version](stream)
+            except Exception:  # its text may advise to trust the file
+                raise ValueError(f"{name} has no header of an array") from None
+            begin = stream.tell()
+        if dtype.hasobject or dtype.kind not in "biufU":
+            raise ValueError(f"{name} holds {dtype}; only numbers and text are read")
+        elements = math.prod(shape)
+        if min(shape, default=0) < 0 or begin + elements * dtype.itemsize != entry.file_size:
+            raise ValueError(
+                f"{name} declares {elements * dtype.itemsize:,} bytes; it has {entry.file_size - begin:,}"
+            )
+        if elements * dtype.itemsize == 0 and max((elements, *shape)) > LONGEST_EMPTY:
+            raise ValueError(f"{name} declares shape {list(shape)} without any data")
+        return dtype, shape
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        dtype, _ = self.declared(name)
+        with self._zip.open(self._entry(name)) as stream:
+            array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+        return array.astype(dtype.newbyteorder("="), copy=False)
+
+    def _entry(self, name: str) -> zipfile.ZipInfo:
+        try:
+            return self._zip.getinfo(f"{name}.npy")
+        except KeyError:
+            raise ValueError(f"it has no {name}") from None
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+        self._raw.close()
+
+
+def read_arrays(path: Path, arrays: Mapping[str, Array], what: str) -> dict[str, np.ndarray]:
+    """Arrays of an npz file, checked. `what` describes the file in error messages."""
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
+        with ArrayFile(path) as file:
+            lengths: dict[str, int] = {}
+            for name, array in arrays.items():
+                array.check(name, *file.declared(name), lengths)
+            found = {name: file[name] for name in arrays}
+        for name, array in arrays.items():
+            array.check_values(name, found[name])
+        return found
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except Exception as error:  # damage takes many forms
-        raise ElitesError(f"{path} is not {what}, or is damaged: {error}") from None
+        raise ElitesError(f"{path} is not {what}, or is damaged: {one_line(error)}") from None
+
+
+def one_line(error: object) -> str:
+    """The text of an error in one line of bounded length."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
 
 
 def sync_folder(folder: Path) -> None:

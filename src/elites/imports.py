@@ -59,7 +59,7 @@ def import_module(name: str, what: str) -> ModuleType:
         raise ElitesError(f"{what}: {error} (searched in sys.path and {Path.cwd()})") from error
     except ElitesError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ElitesError(f"{what}: importing {name} failed: {one_line(error)}") from error
 
 

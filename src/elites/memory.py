@@ -7,6 +7,8 @@ from pathlib import Path
 
 import jax
 
+from elites.errors import ElitesError
+
 GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -21,6 +23,13 @@ def available_bytes() -> int:
     else:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return max(0, min([free, *free_in_cgroups()]))
+
+
+def require_bytes(needed: int, what: str, less: str) -> None:
+    """Raises an error if `what` does not fit into memory; `less` says what would. Allocates nothing."""
+    free = available_bytes()
+    if needed > free:
+        raise ElitesError(f"{what} {needed / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {less}")
 
 
 def free_in_cgroups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> Iterator[int]:

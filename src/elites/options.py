@@ -1,54 +1,163 @@
-"""Validation of user input and files against the types of a dataclass."""
+"""Validation of user input and files against the types of a dataclass, and the ranges declared with them."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
+import math
 import numbers
+import os
+import sys
+import types
 import typing
 from collections.abc import Collection, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from elites.errors import ElitesError, require
 
 
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a field may hold, `Annotated[int, Range(1, 100)]`, or the length of a tuple.
+
+    NaN is in no range.
+    """
+
+    low: float
+    high: float
+    above: bool = False  # whether `low` itself is excluded
+
+    def __contains__(self, value: float) -> bool:
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def __str__(self) -> str:
+        low, high = _text(self.low), _text(self.high)
+        return f"above {low}, at most {high}" if self.above else f"from {low} to {high}"
+
+
+def _text(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+Count = Annotated[int, Range(1, 1_000_000)]
+"""A number of things that are held in memory, or of steps."""
+Steps = Annotated[int, Range(0, 1_000_000)]
+Width = Annotated[int, Range(1, 65_536)]
+"""Units of a layer."""
+Widths = Annotated[tuple[Width, ...], Range(0, 16)]
+"""Units of the hidden layers."""
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0, 1000, above=True)]
+"""A learning rate, or a step size."""
+Spread = Annotated[float, Range(0, 1000)]
+"""A standard deviation, or half a width."""
+Finite = Annotated[float, Range(-1e30, 1e30)]
+"""A number that float32 holds with room for a sum and a square root."""
+Cells = Annotated[int, Range(1, 100_000)]
+"""Cells of a CVT, which is made from so many samples."""
+EpisodeLength = Annotated[int, Range(1, 10_000_000)]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+Evaluations = Annotated[int, Range(1, 2**31 - 1)]
+Interval = Annotated[int, Range(0, 2**31 - 1)]
+"""A number of evaluations; 0 is never."""
+Seeds = Annotated[int, Range(1, 10_000)]
+Snapshots = Annotated[int, Range(0, 10_000)]
+Replications = Annotated[int, Range(1, 1_000_000)]
+Index = Annotated[int, Range(0, 2**31 - 1)]
+Pixels = Annotated[int, Range(32, 4096)]
+Seconds = Annotated[float, Range(0, 1e9)]
+Patience = Annotated[float, Range(0, 1e9, above=True)]
+Workers = Annotated[int, Range(1, 4096)]
+Threads = Annotated[int, Range(1, max(64, 8 * (os.cpu_count() or 1)))]
+"""Threads or processes on this machine."""
+
+
 @functools.cache
-def _types(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def types_of(kind: type[Any]) -> dict[str, Any]:
+    """The type of each field of a dataclass, with its `Range`.
+
+    Left out are types that cannot be evaluated, such as names that are imported only for type checkers.
+    """
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        names = {**vars(typing), **vars(sys.modules.get(base.__module__, typing)), **vars(base)}
+        for name, text in inspect.get_annotations(base).items():
+            found.pop(name, None)
+            try:
+                found[name] = eval(text, names) if isinstance(text, str) else text
+            except Exception:  # of any type
+                continue
+    fields = [field.name for field in dataclasses.fields(kind)]
+    return {name: found[name] for name in fields if name in found}
 
 
 def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[str] = ()) -> dict[str, Any]:
     """The values for the dataclass `kind`: NumPy's numbers as Python's, lists as tuples.
 
-    Raises an error that names an unknown or `fixed` parameter, or a value of the wrong type.
+    Raises an error that names an unknown or `fixed` parameter, or a value of the wrong type or out of range.
     """
     allowed = [field.name for field in dataclasses.fields(kind) if field.name not in fixed]
     for name in given:
         if name not in allowed:
             raise ElitesError(f"{owner} has no parameter {name!r}; it has {', '.join(allowed)}")
-    return {name: _converted(_types(kind)[name], name, value) for name, value in given.items()}
+    return {name: converted(types_of(kind).get(name, Any), name, value) for name, value in given.items()}
 
 
-def _converted(expected: Any, name: str, value: Any) -> Any:
+def check_fields(instance: Any) -> None:
+    """Raises an error if a field of a dataclass has a value of the wrong type or out of range."""
+    kind: Any = type(instance)
+    for name, expected in types_of(kind).items():
+        converted(expected, name, getattr(instance, name))
+
+
+def converted(expected: Any, name: str, value: Any) -> Any:
+    """A parameter's value as the type `expected`; an error if it is of another type, or out of range."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin is Annotated:
+        plain = converted(arguments[0], name, value)
+        for allowed in arguments[1:]:
+            if isinstance(allowed, Range) and isinstance(plain, tuple):
+                require(len(plain) in allowed, name, f"{len(plain)} values", f"{allowed} values")
+            elif isinstance(allowed, Range):
+                require(plain in allowed, name, _short(value), str(allowed))
+        return plain
+    if origin in (typing.Union, types.UnionType) and type(None) in arguments:
+        others = [one for one in arguments if one is not type(None)]
+        return converted(others[0], name, value) if value is not None and len(others) == 1 else value
     if origin is typing.Literal:
-        require(value in arguments, name, repr(value), f"one of {', '.join(map(str, arguments))}")
+        require(value in arguments, name, _short(value), f"one of {', '.join(map(str, arguments))}")
     elif origin is tuple:
-        require(isinstance(value, list | tuple), name, repr(value), "a list")
-        return tuple(_converted(arguments[0], name, item) for item in value)
+        require(isinstance(value, list | tuple), name, _short(value), "a list")
+        kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        require(len(kinds) == len(value), name, _short(value), f"{len(kinds)} values")
+        return tuple(converted(kind, name, item) for kind, item in zip(kinds, value, strict=True))
+    elif origin is dict:
+        require(isinstance(value, dict), name, _short(value), "a table")
     elif expected is bool:
-        require(isinstance(value, bool), name, repr(value), "true or false")
+        require(isinstance(value, bool), name, _short(value), "true or false")
+    elif expected is str:
+        require(isinstance(value, str), name, _short(value), "text")
     elif expected is int:
-        require(
-            isinstance(value, numbers.Integral) and not isinstance(value, bool),
-            name,
-            repr(value),
-            "a whole number",
-        )
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        require(whole, name, _short(value), "a whole number")
         return int(value)
     elif expected is float:
-        require(
-            isinstance(value, numbers.Real) and not isinstance(value, bool), name, repr(value), "a number"
-        )
-        return float(value)
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        require(real, name, _short(value), "a number")
+        return _float(value)
     return value
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond the largest float
+        return math.inf
+
+
+def _short(value: Any) -> str:
+    """A value in a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

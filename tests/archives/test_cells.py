@@ -65,7 +65,7 @@ def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     monkeypatch.setattr(cells, "SAMPLES", 1000)
     first = cvt(20, [(0, 1)])
-    for path in tmp_path.rglob("*.npy"):
+    for path in tmp_path.rglob("*.npz"):
         path.write_bytes(path.read_bytes()[:100])
     np.testing.assert_array_equal(cvt(20, [(0, 1)]).centroids, first.centroids)
 

@@ -155,7 +155,15 @@ def test_a_damaged_file_is_made_anew(run):
     correct(run)
     whole = (run / "corrected.npz").read_bytes()
     (run / "corrected.npz").write_bytes(whole[:-200])
-    correct(run)
+    told = []
+    elites.correct(run, replications=4, log=told.append)
+    assert (run / "corrected.npz").read_bytes() == whole
+    assert len(told) == 1
+    assert told[0].endswith("; it is computed again")
+    about = {"about": np.array("{}"), "fitness": np.zeros((3, 4), np.float32)}
+    np.savez(run / "corrected.unfinished.npz", descriptor=np.zeros((3, 4, 9), np.float32), **about)
+    (run / "corrected.npz").unlink()
+    correct(run)  # what cannot be continued is begun again
     assert (run / "corrected.npz").read_bytes() == whole
 
 

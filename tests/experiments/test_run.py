@@ -332,9 +332,20 @@ def test_two_processes_do_not_share_a_run(tmp_path):
     process.communicate()
 
 
-def test_a_log_that_was_shortened_is_not_continued(tmp_path):
+def test_what_was_changed_since_its_checkpoint_is_not_continued(tmp_path):
     folder = tmp_path / "run"
     interrupted(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    record = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**record, "seed": 4}))
+    with pytest.raises(ElitesError, match=r"000000005\.npz .* other settings: seed was 3, is 4; with the"):
+        elites.resume(folder, execution=elites.Execution(log=lambda _: None))
+    (folder / "config.json").write_bytes(before[folder / "config.json"])
+    (folder / "timings.csv").write_bytes(bytes(len(before[folder / "timings.csv"])))
+    with pytest.raises(ElitesError, match=r"timings\.csv does not begin as its checkpoint says"):
+        elites.resume(folder, execution=elites.Execution(log=lambda _: None))
+    (folder / "timings.csv").write_bytes(before[folder / "timings.csv"])
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     (folder / "metrics.csv").write_text("")
     with pytest.raises(ElitesError, match=r"metrics\.csv is shorter than its checkpoint says"):
         elites.resume(folder, execution=elites.Execution(log=lambda _: None))
@@ -400,12 +411,16 @@ def test_other_versions_are_told(tmp_path):
 
 
 def test_what_a_kill_left_of_a_file_is_cleared_away(tmp_path):
-    folder = tmp_path / "run"
+    folder, told = tmp_path / "run", []
     interrupted(folder)
     (folder / "checkpoints" / ".000000009.npz.partial").write_bytes(b"half")
     (folder / ".archive.npz.partial").write_bytes(b"half")
-    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
+    (folder / "archive.npz").write_bytes(b"half")
+    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
     assert not list(folder.rglob("*.partial"))
+    assert len(told) == 1
+    assert "archive.npz is not an archive of elites, or is damaged" in told[0]
+    assert told[0].endswith("; it is made again from the checkpoint")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,x\n"])

@@ -1,3 +1,4 @@
+from elites.results.schemas import Pace, StudyRecord
 from elites.results.study import REPLACED, StudyFolder
 
 
@@ -14,14 +15,15 @@ def test_a_report_survives_a_kill_between_the_two_renames(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
 
-def test_damaged_records_of_a_study_count_as_none(tmp_path):
+def test_records_of_a_study(tmp_path):
     home = StudyFolder(tmp_path)
-    assert home.read_record() == home.read_measured() == {}
+    assert home.read_record() is None
+    assert home.read_measured() == {}
     home.write_record({"name": "mine"})
-    assert home.read_record() == {"name": "mine"}
-    home.record.write_text("[1]")
-    home.measured.write_text("{")
-    assert home.read_record() == home.read_measured() == {}
+    assert home.read_record() == StudyRecord(name="mine")
+    pace = Pace(start_s=1.0, generation_s=0.5)
+    home.write_measured({"cell": pace})
+    assert home.read_measured() == {"cell": pace}
 
 
 def test_the_log_of_a_job_is_one_file(tmp_path):

@@ -232,19 +232,21 @@ def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypat
 
 
 def test_a_part_run_later_leaves_the_labels_of_the_rest(tmp_path):
-    path = tmp_path / "mine.toml"
+    path, told = tmp_path / "mine.toml", []
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
-    _write_record(tmp_path, make_study(str(path)))
-    _write_record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1))
+    _write_record(tmp_path, make_study(str(path)), told.append)
+    _write_record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1), told.append)
     record = json.loads((tmp_path / "study.json").read_text())
     assert [choice["label"] for choice in record["algorithms"]] == ["small", "large"]
     assert (len(record["tasks"]), record["seeds"]) == (1, 1)
-    _write_record(tmp_path, make_study(str(path), algorithms=["td3"]))
+    _write_record(tmp_path, make_study(str(path), algorithms=["td3"]), told.append)
     record = json.loads((tmp_path / "study.json").read_text())
     assert [choice["name"] for choice in record["algorithms"]] == ["map-elites", "cma-map-elites", "td3"]
+    assert told == []
     (tmp_path / "study.json").write_text("{")
-    _write_record(tmp_path, make_study(str(path)))
+    _write_record(tmp_path, make_study(str(path)), told.append)
     assert len(json.loads((tmp_path / "study.json").read_text())["algorithms"]) == 2
+    assert "study.json is damaged" in told[0]
 
 
 def test_no_more_elites_than_were_evaluated():

@@ -3,7 +3,6 @@ import math
 import subprocess
 import sys
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -126,8 +125,8 @@ def test_a_task_can_be_given_to_a_run():
         ({"descriptor_names": ["one", "two"]}, "it must be as many as there are bounds: 1"),
         ({"environment_options": {"trouble": outside.up}}, "it must be a dict that can be written as JSON"),
         ({"environment_options": {"wings": 2}}, "could not be made: TypeError: Push.__init__() got an"),
-        ({"episode_length": 0}, "episode_length is 0; it must be at least 1"),
-        ({"patience": 0}, "patience is 0.0; it must be above 0"),
+        ({"episode_length": 0}, "episode_length is 0; it must be from 1 to"),
+        ({"patience": 0}, "patience is 0; it must be above 0"),
         ({"wings": 2}, "gym:tests.outside:push has no parameter 'wings'; it has"),
         ({"environment": "Pendulun-v1"}, "unknown environment 'Pendulun-v1'; did you mean Pendulum-v1"),
         ({"environment": "CartPole-v1"}, "gym:CartPole-v1 takes actions Discrete(2); they must be a vector"),
@@ -186,7 +185,6 @@ def test_a_method_of_an_object_is_no_function_of_a_module():
 
 
 def test_ids_may_name_the_module_that_registers_them():
-    gymnasium.register("outside/Push-v0", entry_point="tests.outside:Push", max_episode_steps=12)
     task = make_task("gym:tests.outside:outside/Push-v0", descriptor="tests.outside:up")
     assert task.episode_length == 12
 

@@ -83,17 +83,17 @@ def test_halfcheetah_ends_early_only_when_asked_to():
         ("qd-worm", {}, "unknown task 'qd-worm'; the tasks are qd-walker"),
         ("qd-ant", {"gravity": 1}, "no parameter 'gravity'; it has"),
         ("qd-ant", {"robot": None}, "no parameter 'robot'"),
-        ("qd-ant", {"noise": -0.1}, "noise is -0.1; it must be from 0 to pi"),
+        ("qd-ant", {"noise": -0.1}, "noise is -0.1; it must be from 0 to 3.14159"),
         ("qd-ant", {"noise": float("nan")}, "noise is nan"),
         (
             "qd-ant",
             {"noise_distribution": "cauchy"},
             "noise_distribution is 'cauchy'; it must be one of uniform, normal",
         ),
-        ("qd-ant", {"episode_length": 0}, "episode_length is 0; it must be at least 1"),
+        ("qd-ant", {"episode_length": 0}, "episode_length is 0; it must be from 1 to"),
         ("qd-ant", {"episode_length": 1.5}, "episode_length is 1.5; it must be a whole number"),
-        ("qd-ant", {"cells": 0}, "cells is 0; it must be at least 1"),
-        ("qd-ant", {"grid": (6, 6)}, "grid is .* it must be 4 numbers"),
+        ("qd-ant", {"cells": 0}, "cells is 0; it must be from 1 to"),
+        ("qd-ant", {"grid": (6, 6)}, "grid is .* it must be 4 whole numbers"),
         ("qd-ant", {"ends_on_fall": "no"}, "ends_on_fall is 'no'; it must be true or false"),
     ],
 )
@@ -125,7 +125,7 @@ def test_limits_on_groups_of_processes_are_heard(tmp_path):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_qd_offset_is_finite(value):
-    with pytest.raises(ElitesError, match=r"qd_offset is -?(nan|inf); it must be finite"):
+    with pytest.raises(ElitesError, match=r"qd_offset is -?(nan|inf); it must be from"):
         make_task("qd-hopper", qd_offset=value)
-    with pytest.raises(ElitesError, match=r"noise is -?(nan|inf); it must be at least 0, and finite"):
+    with pytest.raises(ElitesError, match=r"noise is -?(nan|inf); it must be from 0 to"):
         make_task("brax-hopper", noise=value)

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 from elites.archives.archive import Archive, Origin, Solutions, Status, empty_archive, insert
 from elites.archives.cells import make_cells
 from elites.archives.deep_grid import DeepGrid
-from elites.errors import ElitesError, require
+from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import genome_of
+from elites.options import Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
@@ -77,13 +78,13 @@ class Progress(NamedTuple):
 class AlgorithmConfig:
     """Hyper-parameters of all algorithms."""
 
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Hidden units of the controllers."""
     archive: Literal["cvt", "grid"] = "cvt"
     """Shape of the cells: CVT or a regular grid."""
 
     def __post_init__(self) -> None:
-        require(all(width >= 1 for width in self.hidden), "hidden", self.hidden, "widths of at least 1")
+        check_fields(self)
 
 
 class Algorithm(ABC):
@@ -153,6 +154,10 @@ class Algorithm(ABC):
         """Training steps of the critics so far."""
         return jnp.zeros((), jnp.int32)
 
+    def working_bytes(self) -> int:
+        """Memory of its largest arrays beside the state and the batch, at least."""
+        return 0
+
     # Helpers for subclasses.
 
     def empty_archive(self, episodes: int = 1) -> Archive:
@@ -201,8 +206,8 @@ def random_rounds(
 ) -> tuple[tuple[Round, ...], ...]:
     """Rounds of `initial` random genomes, in generations of the usual size: it is compiled only once."""
     whole, rest = divmod(initial, batch)
-    sizes = [batch] * whole + [rest] * (rest > 0)
-    return tuple((Round("random", size, episodes, transitions),) for size in sizes)
+    usual, last = ((Round("random", size, episodes, transitions),) for size in (batch, rest))
+    return (usual,) * whole + (last,) * (rest > 0)
 
 
 def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -7,7 +7,7 @@ With improvement emitters and the evolution strategies of pyribs, as in the pape
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, get_args
+from typing import Annotated, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from elites.archives.archive import Archive, Solutions, insert, select
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
+from elites.options import Range, Rate
 from elites.tasks.task import Task
 from elites.variation.covariance import Arrays, Kind, Strategies, size_in_bytes
 from elites.variation.offspring import orphans
@@ -37,20 +38,14 @@ from elites.variation.offspring import orphans
 class CMAMAPElitesConfig(AlgorithmConfig):
     """Evolution strategies that adapt their covariance to what improves the archive."""
 
-    emitters: int = 5
+    emitters: Annotated[int, Range(1, 10_000)] = 5
     """Number of evolution strategies."""
-    emitter_batch: int = 20
+    emitter_batch: Annotated[int, Range(2, 1_000_000)] = 20
     """Offspring per emitter and generation."""
     es: Kind = "separable"
     """Covariance: full (n² entries), separable (its diagonal) or limited-memory (a few vectors)."""
-    sigma0: float = 0.5
+    sigma0: Rate = 0.5
     """Initial step size (σ0)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.emitters >= 1, "emitters", self.emitters, "at least 1")
-        require(self.emitter_batch >= 2, "emitter_batch", self.emitter_batch, "at least 2")
-        require(self.sigma0 > 0, "sigma0", self.sigma0, "above 0")
 
 
 class State(NamedTuple):

@@ -24,9 +24,10 @@ from elites.algorithms.base import (
 from elites.algorithms.map_elites import MAPElitesConfig
 from elites.archives import deep_grid
 from elites.archives.archive import Archive
-from elites.errors import ElitesError, require
+from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
+from elites.options import Count
 from elites.tasks.task import Task
 from elites.variation.isoline import IsoLine
 from elites.variation.offspring import Offspring
@@ -36,14 +37,10 @@ from elites.variation.offspring import Offspring
 class DeepGridConfig(MAPElitesConfig):
     """MAP-Elites with several members per cell; a full cell loses one of them at random."""
 
-    depth: int = 50
+    depth: Count = 50
     """Members per cell (D)."""
     keep_members: bool = False
     """Whether all members are saved at the end, for `elites correct --redraw`."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.depth >= 1, "depth", self.depth, "at least 1")
 
 
 class State(NamedTuple):

@@ -23,8 +23,8 @@ from elites.algorithms.base import (
     start,
 )
 from elites.archives.archive import Archive
-from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
+from elites.options import Count, Spread
 from elites.tasks.task import Task
 from elites.variation.isoline import IsoLine
 
@@ -33,21 +33,14 @@ from elites.variation.isoline import IsoLine
 class MAPElitesConfig(AlgorithmConfig):
     """MAP-Elites with the directional GA variation."""
 
-    initial: int = 500
+    initial: Count = 500
     """Random controllers evaluated first (I)."""
-    batch: int = 100
+    batch: Count = 100
     """Offspring per generation (b)."""
-    sigma1: float = 0.005
+    sigma1: Spread = 0.005
     """Spread of the GA variation in all directions (σ1)."""
-    sigma2: float = 0.05
+    sigma2: Spread = 0.05
     """Spread of the GA variation along the line between the parents (σ2)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.initial >= 1, "initial", self.initial, "at least 1")
-        require(self.batch >= 1, "batch", self.batch, "at least 1")
-        require(self.sigma1 >= 0, "sigma1", self.sigma1, "at least 0")
-        require(self.sigma2 >= 0, "sigma2", self.sigma2, "at least 0")
 
 
 class State(NamedTuple):

@@ -9,7 +9,7 @@ its mean is added to the archive.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +31,14 @@ from elites.archives.archive import Archive, Status, select
 from elites.archives.cells import spans
 from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
+from elites.options import Count, Range, Rate, Spread
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
 from elites.variation.offspring import children
 
 MOST_NOVEL = 5  # cells that explore steps choose their parent from
+MOST_CHUNKS = 1000  # of a generation, each of which is a part of the program
 CENTRES = 10_000  # descriptors of centres that novelty is measured against, the last ones
 
 
@@ -44,38 +46,35 @@ CENTRES = 10_000  # descriptors of centres that novelty is measured against, the
 class MAPElitesESConfig(AlgorithmConfig):
     """MAP-Elites with evolution strategies that exploit and explore in turns."""
 
-    pairs: int = 100
+    pairs: Count = 100
     """Mirrored pairs of perturbations per step (the original has 5000)."""
-    chunk: int = 100
+    chunk: Count = 100
     """Pairs evaluated at once."""
-    steps: int = 10
+    steps: Count = 10
     """Consecutive steps from one parent."""
-    centre_samples: int = 30
+    centre_samples: Count = 30
     """Evaluations of the new centre after each step."""
-    sigma: float = 0.02
+    sigma: Rate = 0.02
     """Standard deviation of the perturbations."""
-    learning_rate: float = 0.01
+    learning_rate: Rate = 0.01
     """Learning rate of Adam, which is reset with each parent."""
-    l2: float = 0.005
+    l2: Spread = 0.005
     """Weight decay."""
-    neighbours: int = 10
+    neighbours: Annotated[int, Range(1, CENTRES)] = 10
     """Number of nearest centres in the measure of novelty (k)."""
     normalise: bool = False
     """Whether controllers see observations normalised by their running mean and deviation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("pairs", "chunk", "steps", "centre_samples", "neighbours"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("sigma", "learning_rate"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
-        require(self.l2 >= 0, "l2", self.l2, "at least 0")
         require(
             self.pairs % min(self.chunk, self.pairs) == 0,
             "pairs",
             self.pairs,
             f"a multiple of chunk ({self.chunk})",
         )
+        most = MOST_CHUNKS * self.chunk
+        require(self.pairs <= most, "pairs", self.pairs, f"at most {most:,}, {MOST_CHUNKS} times chunk")
 
 
 class Search(NamedTuple):

@@ -11,7 +11,7 @@ import jax
 
 from elites.algorithms.base import Round, random_rounds, start
 from elites.algorithms.map_elites import MAPElites, MAPElitesConfig, State
-from elites.errors import require
+from elites.options import Count
 from elites.tasks.task import Task
 
 
@@ -19,12 +19,8 @@ from elites.tasks.task import Task
 class MAPElitesSamplingConfig(MAPElitesConfig):
     """MAP-Elites on the mean fitness and descriptor of several evaluations."""
 
-    samples: int = 10
+    samples: Count = 10
     """Evaluations per offspring, random controllers included (M); each counts towards the budget."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.samples >= 1, "samples", self.samples, "at least 1")
 
 
 class MAPElitesSampling(MAPElites):

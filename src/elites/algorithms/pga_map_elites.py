@@ -25,9 +25,9 @@ from elites.algorithms.base import (
 )
 from elites.algorithms.map_elites import MAPElitesConfig
 from elites.archives.archive import Archive
-from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
+from elites.options import Count, Rate, Share, Steps
 from elites.tasks.task import Task
 from elites.variation.isoline import IsoLine
 from elites.variation.offspring import orphans
@@ -38,22 +38,14 @@ from elites.variation.policy_gradient import PolicyGradient
 class PGAMAPElitesConfig(critics.TD3Config, MAPElitesConfig):
     """MAP-Elites with a GA and a policy-gradient variation, the latter driven by TD3 critics."""
 
-    p_evo: float = 0.5
+    p_evo: Share = 0.5
     """Share of each generation's offspring made by the GA; 1 is MAP-Elites and trains nothing."""
-    critic_steps: int = 300
+    critic_steps: Count = 300
     """Training steps of the critics per generation (n_crit)."""
-    pg_steps: int = 50
+    pg_steps: Steps = 50
     """Gradient steps of a PG offspring (n_act)."""
-    pg_learning_rate: float = 0.005
+    pg_learning_rate: Rate = 0.005
     """Learning rate of a PG offspring's Adam (lr_act)."""
-
-    def __post_init__(self) -> None:
-        critics.TD3Config.__post_init__(self)
-        MAPElitesConfig.__post_init__(self)
-        require(0 <= self.p_evo <= 1, "p_evo", self.p_evo, "from 0 to 1")
-        require(self.critic_steps >= 1, "critic_steps", self.critic_steps, "at least 1")
-        require(self.pg_steps >= 0, "pg_steps", self.pg_steps, "at least 0")
-        require(self.pg_learning_rate > 0, "pg_learning_rate", self.pg_learning_rate, "above 0")
 
 
 class Learning(NamedTuple):
@@ -97,6 +89,10 @@ class PGAMAPElites(Algorithm):
                 critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
             )
         return State(self.empty_archive(), learning, start())
+
+    def working_bytes(self) -> int:
+        """Memory of the gradient steps."""
+        return self.pg.working_bytes(self.config.batch - self.ga_count) if self.learns else 0
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first; later, trains the critics and varies parents."""

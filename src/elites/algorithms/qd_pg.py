@@ -8,7 +8,7 @@ of a state's descriptor from those visited before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from elites.archives.cells import spans
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
+from elites.options import Count, Range, Rate, Spread, Steps
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation.policy_gradient import PolicyGradient
@@ -40,36 +41,32 @@ from elites.variation.policy_gradient import PolicyGradient
 class QDPGConfig(critics.TD3Config, AlgorithmConfig):
     """Quality and diversity policy gradients, half and half."""
 
-    initial: int = 500
+    initial: Count = 500
     """Random controllers evaluated first."""
-    batch: int = 100
+    batch: Annotated[int, Range(2, 1_000_000)] = 100
     """Offspring per generation."""
-    critic_steps: int = 300
+    critic_steps: Count = 300
     """Training steps of each pair of critics per generation."""
-    pg_steps: int = 50
+    pg_steps: Steps = 50
     """Gradient steps of an offspring."""
-    pg_learning_rate: float = 0.005
+    pg_learning_rate: Rate = 0.005
     """Learning rate of an offspring's Adam."""
     state_descriptor: Literal["mean", "contacts"] = "mean"
     """The mean of the contacts so far in the episode, or the contacts of the step alone."""
-    neighbours: int = 5
+    neighbours: Count = 5
     """Number of nearest state descriptors in the measure of novelty (k)."""
-    stored_descriptors: int = 10_000
+    stored_descriptors: Count = 10_000
     """Largest number of state descriptors in the archive."""
-    least_distance: float = 0.1
+    least_distance: Spread = 0.1
     """Smallest distance between state descriptors in the archive."""
-    candidates: int = 1000
+    candidates: Count = 1000
     """State descriptors per generation to add, sampled uniformly."""
 
     def __post_init__(self) -> None:
-        critics.TD3Config.__post_init__(self)
-        AlgorithmConfig.__post_init__(self)
-        for name in ("initial", "critic_steps", "neighbours", "stored_descriptors", "candidates"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        require(self.batch >= 2, "batch", self.batch, "at least 2")
-        require(self.pg_steps >= 0, "pg_steps", self.pg_steps, "at least 0")
-        require(self.pg_learning_rate > 0, "pg_learning_rate", self.pg_learning_rate, "above 0")
-        require(self.least_distance >= 0, "least_distance", self.least_distance, "at least 0")
+        super().__post_init__()
+        stored = self.stored_descriptors
+        most = f"at most the number of stored_descriptors, {stored:,}"
+        require(self.neighbours <= stored, "neighbours", self.neighbours, most)
 
 
 class State(NamedTuple):
@@ -117,6 +114,11 @@ class QDPG(Algorithm):
             state_descriptors.empty_state_descriptors(config.stored_descriptors, dimensions),
             start(),
         )
+
+    def working_bytes(self) -> int:
+        """Memory of the gradient steps, and of the distances to all state descriptors."""
+        distances: int = 4 * self.config.training_batch * self.config.stored_descriptors
+        return max(distances, self.climb.working_bytes(self.config.batch // 2))
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first; later, trains both critics, and elites ascend one of them."""

@@ -25,10 +25,10 @@ from elites.algorithms.base import (
     start,
 )
 from elites.archives.archive import Archive
-from elites.errors import require
 from elites.evaluation.environment import Environment, EpisodeState, environment_of
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
+from elites.options import Count, Interval, Spread
 from elites.tasks.task import DeviceTask, Task
 from elites.variation.offspring import orphans
 
@@ -37,22 +37,14 @@ from elites.variation.offspring import orphans
 class TD3Config(critics.TD3Config, AlgorithmConfig):
     """One actor trained by reinforcement learning; its copies are collected in an archive."""
 
-    batch: int = 100
+    batch: Count = 100
     """Copies of the actor per generation."""
-    evaluate_every: int = 2
+    evaluate_every: Count = 2
     """Training steps per evaluated copy."""
-    random_steps: int = 2500
+    random_steps: Interval = 2500
     """Steps with random actions before training."""
-    exploration_noise: float = 0.2
+    exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
-
-    def __post_init__(self) -> None:
-        critics.TD3Config.__post_init__(self)
-        AlgorithmConfig.__post_init__(self)
-        for name in ("batch", "evaluate_every"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("random_steps", "exploration_noise"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
 
 
 class State(NamedTuple):

@@ -19,10 +19,11 @@ from jax.typing import ArrayLike
 
 from elites.cache import cache_folder
 from elites.errors import ElitesError, require
-from elites.files import write_atomically
+from elites.files import Array, read_arrays, write_arrays
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
+MOST_CELLS = 1_000_000  # of a grid
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
 CVT_SEED = 0  # the same for all runs, which share their cells
 
@@ -145,6 +146,7 @@ def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt") -> Cells:
 
 def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
     """A regular grid, cells numbered with the last dimension fastest."""
+    require(math.prod(shape) <= MOST_CELLS, "grid", tuple(shape), f"of at most {MOST_CELLS:,} cells in all")
     axes = [
         low + (high - low) * (np.arange(count) + 0.5) / count
         for count, (low, high) in zip(shape, bounds, strict=True)
@@ -174,7 +176,7 @@ def lloyd(count: int, dimensions: int, *, seed: int = CVT_SEED, samples: int = S
     points = generator.random((samples, dimensions))
     centroids = points[:count]
     for _ in range(200):
-        nearest = cKDTree(centroids).query(points)[1]
+        nearest = cKDTree(centroids).query(points, workers=-1)[1]
         sizes = np.bincount(nearest, minlength=count)
         sums = np.stack([np.bincount(nearest, axis, minlength=count) for axis in points.T], axis=1)
         moved = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centroids)
@@ -194,14 +196,13 @@ def _shipped(count: int, dimensions: int) -> np.ndarray | None:
 
 def _cached(count: int, dimensions: int) -> np.ndarray:
     folder = cache_folder("centroids")
-    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npy"
+    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npz"
     if path is not None and path.exists():
-        try:
-            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
-        except (ValueError, OSError, EOFError):  # damaged: computed again
-            pass
+        with contextlib.suppress(ElitesError):  # damaged: computed again
+            unit = read_arrays(path, {"centroids": Array("f", (count, dimensions))}, "a file of centroids")
+            return unit["centroids"]
     centroids = lloyd(count, dimensions, samples=SAMPLES)
     if path is not None:
         with contextlib.suppress(OSError):  # computed again next time
-            write_atomically(path, lambda file: np.save(file, centroids))
+            write_arrays(path, {"centroids": centroids})
     return centroids

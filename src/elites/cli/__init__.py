@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import tyro
 
+from elites.children import error_line
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import Command, first_line
 from elites.cli.inspect import Correct, Show
@@ -18,8 +19,13 @@ from elites.cli.replay import Replay
 from elites.cli.run import Resume, RunOptions, run_command
 from elites.cli.study import STUDY_COMMANDS, StudyRun
 from elites.errors import ElitesError
+from elites.options import check_fields
+from elites.output import lasting_output
+from elites.text import shortened
 
-INTERRUPTED = 130
+LOST, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
+MOST_MESSAGE = 2000  # characters
+ONLY_PRINT = ("tasks", "algorithms", "random", "show", "-h", "--help")
 
 COMMANDS: dict[str, type[Command]] = {
     "run": RunOptions,
@@ -92,11 +98,13 @@ def parse(arguments: Sequence[str]) -> Command:
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
-            return tyro.cli(command, prog=program, args=rest)
+            parsed = tyro.cli(command, prog=program, args=rest)
     except SystemExit as stopped:
         if stopped.code in (0, None):
             raise
-    raise ElitesError(f"{one_line(message.getvalue())}; see {program} --help")
+        raise ElitesError(f"{one_line(message.getvalue())}; see {program} --help") from None
+    check_fields(parsed)
+    return parsed
 
 
 def one_line(box: str) -> str:
@@ -108,23 +116,48 @@ def one_line(box: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C."""
+    """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C.
+
+    A run goes on if its output cannot be written. A command that only prints then has the status 1.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
+    with lasting_output() as output:
+        status = _main(arguments)
+        if output is None:
+            return status
+        output.flush()
+        if not output.was_lost:
+            return status
+        print(f"elites: the output was lost: {output.was_lost}", file=sys.stderr)
+        return status or (LOST if arguments[0] in ONLY_PRINT else 0)
+
+
+def _main(arguments: Sequence[str]) -> int:
     try:
         match list(arguments):
             case ["-h" | "--help"]:
                 print(overview())
-            case ["run" | "study" as command, "-h" | "--help"]:
-                print(overview(command))
+            case ["run" | "study" as name, "-h" | "--help"]:
+                print(overview(name))
             case _:
-                return parse(arguments).run()
+                command = parse(arguments)
+                try:
+                    return command.run()
+                except SystemExit as error:  # of a module of the user's
+                    return _refuse(f"the program was ended from within: {error_line(error)}")
         return 0
     except ElitesError as error:
-        print(f"elites: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
+    except OSError as error:
+        where = f" ({shortened(error.filename, MOST_MESSAGE)})" if error.filename else ""
+        return _refuse(f"{error.strerror or error}{where}")
+    except (MemoryError, RecursionError, UnicodeError) as error:
+        return _refuse(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
         print("elites: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has exited, as with `| head`
-        sys.stdout = None  # avoids a flush at exit
-        return 0
+
+
+def _refuse(message: str) -> int:
+    print(f"elites: {shortened(message, MOST_MESSAGE)}", file=sys.stderr)
+    return BAD_INPUT

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elites.cli.command import Folder
+from elites.options import Evaluations, Replications, Seed, Threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +32,15 @@ class Correct:
 
     folder: Folder
     """Folder of the run."""
-    replications: int = 50
+    replications: Replications = 50
     """Episodes per elite (N)."""
-    snapshot: int | None = None
+    snapshot: Evaluations | None = None
     """Evaluations of the snapshot to correct, into corrected-EVALUATIONS.npz; the default is the archive."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the replications; they share no episode with the run."""
     redraw: bool = False
     """deep-grid: whether a member of the cell is drawn for each replication, instead of its best."""
-    threads: int | None = None
+    threads: Threads | None = None
     """Threads; the default is one per core."""
 
     def run(self) -> int:

@@ -8,15 +8,26 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from elites.errors import ElitesError, require
+from elites.options import (
+    Cells,
+    Count,
+    EpisodeLength,
+    Finite,
+    Patience,
+    Seconds,
+    Spread,
+    Workers,
+)
+from elites.text import shortened
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
     """Parameters of a task."""
 
-    noise: float | None = None
+    noise: Spread | None = None
     """Noise on the initial joint angles in rad, or Brax's own noise; the default is the task's."""
-    episode_length: int | None = None
+    episode_length: EpisodeLength | None = None
     """Steps after which an episode is truncated; the default is the task's."""
     noise_distribution: Literal["uniform", "normal"] | None = None
     """qd- tasks: distribution of the initial joint angles. The noise is half the width of a uniform one
@@ -26,11 +37,11 @@ class TaskOptions:
 
     backend: str | None = None
     """Brax tasks: physics backend: spring (the default), positional, generalized or mjx."""
-    cells: int | None = None
+    cells: Cells | None = None
     """Number of cells of a CVT archive (--archive cvt); the default is the task's."""
-    grid: tuple[int, ...] | None = None
+    grid: tuple[Count, ...] | None = None
     """Cells per dimension of a grid archive (--archive grid); the default is the task's."""
-    qd_offset: float | None = None
+    qd_offset: Finite | None = None
     """Fitness that adds nothing to the QD-score; the default is the task's, measured for a gym: task."""
 
     descriptor: str | None = None
@@ -38,7 +49,7 @@ class TaskOptions:
     step_descriptor: str | None = None
     """gym: tasks: module:function that computes the descriptor of a step; the mean over the episode is the
     default descriptor."""
-    descriptor_bounds: tuple[float, ...] | None = None
+    descriptor_bounds: tuple[Finite, ...] | None = None
     """gym: tasks: lowest and highest value of each descriptor dimension, in pairs; the default is 0 1."""
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
@@ -46,7 +57,7 @@ class TaskOptions:
     """gym: tasks: arguments of the environment as JSON: '{"gravity": -9.8}'."""
     fresh: bool | None = None
     """gym: tasks: whether each episode gets a new environment; the default is true."""
-    patience: float | None = None
+    patience: Patience | None = None
     """gym: tasks: longest time of a step in seconds, then its worker is replaced; the default is 60."""
 
     def task_parameters(self) -> dict[str, Any]:
@@ -65,19 +76,19 @@ class TaskOptions:
 def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
-        raise ElitesError(f"environment_options is {text!r}, which is not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ElitesError(f"environment_options is {shortened(text)!r}, which is not JSON: {error}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions:
     """Options that do not change the result."""
 
-    threads: int | None = None
+    threads: Workers | None = None
     """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""
-    max_hours: float | None = None
+    max_hours: Patience | None = None
     """Hours after which the run stops cleanly; `elites resume` continues it."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: Seconds = 60.0
     """Shortest time between checkpoints, which take at most 2 % of the time; 0: one after each generation."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""

@@ -10,6 +10,8 @@ import tyro
 
 from elites.cli.options import TaskOptions
 from elites.errors import require
+from elites.options import Count, Seed, Threads
+from elites.text import shortened
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -23,17 +25,16 @@ class Random(TaskOptions):
 
     tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
     """Tasks."""
-    controllers: int = 100
+    controllers: Count = 100
     """Number of random controllers per task."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the controllers and of their episodes."""
-    threads: int | None = None
+    threads: Threads | None = None
     """Threads; the default is one per core."""
 
     def run(self) -> int:
         from elites.tasks import make_task
 
-        require(self.controllers >= 1, "controllers", self.controllers, "at least 1")
         last = 2**32 - self.controllers
         require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
         tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # all are checked first
@@ -48,26 +49,41 @@ class Random(TaskOptions):
 
         from elites.evaluation import evaluator_of
         from elites.genomes import genome_of
+        from elites.memory import require_bytes
 
+        genome = genome_of(task, HIDDEN)
+        require_bytes(
+            2 * 4 * self.controllers * genome.parameter_count,
+            f"{self.controllers:,} controllers take",
+            "fewer take less",
+        )
         keys = jax.random.split(jax.random.key(self.seed), self.controllers)
-        parameters = jax.jit(jax.vmap(genome_of(task, HIDDEN).init))(keys)
+        parameters = jax.jit(jax.vmap(genome.init))(keys)
         seeds = self.seed + np.arange(self.controllers)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         with (
             evaluator_of(task, HIDDEN, self.threads) as evaluator,
             Progress(*columns, transient=True) as progress,
         ):
-            bar = progress.add_task(task.name, total=self.controllers)
+            bar = progress.add_task(shortened(task.name), total=self.controllers)
             started = time.perf_counter()
             evaluation = evaluator.evaluate(parameters, seeds, on_episode=lambda _: progress.advance(bar))
             seconds = time.perf_counter() - started
         low, middle, high = np.nanquantile(evaluation.fitness, (0, 0.5, 1))
         spread = ", ".join(
-            f"{name} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
+            f"{shortened(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
             for name, touch in zip(task.descriptor_names, evaluation.descriptor.T, strict=True)
         )
         steps = int(evaluation.length.sum())
-        print(f"{task.name}: {self.controllers} controllers, {steps} steps, {steps / seconds:.0f} steps/s")
+        print(
+            f"{shortened(task.name)}: {self.controllers} controllers, "
+            f"{steps} steps, {steps / seconds:.0f} steps/s"
+        )
         print(f"  fitness     {low:.1f} to {high:.1f}, median {middle:.1f}")
         print(f"  descriptor  {spread}")
         if evaluation.invalid:

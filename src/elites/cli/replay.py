@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from elites.errors import ElitesError
+from elites.options import EpisodeLength, Finite, Index, Pixels, Seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,19 +23,19 @@ class Replay:
     """Folder of the run."""
     best: bool = False
     """Whether to replay the elite with the highest fitness; the default."""
-    cell: int | None = None
+    cell: Index | None = None
     """Cell of the elite."""
-    descriptor: tuple[float, ...] | None = None
+    descriptor: tuple[Finite, ...] | None = None
     """Descriptor to which the elite is the nearest one."""
     grid: str | None = None
     """Rows x columns of elites side by side, such as 3x3: the best of each region of descriptor space."""
-    seed: int | None = None
+    seed: Seed | None = None
     """Seed of the episode. Default: the seed of the elite's evaluation."""
     out: Path | None = None
     """Output file, .mp4 or .gif. Default: best.mp4, cell-I.mp4 or grid-RxC.mp4 in the run's folder."""
-    steps: int | None = None
+    steps: EpisodeLength | None = None
     """Largest number of steps to show. Default: the whole episode."""
-    size: tuple[int, int] | None = None
+    size: tuple[Pixels, Pixels] | None = None
     """Width and height of each elite's picture in pixels. Default: 480 360, with --grid 240 180."""
 
     def run(self) -> int:

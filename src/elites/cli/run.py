@@ -13,6 +13,7 @@ import tyro
 from elites.cli.command import Folder
 from elites.cli.options import ExecutionOptions, TaskOptions
 from elites.errors import ElitesError
+from elites.options import Evaluations, Interval, Replications, Seed, Seeds, Snapshots
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
@@ -24,22 +25,22 @@ class RunOptions(TaskOptions, ExecutionOptions):
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Task: one of `elites tasks`, gym:ID for a Gymnasium environment, or module:task for your own."""
-    evaluations: int = 1_000_000
+    evaluations: Evaluations = 1_000_000
     """Budget: number of evaluated episodes."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random."""
-    seeds: int = 1
+    seeds: Seeds = 1
     """Number of replications, with consecutive seeds. They train in one program; cma-map-elites, and td3
     outside Brax, run them one after the other."""
     out: Path | None = None
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
-    snapshots: int = 0
+    snapshots: Snapshots = 0
     """Number of archives to keep along the way, evenly spaced."""
     metrics: tuple[str, ...] = ()
     """Metrics of your own, each as module:metric."""
-    correct_every: int = 0
+    correct_every: Interval = 0
     """Evaluations between corrections of the archive, as `elites correct` does them; 0: none."""
-    correct_replications: int = 50
+    correct_replications: Replications = 50
     """Episodes per elite and correction."""
     correct_redraw: bool = False
     """deep-grid: whether a correction draws a member of the cell for each replication."""

@@ -9,6 +9,17 @@ from typing import Annotated, Literal
 
 import tyro
 
+from elites.options import (
+    Evaluations,
+    Interval,
+    Replications,
+    Seconds,
+    Seed,
+    Seeds,
+    Snapshots,
+    Workers,
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRun:
@@ -26,27 +37,27 @@ class StudyRun:
     """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()
     """Algorithms to select from the study, or to use instead. Default: all of the study's."""
-    seeds: int | None = None
+    seeds: Seeds | None = None
     """Number of replications. Default: the study's (20; 10 in the ablation)."""
-    first_seed: int | None = None
+    first_seed: Seed | None = None
     """Seed of the first replication. Default: 0."""
-    evaluations: int | None = None
+    evaluations: Evaluations | None = None
     """Budget of each run. Default: the study's (1,000,000)."""
     correct: bool | None = None
     """Whether to correct final archives. Default: as in the study."""
-    correct_every: int | None = None
+    correct_every: Interval | None = None
     """Interval of corrections during a run, in evaluations. Default: none."""
-    correct_replications: int | None = None
+    correct_replications: Replications | None = None
     """Episodes per elite and correction. Default: 50."""
-    snapshots: int | None = None
+    snapshots: Snapshots | None = None
     """Number of archives of each run to keep during the run."""
-    workers: int | None = None
+    workers: Workers | None = None
     """Number of runs at once. Default: one per core, fewer where memory is short."""
-    threads: int | None = None
+    threads: Workers | None = None
     """Threads of each run's rollouts. Default: the cores divided by the workers."""
     cluster: str | None = None
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: Seconds = 60.0
     """Shortest time between the checkpoints of a run, in seconds."""
     calibrate: bool = True
     """Whether to measure the speed of the runs first, for the plan."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from elites.errors import ElitesError, require
+from elites.errors import ElitesError
+from elites.options import Threads, converted
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
 def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, cluster: str | None = None) -> Any:
     """An `Evaluator` of this task, here or on a Ray cluster. It must be closed after use."""
-    require(threads is None or threads >= 1, "threads", threads, "at least 1")
+    if cluster is None:
+        converted(Threads | None, "threads", threads)
     if isinstance(task, DeviceTask):
         refuse_cluster(task, cluster)
         from elites.evaluation.device import DeviceEvaluator

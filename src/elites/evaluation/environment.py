@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from elites.children import error_line
 from elites.errors import ElitesError
 from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
 
@@ -119,7 +120,7 @@ class SimulatedEnvironment:
     """The environment of a task that is simulated outside JAX."""
 
     def __init__(self, task: HostTask) -> None:
-        self.task, self.simulator = task, StatelessSimulator(task.simulator)
+        self.task, self.simulator = task, StatelessSimulator(task.stepper)
         self.failure: ElitesError | None = None
 
     def begin(self, seed: jax.Array) -> EpisodeState:
@@ -158,7 +159,7 @@ class SimulatedEnvironment:
         try:
             if self.failure is None:
                 return self.simulator.begin(seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(error, seed)
         return np.full(self.task.observation_size, np.nan, np.float32)
 
@@ -166,13 +167,13 @@ class SimulatedEnvironment:
         try:
             if self.failure is None:
                 return self.simulator.step(seed, *rest)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._fail(error, seed)
         observation = np.full(self.task.observation_size, np.nan, np.float32)
         return observation, np.float32(np.nan), np.bool_(False), np.bool_(False)
 
-    def _fail(self, error: Exception, seed: jax.Array) -> None:
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
+    def _fail(self, error: BaseException, seed: jax.Array) -> None:
+        cause = error_line(error).removeprefix(f"{self.task.name}: ")
         failed = f"the training episode with seed {int(seed)} failed"
         self.failure = ElitesError(f"{self.task.name}: {failed}: {cause}")
         self.failure.__cause__ = error

@@ -12,11 +12,8 @@ import json
 import math
 import os
 import selectors
-import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
 import warnings
 import weakref
@@ -27,35 +24,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.errors import ElitesError, require
+from elites.children import START_SECONDS, in_child, start_child
+from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
 from elites.evaluation.threads import checked_batch
-from elites.evaluation.worker import BEATS, IN_WORKER, STOP
+from elites.evaluation.worker import BEATS, STOP
+from elites.options import Threads, converted
 from elites.tasks import parameters_of
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import HostTask
 
 ATTEMPTS = 3  # for an episode that kills its worker, or hangs
 CHECK_SECONDS = 0.5  # between checks whether a worker hangs
-START_SECONDS = 120.0  # for a worker to import its modules and make its simulator
 STOP_SECONDS = 2.0  # for a running episode to end at its next step
-BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from elites.evaluation.worker import boot; boot(sys.argv[2:])"
-)
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class _Worker:
     """The parent's end of a worker process."""
 
-    def __init__(self, slot: int, process: subprocess.Popen[bytes], channel: socket.socket) -> None:
+    def __init__(
+        self, slot: int, process: subprocess.Popen[bytes], channel: socket.socket, beat: int
+    ) -> None:
         self.slot, self.process, self.channel = slot, process, channel
         self.ready = False
         self.episodes: deque[int] = deque()  # the running one, then the next ones
         self.batch = -1  # number of the last batch that it received
-        self.beat, self.active = -1, time.monotonic()  # its last beat, and the time of its last activity
+        self.beat, self.active = beat, time.monotonic()  # its last beat, and the time of its last activity
+        self.started = False  # whether it has imported this package
         self._text = b""
 
     def send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
@@ -106,9 +102,9 @@ class ProcessEvaluator:
         self, task: HostTask, *, hidden: tuple[int, ...] = (128, 128), processes: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one process per core by default."""
-        processes = len(os.sched_getaffinity(0)) if processes is None else processes
-        require(processes >= 1, "threads", processes, "at least 1")
-        if os.environ.get(IN_WORKER):
+        count = len(os.sched_getaffinity(0)) if processes is None else processes
+        processes = converted(Threads, "threads", count)
+        if in_child():
             raise ElitesError(
                 "a worker process has imported a script that starts a run; the script must do that "
                 'only below `if __name__ == "__main__":`'
@@ -280,11 +276,12 @@ class ProcessEvaluator:
                 continue
             beat = int(self._board[BEATS][worker.slot])
             if beat != worker.beat:
-                worker.beat, worker.active = beat, now
-            elif not worker.ready and now - worker.active > START_SECONDS:
-                self._replace(worker, f"was not ready after {START_SECONDS:g} s", lost)
-            elif worker.ready and now - worker.active > self.patience:
-                self._replace(worker, f"made no step for {self.patience:g} s (patience)", lost)
+                worker.beat, worker.active, worker.started = beat, now, True
+                continue
+            limit = self.patience if worker.started else START_SECONDS
+            if now - worker.active > limit:
+                doing = "made no step" if worker.ready else "was not ready"
+                self._replace(worker, f"{doing} for {limit:g} s (patience)", lost)
 
     def _replace(self, worker: _Worker, reason: str, lost: Callable[[_Worker, str], None]) -> None:
         self._remove(worker, kill=True)
@@ -318,21 +315,9 @@ class ProcessEvaluator:
         """Starts a worker, which sends a message when it is ready."""
         ours, theirs = socket.socketpair()
         with theirs:
-            descriptors = (theirs.fileno(), self._board_file, self._lifeline[0])
-            by_main = threading.current_thread() is threading.main_thread()
-            arguments = (*descriptors, slot, os.getpid(), int(by_main))
-            # Ctrl-C reaches all processes of a terminal: it is blocked until the worker ignores it.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                process = subprocess.Popen(
-                    [sys.executable, "-c", BOOT, json.dumps(_search_path()), *map(str, arguments)],
-                    pass_fds=descriptors,
-                    stdin=subprocess.DEVNULL,
-                    env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), IN_WORKER: "1"},
-                )
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        worker = _Worker(slot, process, ours)
+            descriptors = (theirs.fileno(), self._board_file)
+            process = start_child("elites.evaluation.worker", descriptors, self._lifeline[0], slot)
+        worker = _Worker(slot, process, ours, int(self._board[BEATS][slot]))
         self._workers[slot] = worker
         self._selector.register(ours, selectors.EVENT_READ, worker)
         setup = {
@@ -357,13 +342,6 @@ class ProcessEvaluator:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _search_path() -> list[str]:
-    """The search path of a worker: that of this process, and the current folder."""
-    here = os.getcwd()
-    path = [entry or here for entry in sys.path]
-    return path if here in path else [*path, here]
 
 
 def _end_all(

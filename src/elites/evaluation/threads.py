@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.options import Threads, converted
 from elites.policies.layout import parameter_count
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.task import CompiledTask, Simulator, Task
@@ -25,9 +26,7 @@ class ThreadEvaluator:
         self, task: CompiledTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
-        threads = len(os.sched_getaffinity(0)) if threads is None else threads
-        if threads < 1:
-            raise ElitesError(f"threads is {threads}; it must be at least 1")
+        threads = len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
         self.task = task
         self.sizes = task.controller(hidden)
         self._simulators = [task.simulator() for _ in range(threads)]

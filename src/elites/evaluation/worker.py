@@ -7,45 +7,44 @@ ignores Ctrl-C, which the parent handles, and never outlives its parent.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import json
 import os
-import signal
 import socket
-import sys
-import threading
 from collections import deque
 from typing import Any
 
 import numpy as np
 
-from elites.errors import ElitesError
+from elites.children import end_with, error_line
 from elites.evaluation.shared import arrays_in
+from elites.output import lasting_output
 from elites.tasks.episode import Ending, EpisodeResult, Transitions
 
-PR_SET_PDEATHSIG = 1
-IN_WORKER = "ELITES_WORKER"  # variable that is set in the environment of workers
 STOP, BEATS = "stop", "beats"  # arrays that all workers of an evaluator share
 
 
-def main(channel_file: int, board: int, lifeline: int, slot: int, parent: int, by_main: int) -> None:
+def main(channel_file: int, board: int, lifeline: int, parent: int, by_main: int, slot: int) -> None:
     """Executes the parent's orders until the parent is gone.
 
-    The numbers are three file descriptors, the worker's index on the board, the parent's process number, and
-    whether the parent's main thread has started this process.
+    The numbers are two file descriptors, the arguments of `end_with`, and the worker's index on the board.
     """
-    die_with(parent, lifeline, by_main=bool(by_main))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent has blocked it until now
-    with socket.socket(fileno=channel_file) as channel, contextlib.suppress(ConnectionError):
+    gc.freeze()
+    end_with(lifeline, parent, by_main)
+    with (
+        lasting_output(),
+        socket.socket(fileno=channel_file) as channel,
+        contextlib.suppress(ConnectionError),
+    ):
         orders = Orders(channel)
         setup = orders.next()
         if setup is None:
             return
         shared = arrays_in(board, setup["board"])
         try:
+            if setup["task"].startswith("gym:"):
+                import elites.tasks.gymnasium.simulator  # noqa: F401 # its time does not count as the task's
+            shared[BEATS][slot] += 1
             worker = Worker(setup, shared[STOP], shared[BEATS][slot : slot + 1])
         except BaseException as error:
             _send(channel, {"error": error_line(error)})
@@ -55,7 +54,8 @@ def main(channel_file: int, board: int, lifeline: int, slot: int, parent: int, b
             if "batch" in order:
                 worker.take(orders.descriptors.popleft(), order["batch"])
             _send(channel, worker.run(order))
-        worker.simulator.close()
+        with contextlib.suppress(Exception):  # its results are safe
+            worker.simulator.close()
 
 
 class Worker:
@@ -123,33 +123,6 @@ def _differ(first: EpisodeResult, second: EpisodeResult) -> str:
     return f"fitness {first.fitness} after {first.length} steps, then {second.fitness} after {second.length}"
 
 
-def error_line(error: BaseException) -> str:
-    """An error in one line."""
-    if isinstance(error, ElitesError):
-        return str(error)
-    return " ".join(f"{type(error).__name__}: {error}".split())
-
-
-def die_with(parent: int, lifeline: int, *, by_main: bool) -> None:
-    """Makes this process end with its parent, however that ends.
-
-    Linux kills it, even if the interpreter hangs, when the thread that started it ends: only the main thread
-    lives as long as its process. Otherwise a thread waits for the end of a pipe that only the parent holds
-    open.
-    """
-    if sys.platform == "linux" and by_main:
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-    def watch() -> None:
-        with contextlib.suppress(OSError):
-            os.read(lifeline, 1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="lifeline").start()
-
-
 def _send(channel: socket.socket, message: dict[str, Any]) -> None:
     channel.sendall(json.dumps(message).encode() + b"\n")
 
@@ -171,9 +144,3 @@ class Orders:
             self.descriptors.extend(descriptors)
         line, _, self._text = self._text.partition(b"\n")
         return json.loads(line)  # type: ignore[no-any-return]
-
-
-def boot(arguments: list[str]) -> None:
-    """The entry point of a worker's command line."""
-    gc.freeze()
-    main(*(int(argument) for argument in arguments))

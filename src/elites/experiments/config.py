@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +12,21 @@ from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
+from elites.files import one_line
 from elites.metrics.metric import METRICS, Metric, load_metric
+from elites.options import (
+    Evaluations,
+    Interval,
+    Replications,
+    Seed,
+    Snapshots,
+    converted,
+    types_of,
+)
 from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, HostTask, Task
 from elites.versions import package_version
-
-MINIMUM = {"evaluations": 1, "seed": 0, "snapshots": 0, "correct_every": 0, "correct_replications": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,34 +35,26 @@ class RunConfig:
 
     algorithm: str  # a name, or module:Class
     task: str  # a name, or module:task; a Task is replaced by its name and parameters
-    evaluations: int = 1_000_000
-    seed: int = 0
-    snapshots: int = 0
-    correct_every: int = 0
-    correct_replications: int = 50
+    evaluations: Evaluations = 1_000_000
+    seed: Seed = 0
+    snapshots: Snapshots = 0
+    correct_every: Interval = 0
+    correct_replications: Replications = 50
     correct_redraw: bool = False
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, minimum in MINIMUM.items():
-            given = getattr(self, name)
-            whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
-            require(whole and int(given) >= minimum, name, repr(given), f"a whole number from {minimum}")
-            object.__setattr__(self, name, int(given))
-        require(self.seed < 2**32, "seed", self.seed, "below 2**32")
-        require(self.evaluations < 2**31, "evaluations", self.evaluations, "below 2**31")
-        require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
-        redraw = self.correct_redraw
-        require(isinstance(redraw, bool), "correct_redraw", repr(redraw), "true or false")
-        refuse_redraw(self.algorithm, redraw)
-        make_config(self.algorithm, **self.hyper_parameters)
-        object.__setattr__(self, "metrics", tuple(self.metrics))
-        self.make_metrics()
         if isinstance(self.task, Task):
             object.__setattr__(self, "task_parameters", parameters_of(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
+        for name, expected in types_of(RunConfig).items():
+            object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
+        require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
+        refuse_redraw(self.algorithm, self.correct_redraw)
+        make_config(self.algorithm, **self.hyper_parameters)
+        self.make_metrics()
         task = self.make_task()
         if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # measured only once
             object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
@@ -107,5 +106,7 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     record = run.read_record()
     try:
         return RunConfig(**record.settings()), record.versions
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ElitesError(f"{run.config} is damaged: {error}") from None
+    except ElitesError as error:
+        raise ElitesError(f"{run.config}: {error}") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ElitesError(f"{run.config} is damaged: {one_line(error)}") from None

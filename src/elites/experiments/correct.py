@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import numbers
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,7 +21,10 @@ from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.files import error_in_one_line, read_arrays, write_arrays
+from elites.files import error_in_one_line, read_arrays, remove_partials, write_arrays
+from elites.memory import require_bytes
+from elites.options import Replications, Seed, Threads, converted, types_of
+from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
@@ -46,17 +48,13 @@ EPISODES, MEMBERS = 0, 1  # independent streams of random numbers
 class Settings:
     """Settings of a correction."""
 
-    replications: int = 50
-    seed: int = 0
+    replications: Replications = 50
+    seed: Seed = 0
     redraw: bool = False  # deep-grid: a member of the cell is drawn for each replication
 
     def __post_init__(self) -> None:
-        for name in ("replications", "seed"):
-            given = getattr(self, name)
-            require(isinstance(given, numbers.Integral), name, repr(given), "a whole number")
-            object.__setattr__(self, name, int(given))
-        require(self.replications >= 1, "replications", self.replications, "at least 1")
-        require(0 <= self.seed < 2**32, "seed", self.seed, "from 0 to 2**32 - 1")
+        for name, expected in types_of(Settings).items():
+            object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
 
 
 class StoppedError(Exception):
@@ -93,18 +91,25 @@ def correct(
     """
     run = RunFolder(folder)
     settings = Settings(replications=replications, seed=seed, redraw=redraw)
-    require(threads is None or threads >= 1, "threads", threads, "at least 1")
+    converted(Threads | None, "threads", threads)
     record = run.read_record()
     with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
-        if (corrected := existing_correction(path, archive, settings)) is not None:
+        remove_partials(run.path, below=False)
+        if (corrected := existing_correction(path, archive, settings, log)) is not None:
             log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
+        task = make_task(record.task, **record.task_parameters)
+        if task.descriptor_size != archive.descriptor.shape[1]:
+            raise ElitesError(
+                f"{path.parent} has an archive of {archive.descriptor.shape[1]} descriptors; "
+                f"{record.task} has {task.descriptor_size}"
+            )
         with (
-            evaluator_of(make_task(record.task, **record.task_parameters), hidden, threads) as evaluator,
+            evaluator_of(task, hidden, threads) as evaluator,
             Interrupts("stopping") as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):
@@ -137,6 +142,7 @@ def correct_archive(
     unfinished = path.with_suffix(".unfinished.npz")
     about = describe_correction(archive, **asdict(settings))
     shape = (len(archive.cell), settings.replications)
+    require_correction(shape[0], archive.descriptor.shape[1], archive.parameters.shape[1], settings)
     fitness = np.full(shape, np.nan, np.float32)
     descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
     done = _load_unfinished(unfinished, about, fitness, descriptor)
@@ -207,6 +213,16 @@ class _Progress:
             self.on_progress(min(self.done, self.total), self.total)
 
 
+def require_correction(elites: int, dimensions: int, parameters: int, settings: Settings) -> None:
+    """Raises an error if the replications of so many elites do not fit into memory."""
+    drawn = 4 * parameters * settings.replications if settings.redraw else 0  # members for one elite at least
+    require_bytes(
+        elites * settings.replications * (2 * 4 * (1 + dimensions) + 8) + drawn,
+        f"{settings.replications:,} replications of {elites:,} elites take",
+        "fewer take less",
+    )
+
+
 def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
     """The seed of each replication of each elite, `[n, N]`."""
     rows = [one.generate_state(settings.replications) for one in _seed_sequences(archive, settings, EPISODES)]
@@ -222,21 +238,30 @@ def chances(archive: SavedArchive, settings: Settings) -> np.ndarray:
 
 def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> list[np.random.SeedSequence]:
     """A seed sequence for each cell. More replications start with the same numbers as fewer."""
-    entropy = (settings.seed, int(archive.about["seed"]))
+    run_seed = int(archive.about["seed"])
+    require(run_seed >= 0, "seed of the archive", run_seed, "at least 0")
+    entropy = (settings.seed, run_seed)
     return [np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))) for cell in archive.cell]
 
 
-def existing_correction(path: Path, archive: SavedArchive, settings: Settings) -> CorrectedArchive | None:
+def existing_correction(
+    path: Path, archive: SavedArchive, settings: Settings, log: Callable[[str], None]
+) -> CorrectedArchive | None:
     """The corrected archive in a file, if it has this archive and these settings."""
-    with contextlib.suppress(ElitesError):  # damaged or missing: computed again
+    if not path.exists():
+        return None
+    try:
         corrected = load_corrected(path)
-        same = corrected.about["evaluations"] == archive.about["evaluations"]
-        if (
-            same
-            and corrected.is_correction_of(archive)
-            and all(corrected.about[name] == value for name, value in asdict(settings).items())
-        ):
-            return corrected
+    except ElitesError as error:
+        log(f"{error}; it is computed again")
+        return None
+    same = corrected.about["evaluations"] == archive.about["evaluations"]
+    if (
+        same
+        and corrected.is_correction_of(archive)
+        and all(corrected.about[name] == value for name, value in asdict(settings).items())
+    ):
+        return corrected
     return None
 
 
@@ -254,6 +279,9 @@ def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
             f"{path} has the members after {members.evaluations} evaluations, not after {evaluations}: "
             "only the final archive can be corrected by drawing from them"
         )
+    width = members.parameters(np.arange(0)).shape[1]
+    if width != archive.parameters.shape[1] or not np.isin(archive.cell, members.cell).all():
+        raise ElitesError(f"{path} is damaged: it does not have the members of {run.archive}")
     return members
 
 
@@ -271,9 +299,10 @@ def _save_unfinished(
 def _load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
     """Loads the finished elites, if the inputs are the same. Returns their number."""
     with contextlib.suppress(ElitesError):
-        arrays = read_arrays(path, ("fitness", "descriptor", "about"), "an unfinished correction")
-        if str(arrays["about"]) == json.dumps(about):
-            done = len(arrays["fitness"])
+        arrays = read_arrays(path, schemas.UNFINISHED, "an unfinished correction")
+        done = len(arrays["fitness"])
+        fits = arrays["descriptor"].shape == descriptor[:done].shape
+        if fits and str(arrays["about"]) == json.dumps(about):
             fitness[:done], descriptor[:done] = arrays["fitness"], arrays["descriptor"]
             return done
     return 0

@@ -11,6 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
+
+from elites.text import printable, shortened
 
 if TYPE_CHECKING:
     from elites.experiments.execution import Report
@@ -19,16 +22,11 @@ LINE_SECONDS = 15.0
 APART_SECONDS = 0.5
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Continues the run after the reader of its output has exited."""
-
-
 class LiveView:
     """A live view on a terminal, with lines above it; otherwise only the lines."""
 
     def __init__(self, console: Console | None) -> None:
-        self.console = console or _Console()
+        self.console = console or Console()
         self.live: Live | Progress
 
     def __enter__(self) -> Self:
@@ -44,7 +42,8 @@ class LiveView:
 
     def log(self, message: str) -> None:
         """Prints a line above the view."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
+        text = "\n".join(map(printable, message.split("\n")))
+        self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 class Display(LiveView):
@@ -55,12 +54,12 @@ class Display(LiveView):
     def __init__(self, title: str, console: Console | None = None) -> None:
         super().__init__(console)
         self._bar = Progress(
-            TextColumn(title, markup=False),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>5.1f} %"),
             console=self.console,
         )
-        self._task = self._bar.add_task(title)
+        self._task = self._bar.add_task(shortened(title))
         self._correction = Bar("correcting", self.console)
         self._panel: RenderableType = ""
         self.live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
@@ -108,14 +107,14 @@ class Bar(LiveView):
         super().__init__(console)
         self._unit = unit
         self.live = Progress(
-            TextColumn(title, markup=False),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
         )
-        self._title, self._task = title, self.live.add_task(title, total=None)
+        self._title, self._task = title, self.live.add_task(shortened(title), total=None)
         self._logged = time.perf_counter()
 
     def __call__(self, done: int, total: int) -> None:
@@ -145,7 +144,9 @@ def _seeds(report: Report) -> str:
 
 def _values(report: Report) -> list[tuple[str, str]]:
     """Label and text of each metric of the archive."""
-    return [(metric.label, metric.text(report.metrics[metric.name])) for metric in report.described]
+    return [
+        (shortened(metric.label), metric.text(report.metrics[metric.name])) for metric in report.described
+    ]
 
 
 def _panel(report: Report, rate: float, left: str) -> Table:
@@ -162,7 +163,7 @@ def _panel(report: Report, rate: float, left: str) -> Table:
         f"{timings['ask_s']:.1f} s of training and variation",
     }
     for name, text in rows.items():
-        table.add_row(name, text)
+        table.add_row(Text(name), Text(text))
     return table
 
 

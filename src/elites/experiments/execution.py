@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from elites.errors import require
 from elites.metrics.metric import METRICS, Metric
+from elites.options import Patience, Seconds, Threads, Workers, check_fields, converted
 
 
 class Report(NamedTuple):
@@ -27,11 +27,11 @@ class Report(NamedTuple):
 class Execution:
     """Resources, limits and callbacks of a run. Nothing in the result depends on them."""
 
-    threads: int | None = None
+    threads: Workers | None = None
     """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""
-    max_hours: float | None = None
+    max_hours: Patience | None = None
     """Hours after which the run stops cleanly; `resume` continues it."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: Seconds = 60.0
     """Shortest time between checkpoints, which take at most 2 % of the time; 0: one after each generation."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
@@ -43,6 +43,6 @@ class Execution:
     """Called with each line for the user."""
 
     def __post_init__(self) -> None:
-        require(self.threads is None or self.threads >= 1, "threads", self.threads, "at least 1")
-        require(self.max_hours is None or self.max_hours > 0, "max_hours", self.max_hours, "above 0")
-        require(self.checkpoint_seconds >= 0, "checkpoint_seconds", self.checkpoint_seconds, "at least 0")
+        check_fields(self)
+        if self.cluster is None:
+            converted(Threads | None, "threads", self.threads)

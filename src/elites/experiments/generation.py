@@ -18,7 +18,7 @@ from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive, Status
 from elites.evaluation.evaluation import Evaluation
 from elites.metrics.metric import Elites, Metric
-from elites.results.tables import BY_OPERATOR, COUNTS
+from elites.results.schemas import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
 
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)

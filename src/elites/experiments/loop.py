@@ -19,9 +19,10 @@ from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.replications import Advance, Replications
 from elites.files import error_in_one_line, remove_partials
 from elites.metrics.metric import Metric
-from elites.results.checkpoints import Checkpoints, outline
+from elites.results.checkpoints import Belonging, Checkpoints, outline
 from elites.results.folder import GroupFolder, RunFolder
-from elites.results.tables import Logs
+from elites.results.schemas import CheckpointHeader
+from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
 
@@ -69,14 +70,17 @@ def _drive(
 ) -> list[Outcome]:
     checkpoints = GroupFolder(home).checkpoints
     remove_partials(home)
-    header: dict[str, Any] = {"sizes": [{} for _ in folders], "elapsed": 0.0, "corrected": 0}
+    belonging = Belonging([folder.read_record() for folder in folders])
+    header: CheckpointHeader | None = None
     if checkpoints.paths():
         empty, current.state = outline(current.state), None  # frees memory for the loaded state
-        current.state, header, problems = checkpoints.load(empty)
+        current.state, header, problems = checkpoints.load(empty, belonging)
+        for folder, marks in zip(folders, header.logs, strict=True):
+            check_logs(folder.path, marks)
         for message in problems:
             execution.log(f"{message}; continuing from the previous one")
-        current.generation, current.evaluations = header["generation"], header["evaluations"]
-        current.environment_steps = header["environment_steps"]
+        current.generation, current.evaluations = header.generation, header.evaluations
+        current.environment_steps = header.environment_steps
     corrects = current.configs[0].correct_every > 0
     timings = ["generation", *current.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
     with ExitStack() as stack:
@@ -88,12 +92,15 @@ def _drive(
                         metric_columns(current.algorithm, current.metrics),
                         [*timings, *["corrections_s"] * corrects],
                         correction_columns(current.metrics) if corrects else (),
-                        sizes,
+                        header.logs[index] if header else {},
                     )
                 )
-                for folder, sizes in zip(folders, header["sizes"], strict=True)
+                for index, folder in enumerate(folders)
             ]
-        return _Loop(home, folders, current, logs, checkpoints, interrupts, header, execution).run()
+        loop = _Loop(home, folders, current, logs, checkpoints, belonging, interrupts, execution)
+        if header:
+            loop.elapsed_before, loop.corrected = header.elapsed, header.corrected
+        return loop.run()
 
 
 class _Loop:
@@ -106,17 +113,17 @@ class _Loop:
         current: Replications,
         logs: list[Logs],
         checkpoints: Checkpoints,
+        belonging: Belonging,
         interrupts: Interrupts,
-        header: dict[str, Any],
         execution: Execution,
     ) -> None:
         self.folders, self.current, self.logs, self.execution = folders, current, logs, execution
-        self.checkpoints, self.interrupts = checkpoints, interrupts
+        self.checkpoints, self.belonging, self.interrupts = checkpoints, belonging, interrupts
         self.config = current.configs[0]
         self.seeds = tuple(config.seed for config in current.configs)
-        self.elapsed_before: float = header["elapsed"]
+        self.elapsed_before = 0.0
         self.logged = current.evaluations
-        self.corrected: int = header["corrected"]  # evaluations at the last correction
+        self.corrected = 0  # evaluations at the last correction
         self.writing = f"cannot write to {home}; its last checkpoint is intact"
         self.saved_at, self.cost = time.perf_counter(), 0.0
         self.spent = self.correcting = 0.0  # seconds, for the next row of timings
@@ -215,14 +222,14 @@ class _Loop:
         with error_in_one_line(self.writing):
             self.checkpoints.save(
                 current.state,
-                {
-                    "generation": current.generation,
-                    "evaluations": current.evaluations,
-                    "environment_steps": current.environment_steps,
-                    "corrected": self.corrected,
-                    "elapsed": self.elapsed(),
-                    "sizes": [log.sync() for log in self.logs],
-                },
+                self.belonging.header(
+                    generation=current.generation,
+                    evaluations=current.evaluations,
+                    environment_steps=current.environment_steps,
+                    corrected=self.corrected,
+                    elapsed=self.elapsed(),
+                    logs=[log.sync() for log in self.logs],
+                ),
             )
             if current.evaluations < self.config.evaluations:  # otherwise the run would count as finished
                 for folder, archive in zip(self.folders, current.saved_archives(), strict=True):
@@ -246,7 +253,7 @@ class _Loop:
         ):
             path = folder.corrected()
             members = self.current.members(index) if config.correct_redraw else None
-            corrected = existing_correction(path, archive, settings) or correct_archive(
+            corrected = existing_correction(path, archive, settings, self.execution.log) or correct_archive(
                 path,
                 archive,
                 settings,

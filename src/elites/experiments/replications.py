@@ -14,12 +14,12 @@ import numpy as np
 from elites.algorithms.base import Algorithm, Round
 from elites.archives.archive import Archive
 from elites.cache import keep_compiled_programs
-from elites.errors import ElitesError
 from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.device import evaluate_inside, runs_inside
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
+from elites.experiments.correct import Settings, require_correction
 from elites.experiments.generation import (
     Generation,
     Keys,
@@ -28,7 +28,7 @@ from elites.experiments.generation import (
     evaluations_of,
     metric_rows,
 )
-from elites.memory import available_bytes
+from elites.memory import available_bytes, require_bytes
 from elites.metrics.metric import METRICS
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
@@ -137,6 +137,10 @@ def make_replications(
     if isinstance(task, DeviceTask):
         jax.eval_shape(task.reset, jnp.uint32(0))  # raises an error if a package is missing
         refuse_cluster(task, cluster)
+    if configs[0].correct_every:
+        elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
+        settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
+        require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     if runs_inside(task) and algorithm.shares_program:
         driver = EpisodesInside
     return driver(configs, algorithm, threads, cluster)
@@ -331,6 +335,7 @@ def bytes_needed(algorithm: Algorithm) -> int:
     )
     # A program on the device needs copies of arrays that it updates, and of transitions: as they come, by
     # episode, and as rows of the buffer.
+    batch = max(batch, algorithm.working_bytes())
     return (
         3 * state_bytes // 2 + 6 * batch if isinstance(task, DeviceTask) else state_bytes + max(batch, *sizes)
     )
@@ -338,11 +343,10 @@ def bytes_needed(algorithm: Algorithm) -> int:
 
 def require_memory(algorithm: Algorithm, count: int = 1) -> None:
     """Raises an error if the replications do not fit into memory, before anything is allocated."""
-    each, free = bytes_needed(algorithm), available_bytes()
-    if count * each <= free:
-        return
-    fits = free // each
-    raise ElitesError(
-        f"{'this run takes' if count == 1 else f'{count} seeds take'} {count * each / 1e9:.1f} GB and "
-        f"{free / 1e9:.1f} GB are free; {f'{fits} seeds fit' if fits else 'smaller sizes take less'}"
+    each = bytes_needed(algorithm)
+    fits = available_bytes() // each
+    require_bytes(
+        count * each,
+        "this run takes" if count == 1 else f"{count} seeds take",
+        f"{fits} seeds fit" if fits else "smaller sizes take less",
     )

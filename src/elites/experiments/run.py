@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from elites.errors import ElitesError, require
@@ -20,14 +21,17 @@ from elites.experiments.execution import Execution
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import Outcome, drive
 from elites.experiments.replications import Replications, make_replications, require_memory
+from elites.options import Seeds, converted
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
+from elites.text import MOST_NAME_BYTES, folder_name
 
 
 def default_folder(config: RunConfig, seeds: int = 1) -> Path:
     """The default folder of a run or a group."""
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task))
-    return Path("runs") / f"{algorithm}-{task}-{last}"
+    name = f"{algorithm}-{task}-{last}"
+    return Path("runs") / (name if len(name.encode()) <= MOST_NAME_BYTES else folder_name(name))
 
 
 def run(
@@ -46,12 +50,12 @@ def run(
         execution: threads, limits and callbacks.
     """
     execution = execution or Execution()
-    require(seeds >= 1, "seeds", seeds, "at least 1")
+    converted(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
-    refuse_taken(path)
     if seeds > 1:
         return run_group(config, seeds, GroupFolder(path), execution)
+    refuse_taken(path)
     home = RunFolder(path)
     with _replications([config], execution) as current:  # fails before anything is written
         home.create_folder()
@@ -79,17 +83,23 @@ def resume(folder: Path | str, execution: Execution | None = None) -> Outcome:
 
 
 def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Execution) -> Outcome:
-    """Executes replications in a group's folder. A group may have a single one."""
-    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
+    """Executes replications in a group's folder. A group may have a single one.
+
+    Records that a killed process left there, before those of the group were complete, are written again.
+    """
+    if not group.is_incomplete():
+        refuse_taken(group.path)
     algorithm = config.make_algorithm()
+    require_memory(algorithm, seeds if algorithm.shares_program else 1)
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None
         if algorithm.shares_program:
             current = stack.enter_context(_replications(configs, execution))
-        else:
-            require_memory(algorithm)
         group.create_folder()
         stack.enter_context(folder_lock(group.path))
+        if group.is_incomplete():
+            group.clear_incomplete()
         refuse_taken(group.path)
         folders = group.create([config.record() for config in configs])
         if current is not None:
@@ -101,6 +111,7 @@ def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
     started, folders = time.perf_counter(), group.runs()
     loaded = [load_config(run.path) for run in folders]
     configs, original_versions = [config for config, _ in loaded], loaded[0][1]
+    _refuse_different(folders, configs, group.seeds())
     with folder_lock(group.path):
         if configs[0].make_algorithm().shares_program:
             outcomes = _continue(group.path, folders, configs, original_versions, execution)
@@ -119,6 +130,18 @@ def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
         return _group_outcome(group, outcomes)
 
 
+def _refuse_different(folders: list[RunFolder], configs: list[RunConfig], seeds: list[int]) -> None:
+    """Raises an error if replications of a group differ in more than the seed."""
+    for run, config, seed in zip(folders, configs, seeds, strict=True):
+        expected = dataclasses.asdict(configs[0]) | {"seed": seed}
+        for name, given in dataclasses.asdict(config).items():
+            if json.dumps(given) != json.dumps(expected[name]):
+                raise ElitesError(
+                    f"{run.config} has {name} {json.dumps(given)}; in this group it must be "
+                    f"{json.dumps(expected[name])}"
+                )
+
+
 def _continue(
     home: Path,
     folders: list[RunFolder],
@@ -128,7 +151,10 @@ def _continue(
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
     checkpoints = GroupFolder(home).checkpoints
-    finished = [_finished(run, config) for run, config in zip(folders, configs, strict=True)]
+    finished = [
+        _finished(run, config, log=execution.log if checkpoints.paths() else None)
+        for run, config in zip(folders, configs, strict=True)
+    ]
     done = [outcome for outcome in finished if outcome is not None]
     if len(done) == len(folders):
         execution.log(f"{home} is finished: {done[0].evaluations} evaluations")
@@ -173,11 +199,20 @@ def _outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
     return _finished(run, config) or Outcome(run.path, False, run.evaluations(), {})
 
 
-def _finished(run: RunFolder, config: RunConfig) -> Outcome | None:
-    """The outcome of a run that has spent its budget; None if it has not."""
+def _finished(run: RunFolder, config: RunConfig, log: Callable[[str], None] | None = None) -> Outcome | None:
+    """The outcome of a run that has spent its budget; None if it has not.
+
+    A damaged archive is an error, or a line for `log` if there is a checkpoint to make it from.
+    """
     if not run.has_archive:
         return None
-    archive = run.read_archive()
+    try:
+        archive = run.read_archive()
+    except ElitesError as error:
+        if log is None:
+            raise
+        log(f"{error}; it is made again from the checkpoint")
+        return None
     if archive.about["evaluations"] < config.evaluations:
         return None
     return Outcome(run.path, True, archive.about["evaluations"], archive.metrics._asdict())

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from elites.errors import require
 from elites.learning.replay_buffer import Experience, ReplayBuffer, sample
+from elites.options import Count, Range, Rate, Share, Spread, Widths, check_fields
 from elites.policies import Layers, Policy, init_layers
 
 
@@ -36,38 +36,29 @@ class TD3(NamedTuple):
 class TD3Config:
     """Training of the critics and the greedy actor."""
 
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: Widths = (256, 256)
     """Hidden units of the critics."""
-    training_batch: int = 256
+    training_batch: Count = 256
     """Transitions per gradient step (N)."""
-    critic_learning_rate: float = 3e-4
+    critic_learning_rate: Rate = 3e-4
     """Learning rate of the critics' Adam."""
-    greedy_learning_rate: float = 3e-4
+    greedy_learning_rate: Rate = 3e-4
     """Learning rate of the greedy actor's Adam."""
-    discount: float = 0.99
+    discount: Share = 0.99
     """Discount factor (γ)."""
-    smoothing_noise: float = 0.2
+    smoothing_noise: Spread = 0.2
     """Standard deviation of the noise on target actions (σ_p)."""
-    smoothing_clip: float = 0.5
+    smoothing_clip: Spread = 0.5
     """Bound of that noise (c)."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """Polyak rate of the targets (τ)."""
-    delay: int = 2
+    delay: Count = 2
     """Critic steps per step of the greedy actor and the targets (d)."""
-    buffer_size: int = 1_000_000
+    buffer_size: Annotated[int, Range(1, 2**31 - 1)] = 1_000_000
     """Transitions in the replay buffer."""
 
     def __post_init__(self) -> None:
-        for name in ("training_batch", "delay", "buffer_size"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
-        for name in ("critic_learning_rate", "greedy_learning_rate"):
-            require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
-        for name in ("discount", "target_rate"):
-            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "from 0 to 1")
-        for name in ("smoothing_noise", "smoothing_clip"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        widths = self.critic_hidden
-        require(all(width >= 1 for width in widths), "critic_hidden", widths, "widths of at least 1")
+        check_fields(self)
 
 
 def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:

@@ -10,9 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import read_arrays
+from elites.files import Array, read_arrays
 
-FIELDS = ("solution", "objective", "measures", "index")
+FIELDS = {
+    "solution": Array("fi", ("elites", "*"), allowed="any"),
+    "objective": Array("fi", ("elites",), allowed="any"),
+    "measures": Array("fi", ("elites", "dimensions"), allowed="any"),
+    "index": Array("i", ("elites",)),
+}
 
 
 class Elites(NamedTuple):

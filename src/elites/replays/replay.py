@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elites.errors import ElitesError, require
+from elites.errors import ElitesError
+from elites.options import EpisodeLength, Pixels, Seed, converted
 from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
+from elites.text import shortened
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene
@@ -71,8 +73,9 @@ def replay(
     chosen = [name for name, given in choices.items() if given is not None]
     if len(chosen) > 1:
         raise ElitesError(f"{' and '.join(chosen)} exclude each other")
-    require(seed is None or 0 <= seed < 2**32, "seed", seed, "from 0 to 2**32 - 1")
-    require(steps is None or steps >= 1, "steps", steps, "at least 1")
+    converted(Seed | None, "seed", seed)
+    converted(EpisodeLength | None, "steps", steps)
+    converted(tuple[Pixels, Pixels] | None, "size", size)
     from elites.tasks import make_task
     from elites.tasks.function import FunctionTask
 
@@ -95,7 +98,6 @@ def replay(
     if path.suffix not in FORMATS:
         raise ElitesError(f"out is {path}; it must end in {' or '.join(FORMATS)}")
     width, height = size or (SIZE if shape is None else TILE)
-    require(min(width, height) >= 32 and max(width, height) <= 4096, "size", size, "from 32 to 4096 pixels")
     size = width // 2 * 2, height // 2 * 2  # encoders need even numbers
     present = [elite for elite in elites if elite is not None]
     seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in present]
@@ -116,7 +118,7 @@ def _caption(archive: SavedArchive, one: Replayed) -> str:
         described = "descriptor " + " ".join(f"{value:.2f}" for value in one.descriptor)
     else:
         described = ", ".join(
-            f"{str(name).replace('_', ' ')}: {value:.2f}"
+            f"{shortened(str(name).replace('_', ' '), 30)}: {value:.2f}"
             for name, value in zip(names, one.descriptor, strict=True)
         )
     return f"fitness {one.fitness:.1f}\n{described}"

@@ -19,14 +19,17 @@ from elites.metrics.contribution import added, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.reports.colours import OPERATORS, OTHERS
 from elites.reports.maps import BINS, Map, draw_map, scale
+from elites.reports.plain import legend_label, plain_text
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
 from elites.results.tables import metric_names
+from elites.text import MOST_SHOWN, shortened
 
 CORRECTED_COLOUR = "#d55e00"
 DPI = 150
 
 
+@plain_text()
 def draw_archive(archive: SavedArchive, path: Path | str, limits: tuple[float, float] | None = None) -> None:
     """Fitness over descriptor space: bars in one dimension, a Voronoi map in two, a nested grid in more."""
     if not len(archive.fitness):
@@ -42,6 +45,7 @@ def draw_archive(archive: SavedArchive, path: Path | str, limits: tuple[float, f
     figure.savefig(path, dpi=DPI)
 
 
+@plain_text()
 def draw_corrected(corrected: CorrectedArchive, path: Path) -> None:
     """The original archive and the corrected one side by side, on one colour scale."""
     _require_elites(corrected)
@@ -75,6 +79,7 @@ def draw_corrected(corrected: CorrectedArchive, path: Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
+@plain_text()
 def draw_spread(corrected: CorrectedArchive, path: Path) -> None:
     """Maps of the spread of each elite's replications; bright elites are reproducible."""
     _require_elites(corrected)
@@ -121,7 +126,8 @@ def _require_elites(corrected: CorrectedArchive) -> None:
 
 def _title(archive: SavedArchive | CorrectedArchive) -> str:
     about = archive.about
-    return f"{about['algorithm']} on {about['task']['name']}, {about['evaluations']:,} evaluations"
+    algorithm, task = shortened(about["algorithm"]), shortened(about["task"]["name"])
+    return f"{algorithm} on {task}, {about['evaluations']:,} evaluations"
 
 
 def format_axis(axes: Axes, quantity: Quantity) -> None:
@@ -132,6 +138,7 @@ def format_axis(axes: Axes, quantity: Quantity) -> None:
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
 
 
+@plain_text()
 def draw_progress(
     metrics: Mapping[str, np.ndarray],
     path: Path,
@@ -149,7 +156,7 @@ def draw_progress(
     names = metric_names(metrics)
     rows = len(names) // 2 + 1  # of two panels, one of them for the operators
     figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(shortened(title, 2 * MOST_SHOWN), fontsize=11)
     panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
     for axes, name in zip(panels, names, strict=False):
@@ -159,7 +166,7 @@ def draw_progress(
             axes.plot(corrections["evaluations"], corrections[name], **style)
             axes.legend(fontsize=8)
         metric = metric_of(name, metric_paths)
-        axes.set(xlabel="evaluations", ylabel=metric.label)
+        axes.set(xlabel="evaluations", ylabel=shortened(metric.label))
         format_axis(axes, metric)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
@@ -176,7 +183,7 @@ def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     axes.stackplot(
         metrics["evaluations"],
         [smoothed(row, over) for row in by_operator.values()],
-        labels=list(by_operator),
+        labels=[legend_label(name) for name in by_operator],
         colors=[OPERATORS.get(name) or next(others) for name in by_operator],
     )
     mean = f"\n(mean of {over} generations)" if over > 1 else ""

@@ -13,6 +13,7 @@ from scipy.spatial import Voronoi
 
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
+from elites.text import shortened
 
 EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
@@ -47,12 +48,13 @@ class Map(NamedTuple):
         return values
 
     def name(self, dimension: int) -> str:
-        return str(self.archive.about["task"]["descriptor_names"][dimension]).replace("_", " ")
+        names = self.archive.about["task"]["descriptor_names"]
+        return shortened(str(names[dimension]).replace("_", " "))
 
     def label(self, dimension: int) -> str:
         """The label of an axis; descriptors of archives without a phrase are contacts."""
         phrase: str = self.archive.about["task"].get("descriptor_phrase", "contact of {}")
-        return phrase.format(self.name(dimension))
+        return phrase.replace("{}", self.name(dimension))
 
 
 def scale(values: np.ndarray) -> Normalize:

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.metrics.metric import METRICS, metric_of
 from elites.reports.tables import losses, trust
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
-from elites.results.folder import RunFolder, RunRecord
+from elites.results.folder import RunFolder
+from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
+from elites.text import printable, shortened
 
 
 def show(folder: Path | str) -> str:
@@ -50,7 +53,8 @@ def show(folder: Path | str) -> str:
         rows["corrected"] = problem
     tables = [] if corrected is None else [losses(corrected, record.metrics), trust(corrected)]
     width = max(map(len, rows)) + 1
-    return "\n".join([record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items()), *tables])
+    lines = [record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items())]
+    return "\n".join([*map(printable, lines), *tables])
 
 
 def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:
@@ -60,13 +64,15 @@ def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.
     for name in metric_names(logged):
         metric = metric_of(name, record.metrics)
         if metric not in METRICS and len(at):
-            rows[metric.label] = metric.text(float(logged[name][at[-1]]))
+            rows[shortened(metric.label)] = metric.text(float(logged[name][at[-1]]))
     return rows
 
 
 def _elite_rows(archive: SavedArchive) -> dict[str, str]:
     names = archive.about["task"]["descriptor_names"]
-    descriptor = [f"{name} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)]
+    descriptor = [
+        f"{shortened(name)} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)
+    ]
     seeds = np.atleast_1d(archive.seed[0])
     episode = f"episode seed {seeds[0]}" if len(seeds) == 1 else f"the mean of {len(seeds)} episodes"
     operators = zip(*np.unique(archive.operator, return_counts=True), strict=True)
@@ -81,7 +87,10 @@ def _read_corrected(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArc
     """The corrected archive, or why there is none to show."""
     if not run.is_corrected:
         return None, ""
-    corrected = run.read_corrected()
+    try:
+        corrected = run.read_corrected()
+    except ElitesError as error:
+        return None, f"{error}; `elites correct {run}` makes it again"
     if corrected.is_correction_of(archive):
         return corrected, ""
     evaluations = corrected.about["evaluations"]

@@ -9,6 +9,7 @@ import numpy as np
 from elites.metrics.corrected import luckiest, most_reproducible
 from elites.metrics.metric import METRICS, installed_metrics
 from elites.results.corrected import CorrectedArchive
+from elites.text import shortened
 
 
 def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
@@ -23,7 +24,7 @@ def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str
     rows = [
         ("", "original", "corrected", "loss"),
         *(
-            (metric.label, metric.text(before), metric.text(after), metric.loss.text(loss))
+            (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
             for metric in (*METRICS, *installed_metrics(metric_paths))
             for before, after, loss in [corrected.change(metric)]
         ),
@@ -36,7 +37,8 @@ def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str
 def trust(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
     spread = corrected.spread()
-    names = [str(name).replace("_", " ") for name in corrected.about["task"]["descriptor_names"]]
+    described = corrected.about["task"]["descriptor_names"]
+    names = [shortened(str(name).replace("_", " ")) for name in described]
 
     def table(elites: np.ndarray) -> list[str]:
         rows = [("cell", *names, "fitness", "mean", "deviation", "in own cell")]

@@ -15,6 +15,7 @@ from elites.archives.cells import Cells
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.results import schemas
 from elites.results.names import ARCHIVE
 
 if TYPE_CHECKING:
@@ -117,40 +118,24 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
     path = Path(path)
     if path.is_dir():
         path /= ARCHIVE
-    names = ARRAYS if parameters else tuple(name for name in ARRAYS if name != "parameters")
-    arrays = read_arrays(path, (*names, "about"), "an archive of elites")
+    kinds = {name: kind for name, kind in schemas.ARCHIVE.items() if parameters or name != "parameters"}
+    arrays = read_arrays(path, kinds, "an archive of elites")
+    about = schemas.read_about(path, arrays.pop("about"), schemas.ArchiveAbout, VERSION)
+    schemas.check_archive(path, arrays, about)
     if not parameters:
         arrays["parameters"] = np.empty((len(arrays["fitness"]), 0), np.float32)
-    about = parse_about(path, arrays.pop("about"), VERSION)
     return SavedArchive(**arrays, about=about)
+
+
+def load_about(path: Path) -> dict[str, Any]:
+    """What an archive says about itself; its arrays are not read."""
+    arrays = read_arrays(path, {"about": schemas.ARCHIVE["about"]}, "an archive of elites")
+    return schemas.read_about(path, arrays["about"], schemas.ArchiveAbout, VERSION)
 
 
 def load_fitness(path: Path) -> tuple[int, np.ndarray]:
     """The evaluations of an `archive.npz`, and the fitness of its elites; nothing else is read."""
-    arrays = read_arrays(path, ("fitness", "about"), "an archive of elites")
-    return evaluations_of(path, arrays["about"]), arrays["fitness"]
-
-
-def evaluations_of(path: Path, text: np.ndarray) -> int:
-    """The evaluations in `about` of a file."""
-    try:
-        return int(json.loads(str(text))["evaluations"])
-    except (ValueError, TypeError, KeyError):
-        raise ElitesError(f"{path} is damaged: it does not say after how many evaluations it is") from None
-
-
-def read_about(path: Path) -> dict[str, Any]:
-    """What an npz file of results says about itself; its arrays are not read."""
-    about = read_arrays(path, ("about",), "a file of results")["about"]
-    try:
-        return json.loads(str(about))  # type: ignore[no-any-return]
-    except ValueError as error:
-        raise ElitesError(f"{path} is damaged: {error}") from None
-
-
-def parse_about(path: Path, text: np.ndarray, version: int) -> dict[str, Any]:
-    """`about` of a file, refused if it has another format."""
-    about: dict[str, Any] = json.loads(str(text))
-    if about.get("format") != version:
-        raise ElitesError(f"{path} has format {about.get('format')}; this version reads format {version}")
-    return about
+    kinds = {name: schemas.ARCHIVE[name] for name in ("fitness", "about")}
+    arrays = read_arrays(path, kinds, "an archive of elites")
+    about = schemas.read_about(path, arrays["about"], schemas.ArchiveAbout, VERSION)
+    return about["evaluations"], arrays["fitness"]

@@ -6,22 +6,31 @@ buffers only the filled rows are stored.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 
 from elites.archives.archive import Solutions
 from elites.errors import ElitesError
-from elites.files import write_atomically
+from elites.files import Array, ArrayFile, one_line, remove_partials, write_atomically
 from elites.learning.replay_buffer import ReplayBuffer
+from elites.results.schemas import CheckpointHeader, RunRecord, convert, parse
 
-VERSION = 2
+VERSION = 3
 KEPT = 2
+DAMAGED = ".damaged"  # suffix of a checkpoint that could not be read
+HEADER = Array("U")
+
+
+Packed = Mapping[str, np.ndarray] | ArrayFile
 
 
 def _partly_filled(node: Any) -> bool:
@@ -80,7 +89,7 @@ def outline(empty: Any) -> Any:
     return jax.tree.map(outlined, empty, is_leaf=_partly_filled)
 
 
-def unpack(empty: Any, packed: Mapping[str, np.ndarray]) -> Any:
+def unpack(empty: Any, packed: Packed) -> Any:
     """The state again. `empty`, a state at its beginning, gives the shapes and the rows not stored."""
     nodes, structure = jax.tree_util.tree_flatten_with_path(empty, is_leaf=_partly_filled)
     restored = []
@@ -89,15 +98,18 @@ def unpack(empty: Any, packed: Mapping[str, np.ndarray]) -> Any:
         if not _partly_filled(node):
             restored.append(_fitting(packed, name, node))
             continue
-        arrays, filled, places = [], _filled(node), packed[f"{name}#rows"]
+        arrays, filled = [], _filled(node)
+        places = _places(packed[f"{name}#rows"], name, filled.size)
         for index, leaf in enumerate(jax.tree.leaves(node)):
             whole = _as_rows(np.array(leaf), filled)
             if whole is None:
                 arrays.append(_fitting(packed, f"{name}#{index}", leaf))
                 continue
             stored = packed[f"{name}#{index}"]
-            if stored.dtype != whole.dtype or stored.shape[1:] != whole.shape[1:]:
-                raise ValueError(f"{name} holds {stored.dtype}{stored.shape}, not rows of {whole.shape[1:]}")
+            if stored.dtype != whole.dtype or stored.shape != (len(places), *whole.shape[1:]):
+                raise ValueError(
+                    f"{name} holds {stored.dtype}{stored.shape}, not {len(places)} rows of {whole.shape[1:]}"
+                )
             whole[places] = stored
             del stored  # a buffer is large: no more copies than need be
             arrays.append(jnp.array(whole.reshape(leaf.shape)))
@@ -106,29 +118,91 @@ def unpack(empty: Any, packed: Mapping[str, np.ndarray]) -> Any:
     return jax.tree.unflatten(structure, restored)
 
 
-def _fitting(packed: Mapping[str, np.ndarray], name: str, like: jax.Array) -> jax.Array:
+def _places(places: np.ndarray, name: str, size: int) -> np.ndarray:
+    if places.dtype.kind != "i" or places.ndim != 1 or (np.diff(places, prepend=-1) < 1).any():
+        raise ValueError(f"{name} has rows that are not numbers that rise")
+    if len(places) and places[-1] >= size:
+        raise ValueError(f"{name} has row {places[-1]}; it must be below {size}")
+    return places
+
+
+def _fitting(packed: Packed, name: str, like: jax.Array) -> jax.Array:
     stored = packed[name]
     if stored.shape != like.shape or stored.dtype != like.dtype:
         raise ValueError(f"{name} is {stored.dtype}{stored.shape}, not {like.dtype}{like.shape}")
     return jnp.array(stored)
 
 
+class _OtherFormatError(ValueError):
+    """A checkpoint of another version."""
+
+
+class Belonging:
+    """The runs that a checkpoint belongs to: their settings, which differ only in the seed."""
+
+    def __init__(self, records: Sequence[RunRecord]) -> None:
+        first: dict[str, Any] = json.loads(json.dumps(records[0].settings()))
+        self.seeds = [record.seed for record in records]
+        self.record = {name: value for name, value in first.items() if name != "seed"}
+        self.digest = hashlib.sha256(
+            json.dumps([self.record, self.seeds], sort_keys=True).encode()
+        ).hexdigest()
+
+    def header(self, **progress: Any) -> CheckpointHeader:
+        """The header of a checkpoint of these runs; `progress` are its other fields."""
+        return CheckpointHeader(
+            format=VERSION, record=self.record, seeds=self.seeds, digest=self.digest, **progress
+        )
+
+    def refuse_other(self, path: Path, header: CheckpointHeader) -> None:
+        """Raises an error that says what has changed since the checkpoint was written."""
+        if header.digest == self.digest:
+            return
+        was, now = header.record, self.record
+        for name in ("algorithm", "task"):
+            if was.get(name) != now[name]:
+                raise ElitesError(
+                    f"{path} is a checkpoint of {was.get('algorithm')} on {was.get('task')}; this is "
+                    f"{now['algorithm']} on {now['task']}"
+                )
+        changes = [*_changes(was, now), *_changes({"seed": header.seeds}, {"seed": self.seeds})]
+        if changes:
+            raise ElitesError(
+                f"{path} was written with other settings: {', '.join(changes)}; "
+                "with the earlier ones the run can be continued"
+            )
+
+
+def _changes(was: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """What differs, field by field. A field that only one of them has was added in another version."""
+    for name in was.keys() & now.keys() if not prefix else was.keys() | now.keys():
+        before, after = was.get(name), now.get(name)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from _changes(before, after, f"{prefix}{name}.")
+        elif before != after:
+            yield f"{prefix}{name} was {_short(before)}, is {_short(after)}"
+
+
+def _short(value: Any) -> str:
+    return one_line(json.dumps(value[0] if isinstance(value, list) and len(value) == 1 else value))
+
+
 class Checkpoints:
-    """The checkpoints of one run."""
+    """The checkpoints of one run, or of a group."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def save(self, state: Any, header: dict[str, Any]) -> None:
+    def save(self, state: Any, header: CheckpointHeader) -> None:
         """Writes a checkpoint and forgets all but the last two."""
         self.folder.mkdir(exist_ok=True)
         arrays = pack(state)
-        arrays["header"] = np.array(json.dumps({"format": VERSION, **header}))
+        arrays["header"] = np.array(json.dumps(msgspec.to_builtins(header)))
 
         def write(file: IO[bytes]) -> None:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
-        write_atomically(self.folder / f"{header['generation']:09d}.npz", write)
+        write_atomically(self.folder / f"{header.generation:09d}.npz", write)
         for old in self.paths()[KEPT:]:
             old.unlink()
 
@@ -136,27 +210,46 @@ class Checkpoints:
         """The newest first."""
         return sorted(self.folder.glob("[0-9]*.npz"), reverse=True)
 
-    def load(self, empty: Any) -> tuple[Any, dict[str, Any], list[str]]:
-        """The newest checkpoint that can be read, its header, and what was wrong with newer ones."""
+    def load(self, empty: Any, belonging: Belonging) -> tuple[Any, CheckpointHeader, list[str]]:
+        """The newest checkpoint that can be read, its header, and what was wrong with newer ones.
+
+        One of other settings is an error.
+        """
         wrong: list[str] = []
         for path in self.paths():
             try:
-                with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                    header = json.loads(str(file["header"]))
-                    if header["format"] != VERSION:
-                        raise ValueError(f"format {header['format']}, this version reads {VERSION}")
+                with ArrayFile(path) as file:
+                    header = _read_header(file)
+                    belonging.refuse_other(path, header)
                     state = unpack(empty, file)  # array by array
+            except ElitesError:
+                raise
             except Exception as error:  # damage takes many forms
-                wrong.append(f"checkpoint {path} is damaged: {error}")
+                what = "cannot be used" if isinstance(error, _OtherFormatError) else "is damaged"
+                wrong.append(f"checkpoint {path} {what}: {one_line(error)}")
                 continue
             for damaged in self.paths()[: len(wrong)]:  # out of the way of those to come
-                damaged.rename(damaged.with_suffix(".damaged"))
+                damaged.rename(damaged.with_suffix(DAMAGED))
             return state, header, wrong
         raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
 
     def clear(self) -> None:
-        """A finished run needs none."""
-        if self.folder.exists():
-            for path in self.folder.iterdir():
-                path.unlink()
-            self.folder.rmdir()
+        """A finished run needs none. Files that are not checkpoints stay."""
+        if self.folder.is_dir():
+            remove_partials(self.folder)
+            for path in (*self.paths(), *self.folder.glob(f"[0-9]*{DAMAGED}")):
+                if not path.is_dir():
+                    path.unlink()
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
+
+def _read_header(file: ArrayFile) -> CheckpointHeader:
+    text = file["header"]
+    HEADER.check("header", text.dtype, text.shape, {})
+    HEADER.check_values("header", text)
+    header = parse(str(text))
+    found = header.get("format") if isinstance(header, dict) else None
+    if isinstance(found, int) and found != VERSION:
+        raise _OtherFormatError(f"it has format {found}; this version reads format {VERSION}")
+    return convert(header, CheckpointHeader)

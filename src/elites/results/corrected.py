@@ -13,7 +13,8 @@ from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses, Spread, correct, loss, spread
 from elites.metrics.metric import METRICS, Elites, Metric
-from elites.results.archive import SavedArchive, evaluations_of, parse_about, read_about
+from elites.results import schemas
+from elites.results.archive import SavedArchive
 from elites.results.names import CORRECTED
 
 VERSION = 1
@@ -149,19 +150,23 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
     path = Path(path)
     if path.is_dir():
         path /= CORRECTED
-    arrays = read_arrays(path, (*ARRAYS, "about"), "a corrected archive")
-    about = parse_about(path, arrays.pop("about"), VERSION)
+    arrays = read_arrays(path, schemas.CORRECTED, "a corrected archive")
+    about = schemas.read_about(path, arrays.pop("about"), schemas.CorrectedAbout, VERSION)
+    schemas.check_corrected(path, arrays, about)
     return CorrectedArchive(**arrays, about=about)
 
 
-def load_corrected_metrics(path: Path) -> tuple[dict[str, Any], dict[str, float]]:
-    """What a corrected archive says about itself, and its metrics and losses; nothing else is read."""
-    names = [column.name for metric in METRICS for column in (metric, metric.loss)]
-    arrays = read_arrays(path, names, "a corrected archive")
-    return read_about(path), {name: float(value) for name, value in arrays.items()}
+def load_corrected_metrics(path: Path) -> tuple[int, dict[str, float]]:
+    """The evaluations that a corrected archive stands for, its metrics and losses; nothing else is read."""
+    kinds = {**schemas.SUMMARY, "about": schemas.CORRECTED["about"]}
+    arrays = read_arrays(path, kinds, "a corrected archive")
+    about = schemas.read_about(path, arrays.pop("about"), schemas.CorrectedAbout, VERSION)
+    return about["evaluations"], {name: float(value) for name, value in arrays.items()}
 
 
 def load_corrected_fitness(path: Path) -> tuple[int, np.ndarray]:
     """The evaluations of a `corrected.npz`, and the mean fitness of the elites in the corrected archive."""
-    arrays = read_arrays(path, ("mean_fitness", "kept", "about"), "a corrected archive")
-    return evaluations_of(path, arrays["about"]), arrays["mean_fitness"][arrays["kept"]]
+    kinds = {name: schemas.CORRECTED[name] for name in ("mean_fitness", "kept", "about")}
+    arrays = read_arrays(path, kinds, "a corrected archive")
+    about = schemas.read_about(path, arrays["about"], schemas.CorrectedAbout, VERSION)
+    return about["evaluations"], arrays["mean_fitness"][arrays["kept"]]

@@ -6,45 +6,22 @@ Reading needs nothing but the folder: neither the algorithm nor the task has to 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any, get_origin, get_type_hints
+from typing import IO, Any
+
+import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line, is_partial, write_atomically
+from elites.files import error_in_one_line, is_partial, remove_partials, write_atomically
 from elites.results import names
-from elites.results.archive import SavedArchive, load_archive, read_about, save_archive
+from elites.results.archive import SavedArchive, load_about, load_archive, save_archive
 from elites.results.checkpoints import Checkpoints
 from elites.results.corrected import CorrectedArchive, load_corrected
 from elites.results.members import Members, load_members, save_members
+from elites.results.schemas import CORRECTION, TIMING, GroupRecord, RunRecord, check_table, read_record
 from elites.results.tables import read_table
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunRecord:
-    """What `config.json` says, as it is written: names and plain values."""
-
-    algorithm: str
-    task: str
-    evaluations: int = 1_000_000
-    seed: int = 0
-    snapshots: int = 0
-    correct_every: int = 0
-    correct_replications: int = 50
-    correct_redraw: bool = False
-    hyper_parameters: dict[str, Any] = field(default_factory=dict)
-    task_parameters: dict[str, Any] = field(default_factory=dict)
-    metrics: list[str] = field(default_factory=list)  # further ones, by their import paths
-    versions: dict[str, str | None] = field(default_factory=dict)
-
-    @property
-    def title(self) -> str:
-        return f"{self.algorithm} on {self.task}, seed {self.seed}"
-
-    def settings(self) -> dict[str, Any]:
-        """All but the versions, as `RunConfig` takes them."""
-        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "versions"}
 
 
 class RunFolder:
@@ -78,20 +55,14 @@ class RunFolder:
 
     def read_record(self) -> RunRecord:
         """What was run."""
-        record = read_json(self.config)
+        record = read_record(self.config, RunRecord)
         if record is None:
             if (self.path / names.GROUP).exists():
                 raise ElitesError(
                     f"{self.path} holds a group of runs; name one, such as {self.path}/{names.seed_folder(0)}"
                 )
             raise ElitesError(f"{self.path} holds no run: there is no {names.CONFIG} in it")
-        for name, hint in get_type_hints(RunRecord).items():
-            if name in record and not isinstance(record[name], get_origin(hint) or hint):
-                raise ElitesError(f"{self.config} is damaged: {name} is {json.dumps(record[name])}")
-        try:
-            return RunRecord(**record)
-        except TypeError as error:
-            raise ElitesError(f"{self.config} is damaged: {error}") from None
+        return record
 
     @property
     def has_archive(self) -> bool:
@@ -108,8 +79,8 @@ class RunFolder:
         if not self.has_archive:
             return 0
         try:
-            return int(read_about(self.archive)["evaluations"])
-        except (ElitesError, KeyError, TypeError, ValueError):
+            return int(load_about(self.archive)["evaluations"])
+        except ElitesError:
             return 0
 
     def write_archive(self, archive: SavedArchive) -> None:
@@ -121,7 +92,8 @@ class RunFolder:
 
     def snapshots(self) -> list[int]:
         """The evaluations of all snapshots, in order."""
-        return sorted(int(path.stem) for path in (self.path / names.SNAPSHOTS).glob("[0-9]*.npz"))
+        paths = (self.path / names.SNAPSHOTS).glob("*.npz")
+        return sorted(int(path.stem) for path in paths if re.fullmatch("[0-9]+", path.stem))
 
     def write_snapshot(self, evaluations: int, archive: SavedArchive) -> None:
         path = self.snapshot(evaluations)
@@ -151,7 +123,7 @@ class RunFolder:
     def read_correction(self) -> dict[str, Any]:
         """How the archive was corrected; empty if it was not, or if that cannot be read."""
         try:
-            return read_about(self.corrected())
+            return self.read_corrected().about
         except ElitesError:
             return {}
 
@@ -161,13 +133,27 @@ class RunFolder:
     def read_members(self) -> Members:
         return load_members(self.members)
 
-    def read_metrics(self) -> dict[str, Any]:
+    def read_metrics(self) -> dict[str, np.ndarray]:
         """The columns of `metrics.csv`."""
-        return read_table(self.metrics)
+        table = read_table(self.metrics)
+        check_table(self.metrics, table)
+        return table
 
-    def read_corrections(self) -> dict[str, Any] | None:
+    def read_corrections(self) -> dict[str, np.ndarray] | None:
         """The columns of `corrections.csv`; None if the run was not corrected on its way."""
-        return read_table(self.corrections) if self.corrections.exists() else None
+        if not self.corrections.exists():
+            return None
+        table = read_table(self.corrections)
+        check_table(self.corrections, table, CORRECTION)
+        return table
+
+    def read_elapsed(self) -> np.ndarray:
+        """Seconds at the end of each generation in `timings.csv`; empty if there is none."""
+        if not self.timings.exists():
+            return np.empty(0)
+        table = read_table(self.timings)
+        check_table(self.timings, table, TIMING)
+        return table["elapsed_s"]
 
     def figure(self, name: str) -> Path:
         """Where a figure of the run goes."""
@@ -211,20 +197,32 @@ class GroupFolder:
 
     def seeds(self) -> list[int]:
         """The seeds of the replications."""
-        record = read_json(self.record)
+        record = read_record(self.record, GroupRecord)
         if record is None:
             raise ElitesError(f"{self.path} holds no group of runs: there is no {names.GROUP} in it")
-        try:
-            return [int(seed) for seed in record["seeds"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise ElitesError(f"{self.record} is damaged: {error}") from None
+        return record.seeds
 
     def is_incomplete(self) -> bool:
         """Whether a kill left nothing but records of replications, before the group's own was written."""
         if self.exists or not self.path.is_dir():
             return False
-        files = [path for path in self.path.rglob("*") if path.is_file()]
-        return all(path.name == names.CONFIG or is_partial(path) for path in files)
+        return all(is_partial(path) or _is_unbegun(path) for path in self.path.iterdir())
+
+    def clear_incomplete(self) -> None:
+        """Removes what such a kill left."""
+        remove_partials(self.path)
+        for folder in self.path.iterdir():
+            RunFolder(folder).config.unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def _is_unbegun(path: Path) -> bool:
+    """Whether a path is the folder of a replication with no more than its record."""
+    if path.is_symlink() or not path.is_dir() or not re.fullmatch(names.seed_folder(r"\d+"), path.name):
+        return False
+    return all(
+        not entry.is_dir() and (entry.name == names.CONFIG or is_partial(entry)) for entry in path.iterdir()
+    )
 
 
 def find_runs(folder: Path) -> Iterator[RunFolder]:
@@ -264,16 +262,3 @@ def write_json(path: Path, record: Any) -> None:
 
     with error_in_one_line(f"cannot write to {path.parent}"):
         write_atomically(path, write)
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A record; None if there is no such file."""
-    try:
-        record = json.loads(path.read_bytes())  # UTF-8, whatever the locale
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is damaged: {error}") from None
-    if not isinstance(record, dict):
-        raise ElitesError(f"{path} is damaged: it holds no record")
-    return record

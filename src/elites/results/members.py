@@ -10,6 +10,7 @@ import numpy as np
 
 from elites.archives.deep_grid import DeepGrid, weights
 from elites.files import read_arrays, write_arrays
+from elites.results import schemas
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def save_members(path: Path, members: Members) -> None:
 
 def load_members(path: Path) -> Members:
     """Reads a `members.npz`."""
-    arrays = read_arrays(path, ("cell", "fitness", "parameters", "evaluations"), "a file of members")
+    arrays = read_arrays(path, schemas.MEMBERS, "a file of members")
+    schemas.check_members(path, arrays)
     parameters = arrays["parameters"]
     return Members(
         arrays["cell"], arrays["fitness"], int(arrays["evaluations"]), lambda rows: parameters[rows]

@@ -14,6 +14,6 @@ CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to
 
 
-def seed_folder(seed: int) -> str:
+def seed_folder(seed: int | str) -> str:
     """The folder of one replication."""
     return f"seed-{seed}"

@@ -8,7 +8,8 @@ from typing import Any
 
 from elites.errors import ElitesError
 from elites.results import names
-from elites.results.folder import read_json, write_json
+from elites.results.folder import write_json
+from elites.results.schemas import Pace, StudyRecord, read_record
 
 RUNS = "runs"
 RECORD = "study.json"
@@ -49,19 +50,19 @@ class StudyFolder:
         """What the worker of a job prints, until the job is finished."""
         return self.path / LOGS / f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
 
-    def read_record(self) -> dict[str, Any]:
-        """What was planned; empty if there is no record, or if it is damaged."""
-        return _read_or_empty(self.record)
+    def read_record(self) -> StudyRecord | None:
+        """What was planned; None if there is no record."""
+        return read_record(self.record, StudyRecord)
 
     def write_record(self, record: dict[str, Any]) -> None:
         write_json(self.record, record)
 
-    def read_measured(self) -> dict[str, Any]:
-        """The times that were measured before; empty if there are none, or if they are damaged."""
-        return _read_or_empty(self.measured)
+    def read_measured(self) -> dict[str, Pace]:
+        """The times that were measured before; empty if there are none."""
+        return read_record(self.measured, dict[str, Pace]) or {}
 
-    def write_measured(self, measured: dict[str, Any]) -> None:
-        write_json(self.measured, measured)
+    def write_measured(self, measured: dict[str, Pace]) -> None:
+        write_json(self.measured, {cell: pace.fields() for cell, pace in measured.items()})
 
     def begin_report(self) -> ReportFolder:
         """An empty folder for a new report, beside the last one.
@@ -105,10 +106,3 @@ class StudyFolder:
             if not present or (is_report and names.CONFIG not in present):
                 return
         raise ElitesError(f"{home} is not a report that was made here; move it, or rename it")
-
-
-def _read_or_empty(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path) or {}
-    except ElitesError:
-        return {}

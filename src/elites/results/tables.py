@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -12,15 +14,11 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.files import one_line, open_file
 from elites.results import names
+from elites.results.schemas import LogMark, check_columns, is_count
 
-COUNTS = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
-BY_OPERATOR = ("made_", "new_", "improved_")  # begin the names of an operator's columns
-
-
-def is_count(column: str) -> bool:
-    """Whether a column of `metrics.csv` counts something; the others are metrics."""
-    return column in COUNTS or column.startswith(BY_OPERATOR)
+EDGE = 4096  # bytes at the beginning and at the end of a log that its digest is of
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
@@ -33,11 +31,9 @@ class Appended:
 
     def __init__(self, path: Path, size: int = 0) -> None:
         """Cuts the file to `size` bytes and goes on from there."""
-        path.touch()
-        if path.stat().st_size < size:
-            raise ElitesError(f"{path} is shorter than its checkpoint says; it was changed since")
-        os.truncate(path, size)
-        self._file = path.open("ab")
+        self._file = path.open("a+b")
+        self._file.truncate(size)
+        self._file.seek(0, os.SEEK_END)
 
     def write(self, data: bytes) -> None:
         self._file.write(data)
@@ -47,14 +43,39 @@ class Appended:
         self._file.flush()
         return self._file.tell()
 
-    def sync(self) -> int:
-        """Bytes so far, all on the disk."""
+    def sync(self) -> LogMark:
+        """Puts everything on the disk. Returns what a checkpoint has to know to go on from here."""
         size = self.size()
         os.fsync(self._file.fileno())
-        return size
+        return LogMark(size=size, digest=_digest(self._file.fileno(), size))
 
     def close(self) -> None:
         self._file.close()
+
+
+def _digest(file: int, size: int) -> str:
+    """Of the first and the last bytes before `size`."""
+    last = max(0, size - EDGE)
+    edges = os.pread(file, min(size, EDGE), 0) + os.pread(file, size - last, last)
+    return hashlib.sha256(edges).hexdigest()
+
+
+def check_logs(folder: Path, marks: Mapping[str, LogMark]) -> None:
+    """Raises an error if a log is not the one that a checkpoint was written with. Changes nothing."""
+    for name, mark in marks.items():
+        path = folder / name
+        if name not in names.LOGS:
+            raise ElitesError(
+                f"the checkpoint of {folder} has a log {name!r}; a run has {', '.join(names.LOGS)}"
+            )
+        try:
+            with open_file(path) as file:
+                if os.fstat(file.fileno()).st_size < mark.size:
+                    raise ElitesError(f"{path} is shorter than its checkpoint says; it was changed since")
+                if _digest(file.fileno(), mark.size) != mark.digest:
+                    raise ElitesError(f"{path} does not begin as its checkpoint says; it was changed since")
+        except (OSError, ValueError) as error:
+            raise ElitesError(f"{path} cannot be continued: {one_line(error)}") from None
 
 
 class Table:
@@ -104,12 +125,13 @@ class Logs:
         metrics: Iterable[str],
         timings: Iterable[str],
         corrections: Iterable[str],
-        sizes: Mapping[str, int],
+        marks: Mapping[str, LogMark],
     ) -> None:
         """Tables with these columns; without any, a run that is not corrected has no table of corrections.
 
-        `sizes` are the bytes to keep of each file, as `sync` returned them.
+        `marks` say how much to keep of each file, as `sync` returned them.
         """
+        sizes = {name: mark.size for name, mark in marks.items()}
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
         self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
         self.tensorboard = TensorBoard(folder, sizes.get(names.EVENTS, 0))
@@ -130,8 +152,8 @@ class Logs:
         self.tensorboard.append(metrics["evaluations"], scalars)
         self.timings.append(timings)
 
-    def sync(self) -> dict[str, int]:
-        """Puts everything on the disk. Returns the size of each file."""
+    def sync(self) -> dict[str, LogMark]:
+        """Puts everything on the disk. Returns what a checkpoint has to know of each file."""
         return {name: file.sync() for name, file in self._files.items()}
 
     def __enter__(self) -> Logs:
@@ -150,14 +172,32 @@ class Logs:
 
 def read_table(path: Path | str) -> dict[str, np.ndarray]:
     """A CSV file of numbers as columns; a last row that was cut short is left out."""
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
     path = Path(path)
     try:
-        header, *rows = path.read_text().splitlines(keepends=True)
-        columns = header.strip().split(",")
-        whole = [row.strip().split(",") for row in rows if row.endswith("\n")]
-        numbers = np.array(whole, float).reshape(-1, len(columns))
+        with open_file(path) as file:
+            data = file.read()
+        data = data[: data.rfind(b"\n") + 1]
+        header, _, rows = data.partition(b"\n")
+        columns = header.decode().strip().split(",")
+        if not all(columns):
+            raise ValueError("its first line must name each column")
+        check_columns(path, columns, ())
+        if not rows:
+            return {name: np.empty(0) for name in columns}
+        table = csv.read_csv(
+            io.BytesIO(data),
+            read_options=csv.ReadOptions(
+                use_threads=False, block_size=1 << 24, column_names=columns, skip_rows=1
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(columns, pa.float64()), null_values=[]
+            ),
+        )
+        return {name: table.column(name).to_numpy().copy() for name in columns}
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is damaged: {error}") from None
-    return dict(zip(columns, numbers.T, strict=True))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None

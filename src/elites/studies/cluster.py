@@ -19,12 +19,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
+from elites.children import describe_exit
 from elites.cluster import connect, nodes
 from elites.errors import ElitesError
 from elites.files import error_in_one_line, is_partial, write_atomically
 from elites.results import names
 from elites.results.study import StudyFolder
-from elites.studies.execution import POLL_SECONDS, describe_exit, make_request, start_worker
+from elites.studies.execution import POLL_SECONDS, make_request, start_worker
 from elites.studies.plan import WORKER_BYTES
 from elites.studies.study import Job
 
@@ -77,7 +78,7 @@ def _relay(
         with contextlib.suppress(Empty):
             message = messages.get(timeout=POLL_SECONDS)
             if message is None:
-                yield {"kind": "lost", "error": describe_exit(process.wait())}
+                yield {"kind": "lost", "error": f"its worker {describe_exit(process.wait())}"}
                 return
         if message is not None and message["kind"] in ("done", "failed"):
             yield from _changes(folder, sent)

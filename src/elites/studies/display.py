@@ -18,6 +18,7 @@ from elites.metrics.metric import METRICS, metric_of
 from elites.results.study import StudyFolder
 from elites.studies.execution import State
 from elites.studies.plan import duration
+from elites.text import shortened
 
 LINE_SECONDS = 60.0
 WIDTHS = (("seed", 7), ("", 10), ("", 15))
@@ -81,9 +82,10 @@ def _by_run(states: Sequence[State]) -> Table:
     names = dict.fromkeys([metric.name for metric in METRICS])
     names |= dict.fromkeys(name for state in states for name in state.metrics)
     metrics = [metric_of(name) for name in names]
-    widths = [(metric.label, max(METRIC_WIDTH, len(metric.label))) for metric in metrics]
+    labels = [shortened(metric.label) for metric in metrics]
+    widths = [(label, max(METRIC_WIDTH, len(label))) for label in labels]
     for name, width in (*WIDTHS, *widths):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True, width=width)
+        table.add_column(Text(name), justify="right" if name else "left", no_wrap=True, width=width)
     for state in states:
         share = state.done / state.total if state.total else 0.0
         values = [(metric, state.metrics.get(metric.name)) for metric in metrics]
@@ -91,7 +93,7 @@ def _by_run(states: Sequence[State]) -> Table:
         bar = ProgressBar(1.0, 1.0 if state.stage == "finished" else share, width=10)
         seeds = [config.seed for config in state.job.configs]
         seed = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-        table.add_row(_home(state), seed, bar, _stage(state), *numbers)
+        table.add_row(Text(_home(state)), seed, bar, _stage(state), *numbers)
     return table
 
 
@@ -109,7 +111,7 @@ def _by_cell(states: Sequence[State], room: int) -> Table:
         marks = Text()
         for state in sorted(rows[home], key=lambda state: state.job.configs[0].seed):
             marks.append_text(_stage(state, short=True)).append(" ")
-        table.add_row(home, marks)
+        table.add_row(Text(home), marks)
     if len(shown) < len(rows):
         table.add_row(f"and {len(rows) - len(shown)} more", "")
     return table
@@ -133,4 +135,4 @@ def _summary(state: State) -> str:
     if not state.metrics:
         return "its archive was corrected" if state.corrected else "nothing was left to run"
     metrics = ((metric_of(name), value) for name, value in state.metrics.items())
-    return ", ".join(f"{metric.label} {metric.text(value)}" for metric, value in metrics)
+    return ", ".join(f"{shortened(metric.label)} {metric.text(value)}" for metric, value in metrics)

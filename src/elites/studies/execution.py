@@ -18,6 +18,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from elites.children import describe_exit
 from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
 from elites.files import error_in_one_line
@@ -96,14 +97,6 @@ def start_worker(request: dict[str, Any], log: Any) -> subprocess.Popen[str]:
     return process
 
 
-def describe_exit(code: int) -> str:
-    """How a worker ended that sent no last message."""
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"its worker was killed by {signal.Signals(-code).name}"
-    return f"its worker ended with status {code}"
-
-
 class Processes:
     """Workers on this machine."""
 
@@ -137,7 +130,7 @@ class Processes:
                     self._messages.put((job, message))
         code = process.wait()
         if not ended:
-            self._messages.put((job, {"kind": "lost", "error": describe_exit(code)}))
+            self._messages.put((job, {"kind": "lost", "error": f"its worker {describe_exit(code)}"}))
 
     def events(self) -> list[tuple[Job, dict[str, Any]]]:
         events: list[tuple[Job, dict[str, Any]]] = []
@@ -256,7 +249,7 @@ def measure(
             code = process.wait()
             log.seek(0)
             last = (log.read().strip().splitlines() or [""])[-1]
-            raise ElitesError(f"the study cannot be measured: {describe_exit(code)}: {last}")
+            raise ElitesError(f"the study cannot be measured: {f'its worker {describe_exit(code)}'}: {last}")
         finally:
             process.kill()
             process.communicate()

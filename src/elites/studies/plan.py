@@ -15,6 +15,7 @@ from elites.experiments.config import RunConfig
 from elites.files import is_partial
 from elites.results.folder import GroupFolder, RunFolder
 from elites.studies.study import Job, Study
+from elites.text import shortened
 
 WORKER_BYTES = 600_000_000  # memory of a worker beside that of its run
 
@@ -203,7 +204,9 @@ def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where
         f"{duration(left.seconds[1])} if no episode ends early",
         "on": where,
     }
-    return "\n".join([f"study {study.name}", *(f"  {name:<12} {text}" for name, text in rows.items())])
+    return "\n".join(
+        [f"study {shortened(study.name)}", *(f"  {name:<12} {text}" for name, text in rows.items())]
+    )
 
 
 def _bytes(count: int) -> str:

@@ -8,9 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from elites.errors import require
+import msgspec
+
+from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line
+from elites.files import error_in_one_line, remove_partials
+from elites.options import Seconds, Threads, Workers, converted
+from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
 from elites.studies import plan
 from elites.studies.display import StudyDisplay
@@ -44,9 +48,10 @@ def run_study(
         only_plan: whether to show the plan and do nothing else.
     """
     folder = Path(folder)
-    require(workers is None or workers >= 1, "workers", workers, "at least 1")
-    require(threads is None or threads >= 1, "threads", threads, "at least 1")
-    require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
+    here = cluster is None
+    converted((Threads if here else Workers) | None, "workers", workers)
+    converted((Threads if here else Workers) | None, "threads", threads)
+    converted(Seconds, "checkpoint_seconds", checkpoint_seconds)
     if cluster is not None:
         from elites.cluster import connect
 
@@ -56,6 +61,7 @@ def run_study(
     with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):  # fails early, before anything is measured
+        remove_partials(folder, below=False)
         return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, False)
 
 
@@ -94,7 +100,7 @@ def _execute(
         display.log(plan.describe(study, jobs, cost, finished, where))
         if only_plan:
             return []
-        _write_record(folder, study)
+        _write_record(folder, study, display.log)
         with display:
             return execute(left, pool, display, display.ended)
     finally:
@@ -110,7 +116,11 @@ def _measure(
     """
     cells = {plan.cell_of(job.configs[0]): job for job in jobs}
     home = StudyFolder(folder)
-    known: dict[str, dict[str, float]] = home.read_measured()
+    known: dict[str, Pace] = {}
+    try:
+        known = home.read_measured()
+    except ElitesError as error:
+        say(f"{error}; it is {'measured again' if calibrate else 'not used'}")
     new = calibrate and not set(cells) <= set(known)
     measured = measure(
         [dataclasses.asdict(job.configs[0]) for job in cells.values()],
@@ -119,25 +129,27 @@ def _measure(
         say,
     )
     sizes = dict(zip(cells, measured["cells"], strict=True))
-    paces = {**known, **{cell: size["pace"] for cell, size in sizes.items() if "pace" in size}}
+    paces = {**known, **{cell: convert(size["pace"], Pace) for cell, size in sizes.items() if "pace" in size}}
     if new and keep:
         home.write_measured(paces)
     for cell, size in sizes.items():
         if cell in paces:
-            size["pace"] = paces[cell]
+            size["pace"] = paces[cell].fields()
     return plan.Measured(sizes, measured["platform"], measured["available"])
 
 
-def _write_record(folder: Path, study: Study) -> None:
+def _write_record(folder: Path, study: Study, say: Callable[[str], None]) -> None:
     """Writes the study, with the choices that were run before: reports need their labels."""
     home, record = StudyFolder(folder), json.loads(json.dumps(study.record()))
-    last = home.read_record()
-    for what in ("tasks", "algorithms"):
-        try:
-            before = {_key(choice): choice for choice in last[what]}
-        except (KeyError, TypeError):  # none, or damaged
-            before = {}
-        record[what] = list({**before, **{_key(choice): choice for choice in record[what]}}.values())
+    last = None
+    try:
+        last = home.read_record()
+    except ElitesError as error:
+        say(f"{error}; it is written again, without the labels of runs before this study")
+    if last is not None:
+        for what, before in (("tasks", last.tasks), ("algorithms", last.algorithms)):
+            choices = [*map(msgspec.to_builtins, before), *record[what]]
+            record[what] = list({_key(choice): choice for choice in choices}.values())
     home.write_record(record)
 
 

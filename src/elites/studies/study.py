@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +14,21 @@ from elites.algorithms import find_algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
+from elites.files import one_line, open_file
+from elites.options import (
+    Evaluations,
+    Interval,
+    Replications,
+    Seed,
+    Seeds,
+    Snapshots,
+    check_fields,
+)
 from elites.results.names import seed_folder
 from elites.results.study import RUNS
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask
-
-MAX_NAME_BYTES = 100  # of a folder
+from elites.text import folder_name
 
 
 @dataclass(frozen=True)
@@ -37,15 +44,7 @@ class Choice:
         given = [
             f"{name}-{_plain(value)}" for name, value in self.parameters.items() if name != "keep_members"
         ]
-        raw = self.label or "-".join([self.name, *given])
-        text = re.sub(r"[\s:,]+", "-", raw)  # these only separate words; others leave a hash
-        text, replaced = re.subn(r"[^\w.-]+", "-", text)
-        text = text.lstrip(".").rstrip("-.")
-        digest = hashlib.sha256((raw if replaced or not text else text).encode()).hexdigest()[:8]
-        if text and not replaced and len(text.encode()) <= MAX_NAME_BYTES:
-            return text
-        cut = text.encode()[: MAX_NAME_BYTES - 9].decode(errors="ignore")
-        return f"{cut}-{digest}" if cut else digest
+        return folder_name(self.label or "-".join([self.name, *given]))
 
 
 def _plain(value: Any) -> str:
@@ -60,22 +59,18 @@ class Study:
     name: str
     tasks: tuple[Choice, ...]
     algorithms: tuple[Choice, ...]
-    evaluations: int = 1_000_000
-    seeds: int = 20
-    first_seed: int = 0
-    snapshots: int = 0
+    evaluations: Evaluations = 1_000_000
+    seeds: Seeds = 20
+    first_seed: Seed = 0
+    snapshots: Snapshots = 0
     correct: bool = False  # the final archives
-    correct_every: int = 0  # the archives along the way too
-    correct_replications: int = 50
+    correct_every: Interval = 0  # the archives along the way too
+    correct_replications: Replications = 50
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
     reference: str = ""  # algorithm that a report compares all others with; empty: the report's default
 
     def __post_init__(self) -> None:
-        for name, least in (("seeds", 1), ("first_seed", 0)):
-            given = getattr(self, name)
-            whole = isinstance(given, int) and not isinstance(given, bool)
-            require(whole and given >= least, name, repr(given), f"a whole number from {least}")
-        require(isinstance(self.correct, bool), "correct", repr(self.correct), "true or false")
+        check_fields(self)
         for what in ("tasks", "algorithms"):
             chosen = [choice.slug() for choice in getattr(self, what)]
             require(len(chosen) > 0, what, "empty", "at least one")
@@ -170,11 +165,14 @@ ENTRIES = {"tasks": ("task", "task_parameters"), "algorithms": ("algorithm", "hy
 def read_study(path: Path) -> dict[str, Any]:
     """The fields of a Study from a TOML file. An error says in one line what is wrong with it."""
     try:
-        record = tomllib.loads(path.read_text(encoding="utf-8"))
+        with open_file(path) as file:
+            record = tomllib.load(file)
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is no TOML file: {str(error).splitlines()[0]}") from None
+        raise ElitesError(f"{path} is no TOML file: {one_line(error)}") from None
+    except RecursionError:
+        raise ElitesError(f"{path} is no TOML file of a study: it is nested too deep") from None
     allowed = [field.name for field in dataclasses.fields(Study)]
     for name in record:
         if name not in allowed:

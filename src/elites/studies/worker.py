@@ -83,8 +83,6 @@ def execute(request: dict[str, Any], send: Send) -> bool:
         on_correction=progress.correction,
         log=lambda text: send("text", text=text),
     )
-    if request["group"]:
-        _clear_unbegun(folder)
     if group.exists or RunFolder(folder).exists:
         outcome = resume(folder, execution)
     elif request["group"]:
@@ -104,12 +102,6 @@ def execute(request: dict[str, Any], send: Send) -> bool:
                 log=lambda text: None,
             )
     return True
-
-
-def _clear_unbegun(folder: Path) -> None:
-    """Removes a group that was killed before its record was written: it has nothing but its runs' records."""
-    if GroupFolder(folder).is_incomplete():
-        shutil.rmtree(folder)
 
 
 class _Progress:

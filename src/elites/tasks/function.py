@@ -6,13 +6,14 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Required, TypedDict, Unpack
+from typing import Annotated, Any, ClassVar, Required, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, require
 from elites.imports import path_of
+from elites.options import Finite, Range
 from elites.tasks.task import Task
 
 Function = Callable[..., tuple[Any, Any]]
@@ -34,15 +35,14 @@ class FunctionTask(Task):
     descriptor_phrase: ClassVar[str] = "{}"
 
     function: Function
-    parameters: int
-    initial_bounds: tuple[float, float] = (-1.0, 1.0)
+    parameters: Annotated[int, Range(1, 100_000_000)]
+    initial_bounds: tuple[Finite, Finite] = (-1.0, 1.0)
     observation_size: int = 0
     action_size: int = 0
     episode_length: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.parameters >= 1, "parameters", self.parameters, "at least 1")
         low, high = self.initial_bounds
         require(low <= high, "initial_bounds", self.initial_bounds, "a lowest and a highest value")
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 
 from elites.errors import require
+from elites.options import Cells, Count, EpisodeLength, Finite, Range, check_fields, converted
 
 if TYPE_CHECKING:
     import jax
     import numpy as np
 
     from elites.tasks.episode import EpisodeResult, Transitions
+
+MOST_DIMENSIONS = 20  # of a descriptor: cells in more of them take too long to compute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,25 +32,24 @@ class Task:
     measures_offset: ClassVar[bool] = False  # whether a run measures a qd_offset that is NaN
 
     name: str
-    observation_size: int
-    action_size: int
-    descriptor_names: tuple[str, ...]
-    descriptor_bounds: tuple[tuple[float, float], ...]
-    cells: int  # of the CVT archive
-    grid: tuple[int, ...]  # cells per descriptor dimension of the grid archive
+    observation_size: Annotated[int, Range(0, 1_000_000)]
+    action_size: Annotated[int, Range(0, 100_000)]
+    descriptor_names: Annotated[tuple[str, ...], Range(1, MOST_DIMENSIONS)]
+    descriptor_bounds: tuple[tuple[Finite, Finite], ...]
+    cells: Cells  # of the CVT archive
+    grid: tuple[Count, ...]  # cells per descriptor dimension of the grid archive
     qd_offset: float  # subtracted from the fitness in the QD-score: an elite with this fitness adds 0
-    episode_length: int = 1000  # steps after which an episode is truncated
+    episode_length: EpisodeLength = 1000  # steps after which an episode is truncated
 
     def __post_init__(self) -> None:
-        require(self.episode_length >= 1, "episode_length", self.episode_length, "at least 1")
-        require(self.cells >= 1, "cells", self.cells, "at least 1")
-        unknown = self.measures_offset and math.isnan(self.qd_offset)
-        require(unknown or math.isfinite(self.qd_offset), "qd_offset", self.qd_offset, "finite")
+        check_fields(self)
+        if not (self.measures_offset and math.isnan(self.qd_offset)):
+            converted(Finite, "qd_offset", self.qd_offset)
+        for low, high in self.descriptor_bounds:
+            distinct = high - low > max(1e-30, 1e-6 * max(abs(low), abs(high)))  # in float32
+            require(distinct, "descriptor_bounds", (low, high), "finite, the lower one first")
         require(
-            len(self.grid) == self.descriptor_size and min(self.grid) >= 1,
-            "grid",
-            self.grid,
-            f"{self.descriptor_size} numbers of at least 1",
+            len(self.grid) == self.descriptor_size, "grid", self.grid, f"{self.descriptor_size} whole numbers"
         )
 
     @property
@@ -102,6 +104,10 @@ class HostTask(Task, ABC):
     @abstractmethod
     def simulator(self) -> Simulator:
         """A simulator of this task, for one thread at a time."""
+
+    def stepper(self) -> Simulator:
+        """A simulator to step through episodes in this process. It may run in another one."""
+        return self.simulator()
 
 
 class CompiledTask(HostTask):

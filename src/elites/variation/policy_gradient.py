@@ -32,6 +32,10 @@ class PolicyGradient:
         parameters = self.vary(ascent_key, elites.parameters[parents], first(td3.critics), buffer)
         return children(parameters, elites.origin.evaluation[parents])
 
+    def working_bytes(self, count: int) -> int:
+        """Memory of the states of all steps and of the units of `count` actors, at least."""
+        return 4 * self.batch * (self.steps * self.policy.sizes[0] + count * sum(self.policy.sizes[1:]))
+
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
         """The parents `[n, P]` after their gradient steps. In each step all share one batch of states."""
         policy, optimiser = self.policy, optax.adam(self.learning_rate)

@@ -137,7 +137,7 @@ def test_damage_costs_no_more_than_what_is_damaged(tmp_path):
     assert "no column improved_ga" in message
     assert "Wall times of map-elites on qd-walker, seed 5 are left out" in message
     assert "Corrections of map-elites on qd-walker, seed 6 are left out" in message
-    assert "hyper_parameters is null" in message
+    assert "Expected `object`, got `null` - at `$.hyper_parameters`" in message
     assert "Corrections of map-elites on qd-hopper, seed 0 are left out" in message
     assert len(study.notes) == 8
     assert np.isnan(study.runs[1].values["elapsed_s"]).all()

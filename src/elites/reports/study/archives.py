@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 
 from elites.errors import ElitesError
 from elites.reports.maps import BINS, Map, draw_map, scale
-from elites.reports.study.figures import Picture, slug
+from elites.reports.study.figures import Picture
 from elites.results.archive import load_archive
 from elites.results.corrected import CorrectedArchive
 from elites.studies.merge.results import Curves, StudyResults
+from elites.text import file_name, shortened
 
 MOST = 5  # maps in a row
 
@@ -53,8 +54,9 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
     for task, shown in panels.items():
         corrected = any(len(panel.maps) > 1 for panel in shown)
         yield Picture(
-            f"archives-{slug(task)}",
-            f"{task}: final archives, for each algorithm that of the replication with the median QD-score"
+            f"archives-{file_name(task)}",
+            f"{shortened(task)}: final archives, for each algorithm that of the replication with the median "
+            "QD-score"
             + ("; originals above, corrected ones below" if corrected else "")
             + f". {_legend(shown)}",
             _draw(shown),
@@ -93,7 +95,7 @@ def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
                 f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
                 f"evaluations, and its archive is of {evaluations:,}; run `elites correct` again."
             )
-    title = f"{curves.run.variant}\nseed {curves.run.seed}, {evaluations:,} evaluations"
+    title = f"{shortened(curves.run.variant, 30)}\nseed {curves.run.seed}, {evaluations:,} evaluations"
     return Panel(title, maps), note
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -18,8 +17,10 @@ from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 from elites.metrics.metric import Quantity
 from elites.reports.colours import ALGORITHMS, OPERATORS, OTHERS
 from elites.reports.figures import format_axis
+from elites.reports.plain import legend_label
 from elites.reports.study.looks import Look, is_sweep, looks_of
 from elites.studies.merge.results import Curves, StudyResults
+from elites.text import file_name, shortened
 
 DPI = 110
 ROWS = 4  # tasks in one figure
@@ -169,8 +170,8 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
                 axes.set(ylim=limits, xlim=(0, study.limits[task]))
         _legend(figure, study)
         yield Picture(
-            f"corrected-{slug(task)}",
-            f"{task}: original metrics above, corrected ones below, on the same scales.",
+            f"corrected-{file_name(task)}",
+            f"{shortened(task)}: original metrics above, corrected ones below, on the same scales.",
             figure,
         )
 
@@ -217,10 +218,11 @@ def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
                     axes.plot(
                         np.full(len(values), place), values, "o", color=colour, ms=3.5, mec="black", mew=0.4
                     )
-                axes.set_title(f"{task}: {metric.label}", fontsize=10)
+                axes.set_title(f"{shortened(task)}: {shortened(metric.label)}", fontsize=10)
                 axes.set_xticks([])
                 if sweep and task == tasks[-1]:  # the colours of a sweep are too similar
-                    axes.set_xticks(range(len(variants)), variants, rotation=90, fontsize=7)
+                    shown = [shortened(variant) for variant in variants]
+                    axes.set_xticks(range(len(variants)), shown, rotation=90, fontsize=7)
                 axes.set_xlim(-0.6, len(variants) - 0.4)
                 axes.yaxis.set_major_formatter(PercentFormatter(1))
                 axes.grid(axis="y", alpha=0.3)
@@ -263,21 +265,22 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
                 [row[known] for row in medians],
                 colors=[colours[name] for name in operators],
             )
-            axes.set_title(f"{task}, {variant}" if len(variants) > 1 else task, fontsize=10)
+            named = (task, variant) if len(variants) > 1 else (task,)
+            axes.set_title(", ".join(map(shortened, named)), fontsize=10)
             axes.set(xlabel="evaluations", ylabel="added per generation", xlim=(0, study.limits[task]))
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.xaxis.set_major_locator(MaxNLocator(5))
         for axes in panels[len(cells) :]:
             axes.set_axis_off()
-        handles = [Patch(color=colours[name], label=name) for name in operators]
+        handles = [Patch(color=colours[name], label=legend_label(name)) for name in operators]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
         windows = sorted({curves.window for curves in runs})
         over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
         smoothing = "not smoothed" if over == "1" else f"smoothed over {over} generations"
         yield Picture(
-            f"contribution-{slug(algorithm)}",
-            f"{algorithm}: offspring added to the archive per generation by each operator, stacked; medians "
-            f"over replications, {smoothing}.",
+            f"contribution-{file_name(algorithm)}",
+            f"{shortened(algorithm)}: offspring added to the archive per generation by each operator, "
+            f"stacked; medians over replications, {smoothing}.",
             figure,
         )
 
@@ -294,7 +297,7 @@ def _grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
 
 
 def _finish(axes: Axes, metric: Quantity, task: str, x: str) -> None:
-    axes.set_title(f"{task}: {metric.label}", fontsize=10)
+    axes.set_title(f"{shortened(task)}: {shortened(metric.label)}", fontsize=10)
     axes.set_xlabel(x)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:g}" if x.startswith("wall time") else EngFormatter(sep=""))
@@ -308,21 +311,18 @@ def _legend(
 ) -> None:
     looks, shown = looks_of(study), study.variants if variants is None else variants
     handles = [
-        Patch(facecolor=looks[name].colour, alpha=0.6, label=name)
+        Patch(facecolor=looks[name].colour, alpha=0.6, label=legend_label(name))
         if boxes
-        else Line2D([], [], color=looks[name].colour, linestyle=looks[name].style, lw=2.2, label=name)
+        else Line2D(
+            [], [], color=looks[name].colour, linestyle=looks[name].style, lw=2.2, label=legend_label(name)
+        )
         for name in shown
     ]
-    columns = max(1, min(len(handles), 120 // (6 + max(map(len, shown)))))
+    columns = max(1, min(len(handles), 120 // (6 + max(len(shortened(name)) for name in shown))))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def _list_labels(metrics: Sequence[Quantity]) -> str:
-    *first, last = (metric.label for metric in metrics)
+    *first, last = (shortened(metric.label) for metric in metrics)
     text = f"{', '.join(first)} and {last}"
     return text[0].upper() + text[1:]
-
-
-def slug(text: str) -> str:
-    """The text as the name of a file."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")

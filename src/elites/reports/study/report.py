@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.paper.claims import DEEP, is_papers_ant, judge
 from elites.paper.presets import STUDIES
+from elites.reports.plain import plain_text
 from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import aggregate, compare, counted, finals, reference_of
 from elites.reports.study.figures import (
@@ -24,8 +24,10 @@ from elites.reports.study.figures import (
 )
 from elites.reports.study.page import make_page
 from elites.reports.study.tables import aligned_claims, results_text, write_tables
+from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.merge.results import read_study
+from elites.text import printable, shortened
 
 
 def study_report(folder: Path | str, *, against: str = "evaluations", reference: str = "") -> str:
@@ -50,14 +52,15 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
     return summary
 
 
+@plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
     study = read_study(home.path, report.metrics, shared=is_papers_ant)
-    record = home.read_record()
-    name, papers = str(record.get("name") or ""), _is_papers(record)
+    record = _record(home)
+    papers = _is_papers(record)
     panels, archive_notes = read_panels(study)
     notes = [*study.notes, *archive_notes]
     try:
-        reference = reference_of(study, reference or str(record.get("reference") or ""))
+        reference = reference_of(study, reference or record.reference)
     except ElitesError as error:
         if reference:
             raise
@@ -83,19 +86,20 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
             save(picture, report.figures)
             pictures[section].append((picture.name, picture.caption))
     write_tables(study, final, comparisons, aggregates, common, claims, report.tables)
-    title = name if name and not papers else f"Study {name or home.path.resolve().name}"
+    name = record.name
+    title = shortened(name if name and not papers else f"Study {name or home.path.resolve().name}")
     page = make_page(
         *(study, title, reference, notes, final, comparisons, aggregates, common, claims),
         *(pictures, report.figures, against),
     )
-    report.page.write_text(page, encoding="utf-8")
+    report.page.write_text(page, encoding="utf-8", errors="replace")
     figures = counted(sum(map(len, pictures.values())), "figure")
     lines = [
         ", ".join(
             counted(len(items), noun)
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
-        *(f"  {note}" for note in notes),
+        *(f"  {printable(note)}" for note in notes),
         *([] if papers else results_text(final, comparisons, study.metrics, reference)),
         *aligned_claims([claim for claim in claims if papers or claim.tested]),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
@@ -103,13 +107,18 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     return "\n".join(lines)
 
 
-def _is_papers(record: Mapping[str, Any]) -> bool:
-    """Whether a study's record is one of the paper's studies, or a part of it."""
+def _record(home: StudyFolder) -> StudyRecord:
+    """The study's record; an empty one for other folders. That it is damaged is among the study's notes."""
     try:
-        fields = STUDIES[record["name"]]
-        return all(
-            {choice["name"] for choice in record[what]} <= {choice.name for choice in fields[what]}
-            for what in ("tasks", "algorithms")
-        )
-    except (KeyError, TypeError):  # none, or damaged
-        return False
+        return home.read_record() or StudyRecord()
+    except ElitesError:
+        return StudyRecord()
+
+
+def _is_papers(record: StudyRecord) -> bool:
+    """Whether a study's record is one of the paper's studies, or a part of it."""
+    fields = STUDIES.get(record.name)
+    return fields is not None and all(
+        {choice.name for choice in given} <= {choice.name for choice in fields[what]}
+        for what, given in (("tasks", record.tasks), ("algorithms", record.algorithms))
+    )

@@ -23,6 +23,7 @@ from elites.reports.study.comparisons import (
 )
 from elites.reports.tables import aligned
 from elites.studies.merge.results import StudyResults
+from elites.text import file_name, printable
 
 
 class Table(NamedTuple):
@@ -110,7 +111,13 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
         *(["with the pooled offset"] if pooled else []),
     )
     caption = f"{metric.label}: all others against {reference}."
-    return Table(f"p-values-{metric.name}", caption, columns, texts, frozenset(range(2, 7)))
+    return Table(
+        f"p-values-{metric.name if metric.name.isidentifier() else file_name(metric.name)}",
+        caption,
+        columns,
+        texts,
+        frozenset(range(2, 7)),
+    )
 
 
 def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], reference: str) -> Table:
@@ -282,7 +289,7 @@ def _csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
-    path.write_text(text.getvalue(), encoding="utf-8")
+    path.write_text(text.getvalue(), encoding="utf-8", errors="replace")
 
 
 SPECIAL = {
@@ -317,7 +324,7 @@ def latex(table: Table) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in text)
+    return "".join(SPECIAL.get(character, character) for character in printable(text))
 
 
 def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,69 +10,31 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from elites.errors import ElitesError
-from elites.metrics.metric import METRICS, Quantity
+from elites.files import one_line, open_file
+from elites.metrics.metric import Quantity
 from elites.results.corrected import load_corrected_metrics
 from elites.results.folder import RunFolder
-from elites.results.tables import COUNTS, is_count
+from elites.results.schemas import COUNTS, LARGEST_COUNT, check_columns, is_count
 from elites.studies.merge.runs import Run
 
-REQUIRED = (  # columns of a log
-    *("generation", "evaluations", "environment_steps"),
-    *(metric.name for metric in METRICS),
-)
 TAIL = 4096
-
-
-def read_columns(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a CSV file of numbers; a last row that was cut short is left out."""
-    try:
-        data = path.read_bytes()
-        data = data[: data.rfind(b"\n") + 1]
-        if data.count(b"\n", 0, TAIL) < 2:  # a header alone
-            return {name: np.empty(0) for name in data.decode().strip().split(",") if name}
-        names = data[: data.index(b"\n")].decode().strip().split(",")
-        table = csv.read_csv(
-            io.BytesIO(data),
-            read_options=csv.ReadOptions(use_threads=False, block_size=1 << 24),
-            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.float64())),
-        )
-        return {name: table.column(name).to_numpy() for name in names}
-    except FileNotFoundError:
-        raise ElitesError(f"{path} does not exist") from None
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-        raise ElitesError(f"{path} is damaged: {str(error).splitlines()[0]}") from None
 
 
 def read_log(folder: RunFolder) -> dict[str, np.ndarray]:
     """The columns of a run's metrics; an error if one that a report needs is missing."""
-    path = folder.metrics
-    log = read_columns(path)
-    _require_columns(path, log)
-    for name in filter(is_count, log):
-        if not np.isfinite(log[name]).all():
-            raise ElitesError(f"{path} is damaged: {name} is not a number in every row")
-    if not len(log["evaluations"]) or (np.diff(log["evaluations"]) < 0).any():
-        raise ElitesError(f"{path} is damaged: evaluations do not rise")
+    log = folder.read_metrics()
+    if not len(log["evaluations"]):
+        raise ElitesError(f"{folder.metrics} is damaged: it has no row")
     return log
-
-
-def _require_columns(path: Path, columns: Iterable[str]) -> None:
-    columns = list(columns)
-    operators = [name.removeprefix("made_") for name in columns if name.startswith("made_")]
-    required = [*REQUIRED, *(f"{what}_{name}" for name in operators for what in ("new", "improved"))]
-    missing = [name for name in required if name not in columns]
-    if missing:
-        raise ElitesError(f"{path} is damaged: it has no column {missing[0]}")
 
 
 def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
     """The columns of a log and its last whole row, {} if it has none, without reading the rows between."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             header = file.readline()
             start = file.tell()
             size = file.seek(0, os.SEEK_END)
@@ -85,14 +45,14 @@ def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
             return columns, {}
         numbers = [float(text) for text in rows[-1].split(b",")]
         last = dict(zip(columns, numbers, strict=True))
-        _require_columns(path, columns)
-        if not math.isfinite(last["evaluations"]):
+        check_columns(path, columns)
+        if not 0 <= last["evaluations"] <= LARGEST_COUNT:
             raise ValueError(f"its last row has {last['evaluations']} evaluations")
         return columns, last
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is damaged: {error}") from None
+        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
 
 
 def read_corrections(
@@ -111,9 +71,6 @@ def read_corrections(
                 rows |= read(folder, metrics)
             except ElitesError as error:
                 errors.append(str(error))
-            except (ValueError, TypeError, KeyError) as error:
-                reason = f"it has no {error}" if isinstance(error, KeyError) else error
-                errors.append(f"{path} is damaged: {reason}")
     evaluations = sorted(rows)
     columns = [column.name for metric in metrics for column in (metric.corrected, metric.loss)]
     values = {name: np.array([rows[at].get(name, np.nan) for at in evaluations]) for name in columns}
@@ -122,10 +79,10 @@ def read_corrections(
 
 def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
     """The corrections during a run. Only the metrics of every run have to be there."""
-    table = read_columns(folder.corrections)
+    table = folder.read_corrections() or {}
     columns = {}
     for metric in metrics:
-        if metric in METRICS or metric.name in table:
+        if metric.name in table and metric.loss.name in table:
             columns[metric.corrected.name] = table[metric.name]
             columns[metric.loss.name] = table[metric.loss.name]
     return {
@@ -136,9 +93,9 @@ def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, di
 
 def _read_final(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
     """The correction of the archive."""
-    about, values = load_corrected_metrics(folder.corrected())
+    evaluations, values = load_corrected_metrics(folder.corrected())
     return {
-        int(about["evaluations"]): {
+        evaluations: {
             **{metric.corrected.name: values[metric.name] for metric in metrics if metric.name in values},
             **{metric.loss.name: values[metric.loss.name] for metric in metrics if metric.name in values},
         }

@@ -16,7 +16,7 @@ from elites.metrics.contribution import added, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.results.folder import RunFolder
 from elites.results.tables import metric_names
-from elites.studies.merge.logs import MetricsTable, read_columns, read_corrections, read_last_row, read_log
+from elites.studies.merge.logs import MetricsTable, read_corrections, read_last_row, read_log
 from elites.studies.merge.pooled import POOLED, pooled_scores
 from elites.studies.merge.runs import Run, find_runs
 
@@ -288,12 +288,8 @@ def _read_curves(
 def _read_elapsed(folder: RunFolder, count: int) -> np.ndarray:
     """Seconds at the end of each generation, NaN where they were not recorded."""
     seconds = np.full(count, np.nan)
-    if folder.timings.exists():
-        timings = read_columns(folder.timings)
-        if "elapsed_s" not in timings:
-            raise ElitesError(f"{folder.timings} is damaged: it has no column elapsed_s")
-        recorded = timings["elapsed_s"][:count]
-        seconds[: len(recorded)] = recorded
+    recorded = folder.read_elapsed()[:count]
+    seconds[: len(recorded)] = recorded
     return seconds
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from elites.errors import ElitesError
 from elites.results import folder as results
-from elites.results.folder import RunFolder, RunRecord
+from elites.results.folder import RunFolder
+from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
+from elites.text import printable
 
 STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
 
@@ -53,10 +55,17 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
             folders.append(run_folder)
         except ElitesError as error:
             notes.append(f"Left out: {error}")
-    tasks = _labels(records, "task", "task_parameters", _choices(folder, "tasks"))
-    variants = _labels(records, "algorithm", "hyper_parameters", _choices(folder, "algorithms"))
+    study = None
+    try:
+        study = StudyFolder(folder).read_record() if records else None
+    except ElitesError as error:
+        notes.append(f"Labels of the study are left out: {error}")
+    study = study or StudyRecord()
+    tasks = _labels(records, "task", "task_parameters", _choices("tasks", study.tasks))
+    variants = _labels(records, "algorithm", "hyper_parameters", _choices("algorithms", study.algorithms))
     if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
         variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
+    tasks, variants = ([printable(label) for label in labels] for labels in (tasks, variants))
     order = _order_of(records, variants)
     runs = [
         Run(run_folder, record, task, variant, order[variant])
@@ -107,21 +116,17 @@ def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
     return tuple(parts)
 
 
-def _choices(folder: Path, what: str) -> list[dict[str, Any]]:
-    """The tasks or algorithms of the study's record, if it has one, with all of their parameters."""
-    try:
-        choices = [dict(choice) for choice in StudyFolder(folder).read_record()[what]]
-        return [
-            {
-                "name": str(choice["name"]),
-                "label": str(choice.get("label") or ""),
-                "given": len(choice.get("parameters") or {}),
-                "parameters": _with_defaults(what, str(choice["name"]), dict(choice.get("parameters") or {})),
-            }
-            for choice in choices
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return []
+def _choices(what: str, choices: Sequence[ChoiceRecord]) -> list[dict[str, Any]]:
+    """The tasks or algorithms of the study's record, with all of their parameters."""
+    return [
+        {
+            "name": choice.name,
+            "label": choice.label,
+            "given": len(choice.parameters),
+            "parameters": _with_defaults(what, choice.name, choice.parameters),
+        }
+        for choice in choices
+    ]
 
 
 def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:

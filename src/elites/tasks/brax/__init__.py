@@ -9,11 +9,10 @@ twenty runs of PGA-MAP-Elites.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from elites.errors import require
+from elites.options import Spread
 from elites.tasks.task import DeviceTask, Stepping
 
 if TYPE_CHECKING:
@@ -28,12 +27,8 @@ class BraxTask(DeviceTask):
 
     robot: str  # Brax's name
     feet: tuple[str, ...]  # shapes of Brax's model
-    noise: float  # of the initial positions and velocities
+    noise: Spread  # of the initial positions and velocities
     backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.noise < math.inf, "noise", self.noise, "at least 0, and finite")
 
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
         from elites.tasks.brax import simulation

@@ -14,11 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from elites.children import in_child
 from elites.errors import ElitesError, require
-from elites.options import checked
+from elites.options import Patience, checked
 from elites.tasks.task import HostTask
 
 if TYPE_CHECKING:
+    from elites.tasks.gymnasium.remote import RemoteSimulator
     from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
 PREFIX = "gym:"
@@ -42,7 +46,7 @@ class GymnasiumTask(HostTask):
     step_descriptor: str | None = None  # `module:function` of a function of (observation, action, info)
     qd_offset_from: str = "given"  # or a description of how it was measured
     fresh: bool = True  # whether each episode has a new environment
-    patience: float = 60.0  # longest time of a step in s before its worker is considered hung
+    patience: Patience = 60.0  # longest time of a step in s before its worker is considered hung
 
     def __post_init__(self) -> None:
         require(
@@ -57,10 +61,6 @@ class GymnasiumTask(HostTask):
             require(path is None or isinstance(path, str), name, repr(path), "module:function")
         if self.descriptor is None and self.step_descriptor is None:
             raise ElitesError(f"{self.name} needs a descriptor: --descriptor module:function")
-        require(self.patience > 0, "patience", self.patience, "above 0")
-        for low, high in self.descriptor_bounds:
-            finite = math.isfinite(low) and math.isfinite(high)
-            require(finite and low < high, "descriptor_bounds", (low, high), "finite, the lower one first")
         _require_plain(self.environment_options)
 
     @property
@@ -72,6 +72,11 @@ class GymnasiumTask(HostTask):
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
         return GymnasiumSimulator(self)
+
+    def stepper(self) -> RemoteSimulator:
+        from elites.tasks.gymnasium.remote import RemoteSimulator
+
+        return RemoteSimulator(self)
 
 
 def gymnasium_task(
@@ -118,6 +123,7 @@ def gymnasium_task(
 
 def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     """The task with the name `gym:…`. Parameters that are not given are read from the environment."""
+    _require_pairs(parameters.get("descriptor_bounds", ((0, 1),)))
     given = checked(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
     environment = name.removeprefix(PREFIX)
     require(
@@ -126,16 +132,11 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         repr(name),
         "gym:ID, as Gymnasium knows it, or gym:module:function",
     )
-    if "descriptor_bounds" in given:
-        _require_pairs(given["descriptor_bounds"])
     if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
-        from elites.tasks.gymnasium.simulator import inspect_environment
-
-        options = given.get("environment_options", {})
-        _require_plain(options)
-        given = {**inspect_environment(name, environment, given), **given}
+        _require_plain(given.get("environment_options", {}))
+        given = {**_inspected(name, environment, given), **given}
     size = len(given["descriptor_bounds"])
     given.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
     given.setdefault("grid", GRIDS.get(size, (2,) * size))
@@ -146,8 +147,20 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     return GymnasiumTask(name=name, environment=environment, **given)
 
 
-def _require_pairs(bounds: Sequence[Sequence[float]]) -> None:
-    pairs = len(bounds) > 0 and all(len(pair) == 2 for pair in bounds)
+def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of an environment, from a first episode in a process of its own."""
+    if in_child():  # already a process that may hang or die
+        from elites.tasks.gymnasium.simulator import inspect_environment
+
+        return inspect_environment(name, environment, given)
+    from elites.tasks.gymnasium.remote import inspect_remotely
+
+    return inspect_remotely(name, environment, given, given.get("patience", GymnasiumTask.patience))
+
+
+def _require_pairs(bounds: Any) -> None:
+    listed = isinstance(bounds, list | tuple | np.ndarray) and len(bounds) > 0
+    pairs = listed and all(np.shape(pair) == (2,) for pair in bounds)
     require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
 
 

@@ -56,7 +56,7 @@ def make_environment(
         raise ElitesError(_unknown(environment, error)) from None
     except ElitesError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ElitesError(f"{environment} could not be made: {one_line(error)}") from error
     if not isinstance(made, gymnasium.Env):
         raise ElitesError(f"{environment} makes a {type(made).__name__}; it must make a gymnasium.Env")

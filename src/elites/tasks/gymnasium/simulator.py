@@ -90,7 +90,7 @@ class GymnasiumSimulator:
             return self._run(self._policy, seed, stop, transitions, beat)
         except EpisodeError as error:
             raise ElitesError(f"{self.task.name}: the episode with seed {seed}: {error}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ElitesError(
                 f"{self.task.name}: the episode with seed {seed} failed: {one_line(error)}"
             ) from error
@@ -223,17 +223,24 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def inspect_environment(name: str, environment: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def inspect_environment(
+    name: str, environment: str, given: Mapping[str, Any], beat: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """The sizes of an environment and of the descriptor, which is tried on an episode with zero actions."""
     from elites.tasks.gymnasium import LENGTH, GymnasiumTask
 
     options, length = given.get("environment_options", {}), given.get("episode_length")
+    for what in ("descriptor", "step_descriptor"):  # first: their modules may register the environment
+        if given.get(what):
+            function_at(given[what], what)
+            beat()
     made = make_environment(environment, options, episode_length=length)
     try:
         spaces = spaces_of(made, name)
         limit = getattr(made.spec, "max_episode_steps", None)
     finally:
         made.close()
+    beat()
     sizes: dict[str, Any] = {
         "observation_size": spaces.observation_size,
         "action_size": len(spaces.low),
@@ -258,7 +265,7 @@ def inspect_environment(name: str, environment: str, given: Mapping[str, Any]) -
     try:
         layers = (probe.observation_size, probe.action_size)
         zeros = np.zeros(parameter_count(layers), np.float32)
-        simulator.run(zeros, np.array(layers), 0, np.zeros(1), None)
+        simulator.run(zeros, np.array(layers), 0, np.zeros(1), None, beat)
     finally:
         simulator.close()
     if isinstance(simulator, _SizeProbe):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from elites.errors import require
+from elites.options import Range
 from elites.tasks.qdgym import robots
 from elites.tasks.task import CompiledTask
 
@@ -24,13 +24,11 @@ class QDGymTask(CompiledTask):
     """A PyBullet robot on a flat floor."""
 
     robot: robots.Robot
-    noise: float = 0.1  # of the initial joint angles, in rad: half width or standard deviation
+    noise: Annotated[float, Range(0, math.pi)] = (
+        0.1  # of the initial joint angles, in rad: half width or standard deviation
+    )
     noise_distribution: Literal["uniform", "normal"] = "uniform"
     ends_on_fall: bool = True  # whether an episode ends when the robot is not upright
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 <= self.noise <= math.pi, "noise", self.noise, "from 0 to pi")
 
     def simulator(self) -> QDGymSimulator:
         from elites.tasks.qdgym.simulator import QDGymSimulator

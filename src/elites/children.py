@@ -1,0 +1,102 @@
+"""Processes that run the user's code for this one, and end with it, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+from elites.errors import ElitesError
+
+PR_SET_PDEATHSIG = 1
+IN_CHILD = "ELITES_WORKER"  # variable that is set in the environment of such processes
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+START_SECONDS = 120.0  # for a process to import this package
+BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from {module} import main; main(*map(int, sys.argv[2:]))"
+)
+
+
+def in_child() -> bool:
+    """Whether this process was started by `start_child`."""
+    return bool(os.environ.get(IN_CHILD))
+
+
+def start_child(
+    module: str, descriptors: Sequence[int], lifeline: int, *arguments: int
+) -> subprocess.Popen[bytes]:
+    """Starts `main` of a module, with these file descriptors, the arguments of `end_with` and the others.
+
+    `lifeline` is the reading end of a pipe whose other end this process keeps.
+    """
+    by_main = threading.current_thread() is threading.main_thread()
+    numbers = (*descriptors, lifeline, os.getpid(), int(by_main), *arguments)
+    # Ctrl-C reaches all processes of a terminal: it is blocked until the child ignores it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                BOOT.format(module=module),
+                json.dumps(_search_path()),
+                *map(str, numbers),
+            ],
+            pass_fds=(*descriptors, lifeline),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1"), IN_CHILD: "1"},
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _search_path() -> list[str]:
+    """The search path of this process, and the current folder."""
+    here = os.getcwd()
+    path = [entry or here for entry in sys.path]
+    return path if here in path else [*path, here]
+
+
+def end_with(lifeline: int, parent: int, by_main: int) -> None:
+    """Makes this process ignore Ctrl-C, and end with its parent, however that ends.
+
+    Linux kills it, even if the interpreter hangs, when the thread that started it ends: only the main thread
+    lives as long as its process. Otherwise a thread waits for the end of a pipe that only the parent holds
+    open.
+    """
+    if sys.platform == "linux" and by_main:
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            os.read(lifeline, 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="lifeline").start()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent has blocked it until now
+
+
+def describe_exit(code: int) -> str:
+    """How a process ended."""
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with status {code}"
+
+
+def error_line(error: BaseException) -> str:
+    """An error in one line."""
+    if isinstance(error, ElitesError):
+        return str(error)
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,197 @@
+"""A Gymnasium environment in a process of its own: whatever it does, this process goes on.
+
+The two exchange lines of JSON. An empty line shows that the environment has made a step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from elites.children import START_SECONDS, describe_exit, end_with, start_child
+from elites.errors import ElitesError
+from elites.imports import one_line
+from elites.output import lasting_output
+
+if TYPE_CHECKING:
+    from elites.tasks.gymnasium import GymnasiumTask
+
+NAMES = {
+    "first_episode": "its first episode",
+    "make": "its constructor",
+    "reset": "a reset",
+    "step": "a step",
+}  # of what is called, for people
+BEAT_SECONDS = 0.1  # between empty lines, at least
+
+
+class Remote:
+    """The parent's end. Each call waits for as long as steps are made, each within `patience` seconds."""
+
+    def __init__(self, name: str, patience: float) -> None:
+        self.name, self.patience = name, patience
+        self._channel, theirs = socket.socketpair()
+        self._lifeline = os.pipe()
+        self._text = b""
+        with theirs:
+            self._process = start_child(__name__, (theirs.fileno(),), self._lifeline[0])
+        self.close = weakref.finalize(self, _end, self._process, self._channel, self._lifeline)
+        self._receive(START_SECONDS, "its start")
+
+    def call(self, what: str, **arguments: Any) -> Any:
+        """The answer of one of `_Servant`'s methods."""
+        with contextlib.suppress(ConnectionError):
+            self._channel.sendall(json.dumps({"call": what, **arguments}).encode() + b"\n")
+        answer = self._receive(self.patience, NAMES[what])
+        if "refusal" in answer:
+            self.close()
+            raise ElitesError(answer["refusal"])
+        if "error" in answer:
+            self.close()
+            raise ElitesError(f"{self.name}: {NAMES[what]} failed: {answer['error']}")
+        return answer["value"]
+
+    def _receive(self, seconds: float, what: str) -> dict[str, Any]:
+        self._channel.settimeout(seconds)
+        while True:
+            line, end, rest = self._text.partition(b"\n")
+            if end:
+                self._text = rest
+                if line:
+                    return json.loads(line)  # type: ignore[no-any-return]
+                continue
+            try:
+                part = self._channel.recv(2**16)
+            except TimeoutError:
+                self.close()
+                raise ElitesError(
+                    f"{self.name}: {what} made no progress for {seconds:g} s (patience)"
+                ) from None
+            except ConnectionError:
+                part = b""
+            if not part:
+                self._process.wait()
+                self.close()
+                raise ElitesError(
+                    f"{self.name}: {what} failed: its process {describe_exit(self._process.returncode)}"
+                )
+            self._text += part
+
+
+def _end(process: subprocess.Popen[bytes], channel: socket.socket, lifeline: tuple[int, int]) -> None:
+    channel.close()
+    process.kill()
+    process.wait()
+    for descriptor in lifeline:
+        os.close(descriptor)
+
+
+def inspect_remotely(
+    name: str, environment: str, given: Mapping[str, Any], patience: float
+) -> dict[str, Any]:
+    """See `inspect_environment`."""
+    remote = Remote(name, patience)
+    try:
+        sizes = remote.call("first_episode", name=name, environment=environment, given=dict(given))
+    finally:
+        remote.close()
+    if "descriptor_bounds" in sizes:
+        sizes["descriptor_bounds"] = tuple(tuple(pair) for pair in sizes["descriptor_bounds"])
+    return sizes  # type: ignore[no-any-return]
+
+
+class RemoteSimulator:
+    """Steps through the episodes of a task: see `elites.tasks.task.Simulator`."""
+
+    def __init__(self, task: GymnasiumTask) -> None:
+        from elites.tasks import parameters_of
+
+        self.truncated = False  # whether the environment cut the episode off in the last `advance`
+        self._remote = Remote(task.name, task.patience)
+        self._remote.call("make", task=task.name, parameters=parameters_of(task))
+
+    def begin(self, seed: int) -> np.ndarray:
+        """Starts the episode with this seed. Returns the observation."""
+        return np.array(self._remote.call("reset", seed=seed), np.float32)
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """One step. Returns (observation, reward, whether the task ended the episode)."""
+        answer = self._remote.call("step", action=action.tolist())
+        observation, reward, terminated, self.truncated = answer
+        return np.array(observation, np.float32), reward, terminated
+
+    def run(self, *arguments: Any) -> Any:
+        """Whole episodes run in the processes of an evaluator."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._remote.close()
+
+
+class _Servant:
+    """What the process can do."""
+
+    def __init__(self, beat: Callable[[], None]) -> None:
+        self.beat = beat
+        self.simulator: Any = None
+
+    def first_episode(self, name: str, environment: str, given: dict[str, Any]) -> Any:
+        from elites.tasks.gymnasium.simulator import inspect_environment
+
+        return inspect_environment(name, environment, given, self.beat)
+
+    def make(self, task: str, parameters: dict[str, Any]) -> None:
+        from elites.tasks import make_task
+
+        made: Any = make_task(task, **parameters)
+        self.simulator = made.simulator()
+
+    def reset(self, seed: int) -> Any:
+        return self.simulator.begin(seed).tolist()
+
+    def step(self, action: list[float]) -> Any:
+        observation, reward, terminated = self.simulator.advance(np.array(action, np.float32))
+        return observation.tolist(), reward, terminated, self.simulator.truncated
+
+
+def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
+    """Answers the parent's calls until the parent is gone."""
+    import elites.tasks.gymnasium.simulator  # noqa: F401 # its time does not count as the environment's
+
+    end_with(lifeline, parent, by_main)
+    sent = 0.0
+
+    def beat() -> None:
+        nonlocal sent
+        if (now := time.monotonic()) - sent > BEAT_SECONDS:
+            sent = now
+            channel.sendall(b"\n")
+
+    with (
+        lasting_output(),
+        socket.socket(fileno=channel_file) as channel,
+        channel.makefile("rb") as orders,
+        contextlib.suppress(ConnectionError),
+    ):
+        servant = _Servant(beat)
+        channel.sendall(b"{}\n")
+        for line in orders:
+            order = json.loads(line)
+            try:
+                answer = {"value": getattr(servant, order.pop("call"))(**order)}
+            except ElitesError as error:
+                answer = {"refusal": str(error)}
+            except BaseException as error:
+                answer = {"error": one_line(error)}
+            channel.sendall(json.dumps(answer).encode() + b"\n")
+    os._exit(0)  # not through what the user's code may have left running

@@ -1,0 +1,50 @@
+"""Names and other text of users, as it is shown: on a terminal, in figures, in the names of folders."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MOST_SHOWN = 60  # characters of a name
+MOST_NAME_BYTES = 100  # of a folder
+
+
+def printable(text: object) -> str:
+    """The text in one line, with no control characters."""
+    return "".join(
+        character if character.isprintable() else " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for character in str(text)
+    )
+
+
+def shortened(text: object, most: int = MOST_SHOWN) -> str:
+    """The text in one line; of a long one the beginning and the end, with an ellipsis between them."""
+    line = printable(text)
+    if len(line) <= most:
+        return line
+    end = (most - 1) // 3
+    return f"{line[: most - 1 - end]}…{line[len(line) - end :]}"
+
+
+def folder_name(text: str) -> str:
+    """The text as the name of a folder; different texts have different names."""
+    plain = re.sub(r"[\s:,]+", "-", text)  # these only separate words; others leave a hash
+    plain, replaced = re.subn(r"[^\w.-]+", "-", plain)
+    plain = plain.lstrip(".").rstrip("-.")
+    if plain and not replaced and len(plain.encode()) <= MOST_NAME_BYTES:
+        return plain
+    raw = text if replaced or not plain else plain
+    cut = plain.encode()[: MOST_NAME_BYTES - 9].decode(errors="ignore")
+    return f"{cut}-{_digest(raw)}" if cut else _digest(raw)
+
+
+def file_name(text: str) -> str:
+    """The text as a part of a file's name, in ASCII."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+    if plain and text.isascii() and len(plain) <= MOST_NAME_BYTES:
+        return plain
+    return f"{plain[: MOST_NAME_BYTES - 9]}-{_digest(text)}".strip("-")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -1,0 +1,183 @@
+"""Killed at any of its renames, a command goes on when it is repeated and ends with the same bits."""
+
+import shutil
+
+import pytest
+
+from elites import Execution, RunConfig, correct, resume, run, tasks
+from elites.experiments import correct as correcting
+from elites.files import is_partial
+from elites.reports.study import report
+from elites.results.folder import GroupFolder
+from tests.kills import copies_at_renames, elites, kill_at_each_rename
+from tests.toy import POINT
+
+SMALL = {"initial": 10, "batch": 10, "hidden": [4]}
+OPTIONS = ("--initial", 10, "--batch", 10, "--hidden", 4, "--evaluations", 20, "--checkpoint-seconds", 0)
+KEPT = ("config.json", "group.json", "metrics.csv", "archive.npz", "corrected.npz", "study.json")
+
+
+def quiet(_):
+    pass
+
+
+def files(folder):
+    """What must be the same; and nothing incomplete may be left."""
+    assert not [path for path in folder.rglob("*") if is_partial(path)]
+    return {
+        str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.name in KEPT
+    }
+
+
+@pytest.fixture
+def execution(monkeypatch):
+    monkeypatch.setitem(tasks.TASKS, "point", POINT)
+    return Execution(checkpoint_seconds=0, log=quiet)
+
+
+CONFIG = {"algorithm": "map-elites", "task": "point", "evaluations": 20, "hyper_parameters": SMALL}
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_runs_and_groups(seeds, execution, tmp_path):
+    """Records first: until they are complete the same command begins again, then it is resumed."""
+    config, whole = RunConfig(**CONFIG), tmp_path / "whole"
+    with copies_at_renames(whole, tmp_path) as copies:
+        run(config, whole, seeds, execution)
+    expected = files(whole)
+    assert len(copies) == {1: 1 + 2 + 1, 2: 3 + 3 + 2}[seeds]
+    for number, folder in enumerate(copies):
+        begun = (folder / ("config.json" if seeds == 1 else "group.json")).exists()
+        assert begun == (number >= (1 if seeds == 1 else 3))
+        assert (GroupFolder(folder).is_incomplete() and seeds > 1) == (seeds > 1 and not begun)
+        outcome = resume(folder, execution) if begun else run(config, folder, seeds, execution)
+        assert outcome.finished
+        assert files(folder) == expected
+
+
+def test_corrections(execution, tmp_path, monkeypatch):
+    begun = tmp_path / "begun"
+    run(RunConfig(**CONFIG), begun, execution=execution)
+    whole = shutil.copytree(begun, tmp_path / "whole")
+    monkeypatch.setattr(correcting, "FIRST_CHUNK", 4)
+    monkeypatch.setattr("elites.evaluation.device.DeviceEvaluator.at_once", lambda *_: 2)
+    with copies_at_renames(whole, tmp_path) as copies:
+        correct(whole, replications=2, log=quiet)
+    expected = files(whole)
+    assert len(copies) >= 2
+    for folder in copies:
+        assert not (folder / "corrected.npz").exists()
+        correct(folder, replications=2, log=quiet)
+        assert files(folder) == expected
+        assert not list(folder.glob("*unfinished*"))
+
+
+def test_reports(tmp_path, monkeypatch):
+    def make(home, made, against):
+        made.page.write_text(against)
+        made.metrics.write_bytes(b"")
+        return ""
+
+    monkeypatch.setattr(report, "_make", make)
+    study = tmp_path / "study"
+    study.mkdir()
+    report.study_report(study, against="before")
+    with copies_at_renames(study, tmp_path) as copies:
+        report.study_report(study, against="after")
+    assert len(copies) == 2
+    for folder in copies:
+        report.study_report(folder, against="after")
+        assert (folder / "report" / "index.html").read_text() == "after"
+        assert [path.name for path in folder.iterdir()] == ["report"]
+
+
+def test_what_is_not_of_a_group_is_left_alone(execution, tmp_path):
+    """Only records in folders of replications are written again."""
+    for name in ("seed-0/notes.txt", "seed-0/checkpoints/1", "other/config.json", "config.json"):
+        folder = tmp_path / name.replace("/", "-")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("mine")
+        assert not GroupFolder(folder).is_incomplete()
+        with pytest.raises(Exception, match=r"is not empty|already holds a run"):
+            run(RunConfig(**CONFIG), folder, 2, execution)
+        assert (folder / name).read_text() == "mine"
+
+
+def made_by(folder, *arguments):
+    done = elites(*arguments, folder)
+    assert done.returncode == 0, done.stderr
+    return files(folder)
+
+
+RUN = ("run", "map-elites", "tests.toy:POINT", *OPTIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_sigkill_of_runs_and_groups(seeds, tmp_path):
+    command = (*RUN, "--seeds", seeds, "--out")
+    expected = made_by(tmp_path / "whole", *command)
+    home = "config.json" if seeds == 1 else "group.json"
+    ended = kill_at_each_rename(
+        tmp_path,
+        lambda folder: None,
+        lambda folder: (*command, folder),
+        lambda folder, _: ("resume", folder) if (folder / home).exists() else (*command, folder),
+    )
+    count = 0
+    for folder in ended:
+        assert files(folder) == expected
+        count += 1
+    assert count == {1: 4, 2: 8}[seeds]
+
+
+@pytest.mark.slow
+def test_sigkill_of_corrections(tmp_path):
+    made_by(tmp_path / "begun", *RUN, "--out")
+    shutil.copytree(tmp_path / "begun", tmp_path / "whole")
+    assert elites("correct", tmp_path / "whole", "--replications", 2).returncode == 0
+    expected, count = files(tmp_path / "whole"), 0
+    for folder in kill_at_each_rename(
+        tmp_path,
+        lambda folder: shutil.copytree(tmp_path / "begun", folder),
+        lambda folder: ("correct", folder, "--replications", 2),
+        lambda folder, _: ("correct", folder, "--replications", 2),
+    ):
+        assert files(folder) == expected
+        count += 1
+    assert count >= 1
+
+
+STUDY = """
+evaluations = 20
+seeds = 2
+correct = true
+correct_replications = 2
+tasks = ["tests.toy:POINT"]
+algorithms = [{algorithm = "map-elites", hyper_parameters = {initial = 10, batch = 10, hidden = [4]}}]
+"""
+
+
+@pytest.mark.slow
+def test_sigkill_of_studies_and_their_workers(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(STUDY)
+    command = ("study", "run", path, "--no-calibrate", "--checkpoint-seconds", 0, "--out")
+    expected, count = made_by(tmp_path / "whole", *command), 0
+    for folder in kill_at_each_rename(
+        tmp_path, lambda folder: None, lambda folder: (*command, folder), lambda folder, _: (*command, folder)
+    ):
+        assert files(folder) == expected
+        count += 1
+    assert count == 1 + 8 + 2  # the study's record, its group of two, and their corrections
+    folder = tmp_path / "whole"
+    assert elites("study", "report", folder).returncode == 0
+    page = (folder / "report" / "index.html").read_bytes()
+    for again in kill_at_each_rename(
+        tmp_path / "reports",
+        lambda folder: shutil.copytree(tmp_path / "whole", folder),
+        lambda folder: ("study", "report", folder),
+        lambda folder, _: ("study", "report", folder),
+    ):
+        assert (again / "report" / "index.html").read_bytes() == page
+        assert not (again / ".report.replaced").exists()
