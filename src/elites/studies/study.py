@@ -164,7 +164,7 @@ def read_study(path: Path) -> dict[str, Any]:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ElitesError(f"{path} is no TOML file: {str(error).splitlines()[0]}") from None
     allowed = [field.name for field in dataclasses.fields(Study)]
     for name in record:
