@@ -57,7 +57,7 @@ def test_absurd_parameters_of_tasks_are_refused(value):
         for field in ("noise", "qd_offset", "cells", "episode_length"):
             with pytest.raises(ElitesError, match=f"^{field} is"):
                 make_task(task.name, **{field: value})
-        with pytest.raises(ElitesError, match="^grid is"):
+        with pytest.raises(ElitesError, match=r"^grid is"):
             make_task(task.name, grid=(value,) * 4)
 
 
@@ -78,7 +78,9 @@ def test_sizes_that_do_not_fit_each_other_are_refused(name, given, message):
         make_config(name, **given)
 
 
-@pytest.mark.parametrize("field", ["evaluations", "seed", "snapshots", "correct_every", "correct_replications"])
+@pytest.mark.parametrize(
+    "field", ["evaluations", "seed", "snapshots", "correct_every", "correct_replications"]
+)
 @pytest.mark.parametrize("value", [-1, 10**12, 1.5, "1", True, None])
 def test_numbers_of_a_run_are_checked(field, value):
     with pytest.raises(ElitesError, match=f"^{field} is "):
@@ -89,7 +91,7 @@ def test_threads_are_as_many_as_a_machine_can_run():
     (allowed,) = Threads.__metadata__
     assert allowed.high >= 64
     for given in (0, -1, 1_000_000, math.nan):
-        with pytest.raises(ElitesError, match="^threads is"):
+        with pytest.raises(ElitesError, match=r"^threads is"):
             Execution(threads=given)
     assert Execution(threads=200, cluster="auto").threads == 200  # elsewhere
 
