@@ -130,10 +130,13 @@ def test_threads_change_nothing_and_again_gives_the_same_file(run, monkeypatch):
 def test_what_is_there_already_is_not_done_again(run):
     told, seen = [], []
     correct(run)
+    leftover = run / "corrected.unfinished.npz"  # of a kill between two steps
+    leftover.write_bytes(b"")
     elites.correct(run, replications=4, log=told.append, on_progress=lambda *progress: seen.append(progress))
     assert told == [
         f"{run / 'corrected.npz'} already exists: 4 replications of {len(load_archive(run).cell)} elites"
     ]
+    assert not leftover.exists()
     assert not seen
     changed = load_archive(run)
     save_archive(run / "archive.npz", dataclasses.replace(changed, parameters=-changed.parameters))
@@ -252,7 +255,7 @@ def test_a_deep_grids_members_are_drawn_as_its_parents_are():
     cell, fitness = np.array([0, 0, 0, 2, 2, 5]), np.array([1.0, 3.0, 2.0, 7.0, 7.0, -4.0], np.float32)
     members = Members(cell, fitness, 0, lambda rows: rows)
     chances = np.random.default_rng(0).random((3, 20_000))
-    first, second, third = members.drawn(np.array([5, 0, 2]), chances)
+    first, second, third = members.draw(np.array([5, 0, 2]), chances)
     assert (first == 5).all()
     shares = np.bincount(second, minlength=6) / 20_000
     np.testing.assert_allclose(shares, [0, 2 / 3, 1 / 3, 0, 0, 0], atol=0.01)
@@ -271,7 +274,7 @@ def test_a_deep_grid_is_corrected_by_its_best_members_or_by_drawing(deep):
     assert 0 < alone.sum() < len(alone)
     np.testing.assert_array_equal(redrawn.fitness[alone], plain.fitness[alone])
     assert (redrawn.fitness[~alone] != plain.fitness[~alone]).any()
-    drawn = members.drawn(
+    drawn = members.draw(
         archive.cell,
         correcting.chances(archive, FOUR),
     )

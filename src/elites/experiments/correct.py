@@ -24,7 +24,7 @@ from elites.experiments.guards import Interrupts, folder_lock
 from elites.files import error_in_one_line, read_arrays, remove_partials, write_arrays
 from elites.memory import require_bytes
 from elites.options import Replications, Seed, Threads, converted, types_of
-from elites.results import schemas
+from elites.results import names, schemas
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
@@ -139,7 +139,7 @@ def correct_archive(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> CorrectedArchive:
     """Evaluates the elites again and saves the corrected archive. Raises StoppedError if `stop()`."""
-    unfinished = path.with_suffix(".unfinished.npz")
+    unfinished = path.with_suffix(names.UNFINISHED)
     about = describe_correction(archive, **asdict(settings))
     shape = (len(archive.cell), settings.replications)
     require_correction(shape[0], archive.descriptor.shape[1], archive.parameters.shape[1], settings)
@@ -150,7 +150,7 @@ def correct_archive(
     chosen = None
     most = len(archive.cell)
     if members is not None:
-        chosen = members.drawn(archive.cell, chances(archive, settings))
+        chosen = members.draw(archive.cell, chances(archive, settings))
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
 
@@ -261,6 +261,7 @@ def existing_correction(
         and corrected.is_correction_of(archive)
         and all(corrected.about[name] == value for name, value in asdict(settings).items())
     ):
+        path.with_suffix(names.UNFINISHED).unlink(missing_ok=True)  # a kill may have left it
         return corrected
     return None
 

@@ -22,7 +22,7 @@ class Members:
     evaluations: int  # of the run when they were its grid
     parameters: Callable[[np.ndarray], np.ndarray]  # of these members
 
-    def drawn(self, cells: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    def draw(self, cells: np.ndarray, chances: np.ndarray) -> np.ndarray:
         """A member of each cell `[n]` for each number `[n, N]` below 1, drawn as parents are."""
         first, last = np.searchsorted(self.cell, cells), np.searchsorted(self.cell, cells, side="right")
         slots = np.arange((last - first).max(initial=1))

@@ -5,6 +5,7 @@ GROUP = "group.json"  # in the folder that the replications of a run share
 ARCHIVE = "archive.npz"
 MEMBERS = "members.npz"
 CORRECTED = "corrected.npz"
+UNFINISHED = ".unfinished.npz"  # suffix of a correction on its way
 METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
 CORRECTIONS = "corrections.csv"
