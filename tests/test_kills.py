@@ -10,6 +10,7 @@ from elites.files import is_partial
 from elites.reports.study import report
 from elites.results.folder import GroupFolder
 from tests.kills import copies_at_renames, elites, kill_at_each_rename
+from tests.made_up import make_run
 from tests.toy import POINT
 
 SMALL = {"initial": 10, "batch": 10, "hidden": [4]}
@@ -170,14 +171,23 @@ def test_sigkill_of_studies_and_their_workers(tmp_path):
         assert files(folder) == expected
         count += 1
     assert count == 1 + 8 + 2  # the study's record, its group of two, and their corrections
-    folder = tmp_path / "whole"
-    assert elites("study", "report", folder).returncode == 0
-    page = (folder / "report" / "index.html").read_bytes()
-    for again in kill_at_each_rename(
-        tmp_path / "reports",
-        lambda folder: shutil.copytree(tmp_path / "whole", folder),
+
+
+@pytest.mark.slow
+def test_sigkill_of_reports(tmp_path):
+    """The earlier report is replaced in two renames."""
+    whole, count = tmp_path / "whole", 0
+    make_run(whole, "map-elites", "qd-walker", 0, evaluations=200)
+    assert elites("study", "report", whole).returncode == 0
+    table = (whole / "report" / "tables" / "final.csv").read_bytes()
+    (whole / "report" / "tables" / "final.csv").write_text("earlier")
+    for folder in kill_at_each_rename(
+        tmp_path,
+        lambda folder: shutil.copytree(whole, folder),
         lambda folder: ("study", "report", folder),
         lambda folder, _: ("study", "report", folder),
     ):
-        assert (again / "report" / "index.html").read_bytes() == page
-        assert not (again / ".report.replaced").exists()
+        assert (folder / "report" / "tables" / "final.csv").read_bytes() == table
+        assert not list(folder.glob(".report*"))
+        count += 1
+    assert count == 2

@@ -88,13 +88,13 @@ def _write_archive(folder: Path, config: object, instance: object, rng: np.rando
         centroids=cells.centroids,
         bounds=cells.bounds,
         grid=np.array(cells.grid, np.int32),
-        policy_sizes=np.array([1, 1]),
+        policy_sizes=np.array([], np.int32),
         about=about,
     )
     save_archive(folder / "archive.npz", archive)
     shape = (len(cell), REPLICATIONS)
     samples = (fitness[:, None] * rng.uniform(0.5, 1, shape)).astype(np.float32)
     places = np.clip(archive.descriptor[:, None] + rng.normal(0, 0.05, (*shape, size)), 0, 1)
-    settings = {**about, "replications": REPLICATIONS, "redraw": False}
+    settings = {**about, "replications": REPLICATIONS, "redraw": False, "archive": archive.digest()}
     corrected = corrected_archive(archive, samples, places.astype(np.float32), settings)
     save_corrected(folder / "corrected.npz", corrected)

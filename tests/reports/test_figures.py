@@ -34,7 +34,7 @@ def saved(task, tmp_path, kind="cvt", count=300):
         "task": {"name": task.name, "qd_offset": task.qd_offset, "descriptor_names": task.descriptor_names},
         "evaluations": count,
     }
-    save_archive(tmp_path / "archive.npz", saved_archive(archive, of, ("random", "ga"), (1, 1), about))
+    save_archive(tmp_path / "archive.npz", saved_archive(archive, of, ("random", "ga"), (), about))
     return load_archive(tmp_path)
 
 
