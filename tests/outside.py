@@ -149,3 +149,55 @@ BOUNDS = ((-3.0, 3.0), (-3.0, 3.0))
 
 def blind(trouble=""):
     return Push(trouble)
+
+
+def troubled(where="", how=""):
+    """An environment, or a module, that misbehaves: `where` it does, and `how`."""
+    return Troubled(where, how)
+
+
+class Troubled(Push):
+    """Misbehaves in its constructor, its episodes or its end."""
+
+    def __init__(self, where, how):
+        super().__init__()
+        self.where, self.how = where, how
+        self._act("constructor")
+
+    def _act(self, where):
+        if where == self.where:
+            misbehave(self.how)
+
+    def reset(self, *, seed=None, options=None):
+        self._act("reset")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self._act("step")
+        return super().step(action)
+
+    def close(self):
+        self._act("close")
+
+
+def misbehave(how):
+    if how == "sleep":
+        time.sleep(600)
+    if how == "exit":
+        sys.exit(3)
+    if how == "vanish":
+        os._exit(0)
+    if how == "raise":
+        raise RuntimeError("bad\nluck")
+
+
+def sleeping(episode):
+    misbehave("sleep")
+
+
+def vanishing(episode):
+    misbehave("vanish")
+
+
+def many(episode):
+    return np.full(200, 0.5)

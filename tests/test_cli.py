@@ -62,7 +62,10 @@ def test_random_controllers_are_evaluated():
             ["run", "map-elites", "qd-ant", "--archive", "grid", "--cells", "9"],
             "--cells is for --archive cvt",
         ),
-        (["run", "map-elites", "qd-ant", "--cells", "100001"], "cells is 100001; it must be from 1 to 100,000"),
+        (
+            ["run", "map-elites", "qd-ant", "--cells", "100001"],
+            "cells is 100001; it must be from 1 to 100,000",
+        ),
         (["resume"], "DIR"),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["show", "nowhere"], "nowhere holds no run"),

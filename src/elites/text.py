@@ -39,9 +39,9 @@ def folder_name(text: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """The text as a part of a file's name, in ASCII."""
+    """The text as a part of a file's name, in ASCII; all but separators of words leave a hash."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-    if plain and text.isascii() and len(plain) <= MOST_NAME_BYTES:
+    if re.fullmatch(r"[\w.]+([:,/\s-]+[\w.]+)*", text, re.ASCII) and len(plain) <= MOST_NAME_BYTES:
         return plain
     return f"{plain[: MOST_NAME_BYTES - 9]}-{_digest(text)}".strip("-")
 

@@ -38,6 +38,22 @@ def saved(task, tmp_path, kind="cvt", count=300):
     return load_archive(tmp_path)
 
 
+HOSTILE = "$\\frac{<b>_^&[red]\n\x1b" + "x" * 300
+
+
+@pytest.mark.parametrize("name", ["qd-hopper", "qd-ant"])
+def test_any_name_is_drawn_as_text(name, tmp_path):
+    task = dataclasses.replace(make_task(name), descriptor_names=(HOSTILE,) * make_task(name).descriptor_size)
+    archive = saved(task, tmp_path)
+    archive.about.update(algorithm=f"_{HOSTILE}$", task={**archive.about["task"], "name": HOSTILE})
+    draw_archive(archive, tmp_path / "archive.png")
+    steps = np.arange(1.0, 4.0)
+    columns = {"evaluations": steps, "qd_score": steps, "max_fitness": steps, "coverage": steps / 4}
+    operator = {f"{what}__a$b$": steps for what in ("made", "new", "improved")}
+    draw_progress({**columns, "$x_$": steps, **operator}, tmp_path / "progress.png", HOSTILE)
+    assert all(imread(tmp_path / f"{drawn}.png").std() > 0.05 for drawn in ("archive", "progress"))
+
+
 @pytest.mark.parametrize("kind", ["cvt", "grid"])
 @pytest.mark.parametrize("name", ["qd-hopper", "qd-walker", "qd-ant"])
 def test_archives_of_every_dimension_are_drawn(name, kind, tmp_path):

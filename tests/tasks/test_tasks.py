@@ -93,7 +93,7 @@ def test_halfcheetah_ends_early_only_when_asked_to():
         ("qd-ant", {"episode_length": 0}, "episode_length is 0; it must be from 1 to"),
         ("qd-ant", {"episode_length": 1.5}, "episode_length is 1.5; it must be a whole number"),
         ("qd-ant", {"cells": 0}, "cells is 0; it must be from 1 to"),
-        ("qd-ant", {"grid": (6, 6)}, "grid is .* it must be 4 whole numbers"),
+        ("qd-ant", {"grid": (6, 6)}, "grid is .* it must be a whole number for each descriptor dimension"),
         ("qd-ant", {"ends_on_fall": "no"}, "ends_on_fall is 'no'; it must be true or false"),
     ],
 )

@@ -74,7 +74,7 @@ class MAPElitesESConfig(AlgorithmConfig):
             f"a multiple of chunk ({self.chunk})",
         )
         most = MOST_CHUNKS * self.chunk
-        require(self.pairs <= most, "pairs", self.pairs, f"at most {most:,}, {MOST_CHUNKS} times chunk")
+        require(self.pairs <= most, "pairs", self.pairs, f"at most {MOST_CHUNKS} times chunk, {most:,}")
 
 
 class Search(NamedTuple):

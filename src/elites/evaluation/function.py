@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.imports import one_line
 from elites.tasks.episode import Ending
 from elites.tasks.function import FunctionTask
 
@@ -75,10 +76,13 @@ class FunctionEvaluator:
             return result
         rows = np.repeat(vectors, given.size // len(given), axis=0)[:count]
         flat = given.reshape(-1)[:count].astype(np.uint32)
-        fitness, descriptor = (
-            np.asarray(array, np.float32)
-            for array in self._function(rows, *((flat,) * self.task.takes_seeds))
-        )
+        try:
+            fitness, descriptor = (
+                np.asarray(array, np.float32)
+                for array in self._function(rows, *((flat,) * self.task.takes_seeds))
+            )
+        except (Exception, SystemExit) as error:
+            raise ElitesError(f"{self.task.name} failed: {one_line(error)}") from error
         _check_shapes(self.task, count, fitness.shape, descriptor.shape)
         valid = np.isfinite(fitness) & np.isfinite(descriptor).all(-1)
         result.fitness.reshape(-1)[:count] = np.where(valid, fitness, np.nan)

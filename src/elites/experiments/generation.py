@@ -209,7 +209,7 @@ def archive_values(
     """The metrics of an archive, given the fitness and descriptor of every cell."""
     filled = fitness > -np.inf
     elites = Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
-    return {metric.name: metric.of(elites) for metric in metrics}
+    return {metric.name: metric.value(elites) for metric in metrics}
 
 
 def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:

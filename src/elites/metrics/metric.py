@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from elites.errors import ElitesError
-from elites.imports import object_at
+from elites.errors import ElitesError, require
+from elites.imports import object_at, one_line
+from elites.text import shortened
 
+NAME = r"[\w./%-]{1,100}"  # of a column
 LOSS, CORRECTED = "_loss", "corrected_"  # suffix and prefix of quantities derived from a metric
 
 
@@ -54,6 +57,15 @@ class Metric(Quantity):
 
     of: Callable[[Elites], float]
 
+    def value(self, elites: Elites) -> float:
+        """The number of these elites; an error of one line if there is none."""
+        try:
+            number = self.of(elites)
+            float(number)
+        except (Exception, SystemExit) as error:
+            raise ElitesError(f"metric {shortened(self.name)} failed: {one_line(error)}") from error
+        return number
+
 
 def _qd_score(elites: Elites) -> float:
     above = np.maximum(np.asarray(elites.fitness, np.float64) - elites.qd_offset, 0)
@@ -90,6 +102,14 @@ def load_metric(path: str) -> Metric:
     metric = object_at(path, "metric")
     if not isinstance(metric, Metric):
         raise ElitesError(f"metric {path!r} is not an elites.Metric")
+    named = isinstance(metric.name, str) and re.fullmatch(NAME, metric.name)
+    require(
+        bool(named), f"the name of metric {path!r}", repr(metric.name), "letters, digits and _ - . / or %"
+    )
+    try:
+        metric.text(0.5)
+    except (TypeError, ValueError) as error:
+        raise ElitesError(f"metric {path!r} has the format {metric.format!r}: {one_line(error)}") from None
     return metric
 
 

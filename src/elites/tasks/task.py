@@ -49,7 +49,10 @@ class Task:
             distinct = high - low > max(1e-30, 1e-6 * max(abs(low), abs(high)))  # in float32
             require(distinct, "descriptor_bounds", (low, high), "finite, the lower one first")
         require(
-            len(self.grid) == self.descriptor_size, "grid", self.grid, f"{self.descriptor_size} whole numbers"
+            len(self.grid) == self.descriptor_size,
+            "grid",
+            self.grid,
+            "a whole number for each descriptor dimension",
         )
 
     @property

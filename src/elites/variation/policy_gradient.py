@@ -33,8 +33,10 @@ class PolicyGradient:
         return children(parameters, elites.origin.evaluation[parents])
 
     def working_bytes(self, count: int) -> int:
-        """Memory of the states of all steps and of the units of `count` actors, at least."""
-        return 4 * self.batch * (self.steps * self.policy.sizes[0] + count * sum(self.policy.sizes[1:]))
+        """Memory of the transitions of all steps and of the units of `count` actors, at least."""
+        observation, *units = self.policy.sizes
+        transition = 2 * observation + units[-1] + 2
+        return 4 * self.batch * (self.steps * transition + count * sum(units))
 
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
         """The parents `[n, P]` after their gradient steps. In each step all share one batch of states."""

@@ -302,6 +302,25 @@ def test_what_a_square_of_a_map_is(task, cells, message, tmp_path):
     assert message in picture.caption
 
 
+def test_any_name_is_text_on_the_page_and_in_figures(tmp_path):
+    hostile = ["$\\frac{<b>alert</b>_^[red]\n", "x" * 300, "$y$", "_z", "\ud800"]
+    choices = {"tasks": [], "algorithms": []}
+    for place, label in enumerate(hostile):
+        given = {"p_evo": place / 4}
+        run = make_run(tmp_path, "pga-map-elites", "qd-hopper", 0, hyper_parameters=given, loss=0.1)
+        record = {**json.loads((run / "config.json").read_text()), "task": f"gym:{hostile[0]}"}
+        (run / "config.json").write_text(json.dumps(record))
+        chosen = {"name": "pga-map-elites", "parameters": given, "label": label}
+        choices["algorithms"].append(chosen)
+    (tmp_path / "study.json").write_text(json.dumps(choices))
+    summary = study_report(tmp_path)
+    assert "5 runs, 1 task, 5 algorithms" in summary
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "<b>alert" not in page
+    assert "&lt;b&gt;alert" in page
+    assert "\\frac" not in (tmp_path / "report" / "tables" / "runs.tex").read_text(encoding="utf-8")
+
+
 def test_the_locale_changes_nothing(tmp_path):
     run = make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200, loss=0.1)
     record = {**json.loads((run / "config.json").read_text()), "task": "gym:Läufer"}

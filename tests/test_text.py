@@ -1,0 +1,53 @@
+import pytest
+from rich.console import Console
+
+from elites.experiments.display import Bar, Display
+from elites.text import MOST_NAME_BYTES, file_name, folder_name, printable, shortened
+
+NAMES = [
+    "$x",
+    "$\\frac{<b>_^",
+    "a\nb\x1b[31m",
+    "[red]x[/red]",
+    "{x}",
+    "_x",
+    "x" * 300,
+    "\udcff",
+    "über",
+    ":smile:",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_one_short_line(name):
+    shown = shortened(name)
+    assert shown.isprintable()
+    assert len(shown) <= 60
+    assert printable(shown) == shown
+    shown.encode()
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end():
+    assert shortened("abcdefghijklmnop", 9) == "abcdef…op"
+    assert shortened("abc", 9) == "abc"
+
+
+@pytest.mark.parametrize("named", [folder_name, file_name])
+def test_different_names_have_different_files(named):
+    odd = [*NAMES, "$x$", "x" * 301, "\n", "ü", "x y"]
+    names = [named(name) for name in odd]
+    assert len(set(names)) == len(odd)
+    assert all(0 < len(name.encode()) <= MOST_NAME_BYTES and "/" not in name for name in names)
+    assert named("qd-walker") == "qd-walker"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_displays_show_names_as_they_are(name):
+    console = Console(force_terminal=True, width=400, color_system=None)
+    with console.capture() as captured, Bar(name, console) as bar:
+        bar(1, 2)
+        bar.log(name)
+        Display(name, console)
+    shown = captured.get()
+    assert printable(name.split("\n")[0])[:20] in shown
+    assert "\N{SMILING FACE WITH OPEN MOUTH AND SMILING EYES}" not in shown
