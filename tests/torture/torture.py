@@ -139,6 +139,7 @@ def scenarios():
     )
     yield Scenario("study", (*study, "--checkpoint-seconds", "0"))
     yield Scenario("report", ("study", "report", "out"), begin="study")
+    yield Scenario("report again", ("study", "report", "out"), begin="report")
 
 
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
@@ -289,11 +290,11 @@ class Torturer:
             arguments = next_command(scenario, folder)
             done = self.attempt(arguments, folder, kill)
             history.append(f"{shlex.join(arguments)}  # {kill or 'to the end'}: {done.status}")
+            if kill and kill[0] == "rename" and len(history) == 1 and done.renames >= kill[1]:
+                self.killed_at[scenario.name].add(kill[1:3])
             if done.status is None:
                 killed += 1
                 self.kills[scenario.command if arguments == scenario.arguments else arguments[0]] += 1
-                if kill[0] == "rename" and len(history) == 1:
-                    self.killed_at[scenario.name].add(kill[1:3])
                 continue
             if done.status != 0:
                 self._find(
