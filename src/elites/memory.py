@@ -25,11 +25,12 @@ def available_bytes() -> int:
     return max(0, min([free, *free_in_cgroups()]))
 
 
-def require_bytes(needed: int, what: str, less: str) -> None:
-    """Raises an error if `what` does not fit into memory; `less` says what would. Allocates nothing."""
+def require_bytes(count: int, each: int, what: str, things: str) -> None:
+    """Raises an error if `count` things of `each` bytes do not fit into memory, with the number that fits."""
     free = available_bytes()
-    if needed > free:
-        raise ElitesError(f"{what} {needed / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {less}")
+    if count * each > free:
+        fits = f"{free // each:,} {things} fit" if free >= each else "smaller sizes take less"
+        raise ElitesError(f"{what} {count * each / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {fits}")
 
 
 def free_in_cgroups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> Iterator[int]:

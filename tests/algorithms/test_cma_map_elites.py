@@ -195,8 +195,8 @@ def test_every_variant_is_predicted_as_large_as_it_is(es):
     ("parameters", "told"),
     [
         ({"es": "diagonal"}, "es is 'diagonal'; it must be one of full, separable, limited-memory"),
-        ({"emitters": 0}, "emitters is 0; it must be at least 1"),
-        ({"emitter_batch": 1}, "emitter_batch is 1; it must be at least 2"),
+        ({"emitters": 0}, "emitters is 0; it must be from 1 to"),
+        ({"emitter_batch": 1}, "emitter_batch is 1; it must be from 2 to"),
         ({"sigma0": 0.0}, "sigma0 is 0.0; it must be above 0"),
         (
             {"es": "limited-memory", "emitter_batch": 100, "hidden": (1,)},

@@ -179,7 +179,7 @@ def test_wrong_input_is_refused_before_compiled_code_sees_it(parameters, seeds, 
 
 def test_no_threads_and_a_closed_evaluator_are_refused():
     task = make_task("qd-hopper")
-    with pytest.raises(ElitesError, match="threads is 0; it must be at least 1"):
+    with pytest.raises(ElitesError, match="threads is 0; it must be from 1 to"):
         ThreadEvaluator(task, threads=0)
     evaluator = ThreadEvaluator(task, threads=1)
     evaluator.close()

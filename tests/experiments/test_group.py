@@ -262,7 +262,7 @@ def test_td3_forgets_steps_that_gave_nan(tmp_path):
 def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, monkeypatch):
     config = small("pga-map-elites")
     each = replications.bytes_needed(config.make_algorithm())
-    monkeypatch.setattr(replications, "available_bytes", lambda: 5 * each + each // 2)
+    monkeypatch.setattr("elites.memory.available_bytes", lambda: 5 * each + each // 2)
     with pytest.raises(ElitesError, match=r"20 seeds take .* GB and .* GB are free; 5 seeds fit"):
         run(config, tmp_path / "group", seeds=20, execution=Execution(log=quiet))
     assert not (tmp_path / "group").exists()
@@ -270,7 +270,7 @@ def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, 
 
 def test_what_a_person_gets_wrong_is_told(tmp_path):
     config = small("map-elites")
-    with pytest.raises(ElitesError, match="seeds is 0; it must be at least 1"):
+    with pytest.raises(ElitesError, match="seeds is 0; it must be from 1 to"):
         run(config, tmp_path / "group", seeds=0)
     with pytest.raises(ElitesError, match="holds no run"):
         resume(tmp_path)

@@ -125,7 +125,9 @@ def test_td3s_own_environment_may_raise(tmp_path):
     for _ in range(6):
         place, reward, _ = environment.step(place, np.zeros(2, np.float32))
     assert np.isnan(reward)  # nothing goes through JAX; the runner asks afterwards
-    with pytest.raises(ElitesError, match="training episode with seed 3 failed: RuntimeError: out of paint"):
+    with pytest.raises(
+        ElitesError, match="training episode with seed 3 failed: a step failed: RuntimeError: out of paint"
+    ):
         raise_failure(environment)
 
 

@@ -282,10 +282,10 @@ def test_a_full_disk_loses_nothing(undisturbed, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"evaluations": 0}, "evaluations is 0; it must be a whole number from 1"),
+        ({"evaluations": 0}, "evaluations is 0; it must be from 1 to"),
         ({"evaluations": -3}, "evaluations is -3"),
-        ({"seed": -1}, "seed is -1; it must be a whole number from 0"),
-        ({"seed": 2**40}, "seed is 1099511627776; it must be below"),
+        ({"seed": -1}, "seed is -1; it must be from 0 to"),
+        ({"seed": 2**40}, "seed is 1099511627776; it must be from 0 to"),
         ({"snapshots": -1}, "snapshots is -1"),
         ({"algorithm": "luck"}, "unknown algorithm 'luck'"),
         ({"task": "qd-worm"}, "unknown task 'qd-worm'"),
@@ -382,9 +382,9 @@ def test_a_run_without_its_checkpoints_is_not_begun_again(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"threads": 0}, "threads is 0; it must be at least 1"),
+        ({"threads": 0}, "threads is 0; it must be from 1 to"),
         ({"max_hours": 0}, "max_hours is 0; it must be above 0"),
-        ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds is nan; it must be at least 0"),
+        ({"checkpoint_seconds": float("nan")}, "checkpoint_seconds is nan; it must be from 0 to"),
     ],
 )
 def test_wrong_options_of_an_execution_are_named(options, message):
@@ -393,8 +393,8 @@ def test_wrong_options_of_an_execution_are_named(options, message):
 
 
 def test_a_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):
-    huge = config(hyper_parameters={**SMALL, "buffer_size": 10**12})
-    with pytest.raises(ElitesError, match=r"this run takes \d+\.\d GB and \d+\.\d GB are free"):
+    huge = config(hyper_parameters={**SMALL, "buffer_size": 2 * 10**9})
+    with pytest.raises(ElitesError, match=r"this run takes [\d,]+\.\d GB and \d+\.\d GB are free"):
         elites.run(huge, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -167,9 +167,9 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
         (["--best", "--cell", "3"], "best excludes cell, descriptor and grid"),
         (["--out", "film.avi"], "out is film.avi; it must end in .mp4 or .gif"),
         (["--out", "/nowhere/film.gif"], "cannot write /nowhere/film.gif: No such file or directory"),
-        (["--seed", "-1"], "seed is -1; it must be from 0 to 2**32 - 1"),
-        (["--steps", "0"], "steps is 0; it must be at least 1"),
-        (["--size", "8", "8"], "size is (8, 8); it must be from 32 to 4096 pixels"),
+        (["--seed", "-1"], "seed is -1; it must be from 0 to 4,294,967,295"),
+        (["--steps", "0"], "steps is 0; it must be from 1 to"),
+        (["--size", "8", "8"], "size is 8; it must be from 32 to 4,096"),
     ],
 )
 def test_what_cannot_be_shown_gets_one_line(arguments, message, pushed, capsys):

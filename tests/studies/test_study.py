@@ -93,7 +93,7 @@ def test_a_study_of_one_s_own(tmp_path):
             "tasks = ['qd-ant']\nalgorithms = [{algorithm = 'td3', hyper_parameters = {batch = 'x'}}]",
             "batch is 'x'; it must be a whole number",
         ),
-        ("seeds = 0\ntasks = ['qd-ant']\nalgorithms = ['td3']", "seeds is 0; it must be a whole number"),
+        ("seeds = 0\ntasks = ['qd-ant']\nalgorithms = ['td3']", "seeds is 0; it must be from 1 to"),
         ("correct = 1\ntasks = ['qd-ant']\nalgorithms = ['td3']", "correct is 1; it must be true or false"),
         ("evaluations = -5\ntasks = ['qd-ant']\nalgorithms = ['td3']", "evaluations is -5"),
     ],

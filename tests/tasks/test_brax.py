@@ -123,7 +123,7 @@ def test_td3_and_cma_on_brax(tmp_path):
 def test_wrong_parameters_are_reported():
     with pytest.raises(ElitesError, match="backend is 'bullet'; it must be one of spring, positional"):
         make_task("brax-ant", backend="bullet")
-    with pytest.raises(ElitesError, match=r"noise is -1.0; it must be at least 0"):
+    with pytest.raises(ElitesError, match=r"noise is -1.0; it must be from 0 to"):
         make_task("brax-ant", noise=-1.0)
     with pytest.raises(ElitesError, match="brax-ant has no parameter 'ends_on_fall'"):
         make_task("brax-ant", ends_on_fall=True)

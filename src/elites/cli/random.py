@@ -53,9 +53,10 @@ class Random(TaskOptions):
 
         genome = genome_of(task, HIDDEN)
         require_bytes(
-            2 * 4 * self.controllers * genome.parameter_count,
+            self.controllers,
+            2 * 4 * genome.parameter_count,
             f"{self.controllers:,} controllers take",
-            "fewer take less",
+            "controllers",
         )
         keys = jax.random.split(jax.random.key(self.seed), self.controllers)
         parameters = jax.jit(jax.vmap(genome.init))(keys)

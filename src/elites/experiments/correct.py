@@ -215,11 +215,12 @@ class _Progress:
 
 def require_correction(elites: int, dimensions: int, parameters: int, settings: Settings) -> None:
     """Raises an error if the replications of so many elites do not fit into memory."""
-    drawn = 4 * parameters * settings.replications if settings.redraw else 0  # members for one elite at least
+    drawn = 4 * parameters if settings.redraw else 0  # members for one elite at least
     require_bytes(
-        elites * settings.replications * (2 * 4 * (1 + dimensions) + 8) + drawn,
+        settings.replications,
+        elites * (2 * 4 * (1 + dimensions) + 8) + drawn,
         f"{settings.replications:,} replications of {elites:,} elites take",
-        "fewer take less",
+        "replications",
     )
 
 

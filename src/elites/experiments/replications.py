@@ -28,7 +28,7 @@ from elites.experiments.generation import (
     evaluations_of,
     metric_rows,
 )
-from elites.memory import available_bytes, require_bytes
+from elites.memory import require_bytes
 from elites.metrics.metric import METRICS
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
@@ -343,10 +343,5 @@ def bytes_needed(algorithm: Algorithm) -> int:
 
 def require_memory(algorithm: Algorithm, count: int = 1) -> None:
     """Raises an error if the replications do not fit into memory, before anything is allocated."""
-    each = bytes_needed(algorithm)
-    fits = available_bytes() // each
-    require_bytes(
-        count * each,
-        "this run takes" if count == 1 else f"{count} seeds take",
-        f"{fits} seeds fit" if fits else "smaller sizes take less",
-    )
+    what = "this run takes" if count == 1 else f"{count} seeds take"
+    require_bytes(count, bytes_needed(algorithm), what, "seeds")

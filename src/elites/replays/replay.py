@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.memory import require_bytes
 from elites.options import EpisodeLength, Pixels, Seed, converted
 from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
@@ -186,6 +187,9 @@ def _draw(
     every = max(1, round(1 / (RATES[path.suffix] * seconds)))
     last = max(scene.steps for scene in scenes)
     wanted = range(0, (last if steps is None else min(last, steps)) + 1, every)
+    pixels = shape[0] * shape[1] * size[0] * size[1]
+    kept = len(wanted) if path.suffix == ".gif" else 0  # of a GIF all pictures, with a byte for a pixel
+    require_bytes(1, pixels * (4 * 3 + kept), "this clip takes", "clips")
     cores = len(os.sched_getaffinity(0))
     empty = blank_tile(size)
     with ThreadPoolExecutor(cores) as pool, Clip(path, 1 / (seconds * every)) as clip:
