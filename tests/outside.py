@@ -52,6 +52,8 @@ class Push(gymnasium.Env):
 
     def _misbehave(self):
         if self.trouble == "raise":
+            if self.marker and not Path(self.marker).exists():
+                return
             raise RuntimeError("out of\npaint")
         if self.marker:  # once only
             if Path(self.marker).exists():

@@ -74,7 +74,7 @@ def test_corrections(execution, tmp_path, monkeypatch):
 
 
 def test_reports(tmp_path, monkeypatch):
-    def make(home, made, against):
+    def make(home, made, against, reference):
         made.page.write_text(against)
         made.metrics.write_bytes(b"")
         return ""

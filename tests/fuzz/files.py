@@ -600,55 +600,19 @@ def expected(path, arguments, change):
     )
     another = arguments[:2] == ("study", "report") and "/runs/" in path  # the other runs are whole
     older = "/checkpoints/" in path
+    if getattr(change, "what", "").endswith("folder"):  # a folder is not written over
+        remade = False
     return "success" if remade or another or older else ""
 
 
-@dataclass(frozen=True)
-class NpyDamage:
-    path: str
-    what: str
-
-    def __call__(self, folder):
-        path = folder / self.path
-        array = np.load(path)
-        made = {
-            "shorter": array[:-1], "longer": np.concatenate([array, array[:1]]), "flat": array.reshape(-1),
-            "nan": np.full_like(array, np.nan), "far": array * 1e308, "text": array.astype(str),
-            "int": array.astype(int),
-            "same": np.zeros_like(array), "empty": array[:0], "wider": np.concatenate([array, array], 1),
-        }  # fmt: skip
-        if self.what in made:
-            np.save(path, made[self.what])
-        elif self.what == "pickled":
-            np.save(path, np.array([Touch()], object), allow_pickle=True)
-        else:
-            path.write_bytes(declared((10**9, 10**3), data=bytes(80)))
-
-
-CENTROIDS = "16x1-100000-0.npy"
+CENTROIDS = "16x1-100000-0.npz"
 
 
 @st.composite
 def damaged_centroids(draw):
     """A damaged file in the cache: it can be made again."""
     path = f"cache/centroids/{CENTROIDS}"
-    kinds = (
-        "shorter",
-        "longer",
-        "flat",
-        "nan",
-        "far",
-        "text",
-        "int",
-        "same",
-        "empty",
-        "wider",
-        "pickled",
-        "declared",
-    )
-    change = draw(
-        st.one_of(st.sampled_from(kinds).map(lambda what: NpyDamage(path, what)), damaged_bytes(path))
-    )
+    change = draw(st.one_of(damaged_arrays(path), damaged_bytes(path)))
     arguments = (
         *("run", "map-elites", "qd-hopper", "--cells", "16", "--episode-length", "20", "--hidden", "4"),
         *("--initial", "20", "--batch", "10", "--evaluations", "50", "--out", "new", *STOP),

@@ -22,7 +22,7 @@ PATIENCE = 10.0  # then a case that is only large is interrupted; twice, as by a
 MEMORY = 3 * 2**29  # bytes beyond those of an idle child
 LOGS = ("metrics.csv", "timings.csv", "corrections.csv", "events.out.tfevents.0.elites")
 REMADE = {  # what a command may write where something was before
-    "run": ("centroids/*.npy",),  # in the cache
+    "run": ("centroids/*.npz",),  # in the cache
     "show": ("*.png",),
     "correct": ("corrected*.npz", ".corrected*"),
     "replay": ("*.mp4", "*.gif"),
