@@ -211,11 +211,12 @@ def test_it_runs_vmapped_over_seeds(name):
     ],
 )
 def test_it_runs_on_every_task(name, task, tmp_path):
+    sizes = chosen(name)
     config = RunConfig(
         algorithm=name,
         task=task,
         evaluations=125,
-        hyper_parameters=chosen(name),
+        hyper_parameters=sizes | ({"initial": sizes["batch"]} if "initial" in sizes else {}),
         task_parameters={"episode_length": 20},
     )
     outcome = run(config, tmp_path / "run", execution=Execution(log=lambda _: None))
