@@ -137,6 +137,9 @@ def test_what_is_there_already_is_not_done_again(run):
         f"{run / 'corrected.npz'} already exists: 4 replications of {len(load_archive(run).cell)} elites"
     ]
     assert not leftover.exists()
+    leftover.mkdir()  # not ours
+    elites.correct(run, replications=4, log=told.append)
+    assert leftover.exists()
     assert not seen
     changed = load_archive(run)
     save_archive(run / "archive.npz", dataclasses.replace(changed, parameters=-changed.parameters))

@@ -183,7 +183,7 @@ def correct_archive(
     progress.finish()
     corrected = corrected_archive(archive, fitness, descriptor, about)
     save_corrected(path, corrected)
-    unfinished.unlink(missing_ok=True)
+    _remove_unfinished(path)
     return corrected
 
 
@@ -262,7 +262,7 @@ def existing_correction(
         and corrected.is_correction_of(archive)
         and all(corrected.about[name] == value for name, value in asdict(settings).items())
     ):
-        path.with_suffix(names.UNFINISHED).unlink(missing_ok=True)  # a kill may have left it
+        _remove_unfinished(path)  # a kill may have left it
         return corrected
     return None
 
@@ -296,6 +296,13 @@ def _save_unfinished(
         "about": np.array(json.dumps(about)),
     }
     write_arrays(path, arrays)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Removes what a stopped correction left, if it is a file."""
+    unfinished = path.with_suffix(names.UNFINISHED)
+    if not unfinished.is_dir():
+        unfinished.unlink(missing_ok=True)
 
 
 def _load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
