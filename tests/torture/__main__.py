@@ -1,4 +1,4 @@
-"""`python -m tests.torture KILLS [SEED]`: so many kills, all findings, and a last line of JSON."""
+"""`python -m tests.torture KILLS [SEED [SCENARIO …]]`: so many kills, all findings, a last line of JSON."""
 
 import json
 import random
@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.torture.torture import Torturer
+from tests.torture.torture import SCENARIOS, Torturer
 
 
 def main():
@@ -19,7 +19,7 @@ def main():
         torturer = Torturer(
             Path(scratch), random.Random(seed), keep=Path(tempfile.gettempdir()) / "torture-findings"
         )
-        torturer.torture(kills)
+        torturer.torture(kills, sys.argv[3:] or tuple(SCENARIOS))
     for finding in torturer.findings:
         print(finding)
     summary = {
