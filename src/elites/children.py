@@ -12,8 +12,6 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from elites.errors import ElitesError
-
 PR_SET_PDEATHSIG = 1
 IN_CHILD = "ELITES_WORKER"  # variable that is set in the environment of such processes
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -93,10 +91,3 @@ def describe_exit(code: int) -> str:
         with contextlib.suppress(ValueError):
             return f"was killed by {signal.Signals(-code).name}"
     return f"ended with status {code}"
-
-
-def error_line(error: BaseException) -> str:
-    """An error in one line."""
-    if isinstance(error, ElitesError):
-        return str(error)
-    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -9,3 +9,14 @@ def require(condition: bool, name: str, given: object, allowed: str) -> None:
     """Raises an error that names an invalid argument, its value and what is allowed."""
     if not condition:
         raise ElitesError(f"{name} is {given}; it must be {allowed}")
+
+
+def describe(error: BaseException) -> str:
+    """The type and the text of an exception in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def error_line(error: BaseException) -> str:
+    """An exception in one line: our own as they are, others with their type."""
+    return str(error) if isinstance(error, ElitesError) else describe(error)

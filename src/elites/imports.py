@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, describe
 
 
 def path_of(function: Callable[..., Any]) -> str:
@@ -60,7 +60,7 @@ def import_module(name: str, what: str) -> ModuleType:
     except ElitesError:
         raise
     except (Exception, SystemExit) as error:
-        raise ElitesError(f"{what}: importing {name} failed: {one_line(error)}") from error
+        raise ElitesError(f"{what}: importing {name} failed: {describe(error)}") from error
 
 
 def object_at(path: str, what: str, kind: str = "object") -> Any:
@@ -85,9 +85,3 @@ def object_at(path: str, what: str, kind: str = "object") -> Any:
 def function_at(path: str, what: str) -> Callable[..., Any]:
     """The function at `module:function`."""
     return object_at(path, what, "function")  # type: ignore[no-any-return]
-
-
-def one_line(error: BaseException) -> str:
-    """An exception's type and text."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

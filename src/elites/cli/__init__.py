@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import tyro
 
-from elites.children import error_line
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import Command, first_line
 from elites.cli.inspect import Correct, Show
@@ -18,7 +17,7 @@ from elites.cli.random import Random
 from elites.cli.replay import Replay
 from elites.cli.run import Resume, RunOptions, run_command
 from elites.cli.study import STUDY_COMMANDS, StudyRun
-from elites.errors import ElitesError
+from elites.errors import ElitesError, error_line
 from elites.options import check_fields
 from elites.output import lasting_output
 from elites.text import shortened

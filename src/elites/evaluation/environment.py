@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.children import error_line
-from elites.errors import ElitesError
+from elites.errors import ElitesError, error_line
 from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
 
 

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, describe
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
-from elites.imports import one_line
 from elites.tasks.episode import Ending
 from elites.tasks.function import FunctionTask
 
@@ -82,7 +81,7 @@ class FunctionEvaluator:
                 for array in self._function(rows, *((flat,) * self.task.takes_seeds))
             )
         except (Exception, SystemExit) as error:
-            raise ElitesError(f"{self.task.name} failed: {one_line(error)}") from error
+            raise ElitesError(f"{self.task.name} failed: {describe(error)}") from error
         _check_shapes(self.task, count, fitness.shape, descriptor.shape)
         valid = np.isfinite(fitness) & np.isfinite(descriptor).all(-1)
         result.fitness.reshape(-1)[:count] = np.where(valid, fitness, np.nan)

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import end_with, error_line
+from elites.children import end_with
+from elites.errors import error_line
 from elites.evaluation.shared import arrays_in
 from elites.output import lasting_output
 from elites.tasks.episode import Ending, EpisodeResult, Transitions

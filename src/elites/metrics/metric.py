@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elites.errors import ElitesError, require
-from elites.imports import object_at, one_line
+from elites.errors import ElitesError, describe, require
+from elites.imports import object_at
 from elites.text import shortened
 
 NAME = r"[\w./%-]{1,100}"  # of a column
@@ -63,7 +63,7 @@ class Metric(Quantity):
             number = self.of(elites)
             float(number)
         except (Exception, SystemExit) as error:
-            raise ElitesError(f"metric {shortened(self.name)} failed: {one_line(error)}") from error
+            raise ElitesError(f"metric {shortened(self.name)} failed: {describe(error)}") from error
         return number
 
 
@@ -109,7 +109,7 @@ def load_metric(path: str) -> Metric:
     try:
         metric.text(0.5)
     except (TypeError, ValueError) as error:
-        raise ElitesError(f"metric {path!r} has the format {metric.format!r}: {one_line(error)}") from None
+        raise ElitesError(f"metric {path!r} has the format {metric.format!r}: {describe(error)}") from None
     return metric
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.errors import ElitesError
-from elites.imports import one_line
+from elites.errors import ElitesError, describe
 from elites.tasks.gymnasium import GymnasiumTask
 from elites.tasks.gymnasium.environments import make_environment
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
@@ -58,7 +57,7 @@ class GymnasiumScene:
         except ElitesError:
             raise
         except Exception as error:
-            raise ElitesError(f"{self.task.name} could not be drawn: {one_line(error)}{_hint()}") from error
+            raise ElitesError(f"{self.task.name} could not be drawn: {describe(error)}{_hint()}") from error
 
     def _picture(self) -> np.ndarray:
         with self._errors_in_one_line():

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from elites.errors import ElitesError
-from elites.imports import function_at, import_module, one_line
+from elites.errors import ElitesError, describe
+from elites.imports import function_at, import_module
 
 
 class Spaces(NamedTuple):
@@ -57,7 +57,7 @@ def make_environment(
     except ElitesError:
         raise
     except (Exception, SystemExit) as error:
-        raise ElitesError(f"{environment} could not be made: {one_line(error)}") from error
+        raise ElitesError(f"{environment} could not be made: {describe(error)}") from error
     if not isinstance(made, gymnasium.Env):
         raise ElitesError(f"{environment} makes a {type(made).__name__}; it must make a gymnasium.Env")
     return made

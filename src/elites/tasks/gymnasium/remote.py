@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elites.children import START_SECONDS, describe_exit, end_with, start_child
-from elites.errors import ElitesError
-from elites.imports import one_line
+from elites.errors import ElitesError, describe
 from elites.output import lasting_output
 
 if TYPE_CHECKING:
@@ -192,6 +191,6 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
             except ElitesError as error:
                 answer = {"refusal": str(error)}
             except BaseException as error:
-                answer = {"error": one_line(error)}
+                answer = {"error": describe(error)}
             channel.sendall(json.dumps(answer).encode() + b"\n")
     os._exit(0)  # not through what the user's code may have left running

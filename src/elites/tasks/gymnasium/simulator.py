@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from elites.errors import ElitesError
-from elites.imports import function_at, one_line
+from elites.errors import ElitesError, describe
+from elites.imports import function_at
 from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
 from elites.tasks.episode import Ending, EpisodeResult, Transitions
@@ -92,7 +92,7 @@ class GymnasiumSimulator:
             raise ElitesError(f"{self.task.name}: the episode with seed {seed}: {error}") from error
         except (Exception, SystemExit) as error:
             raise ElitesError(
-                f"{self.task.name}: the episode with seed {seed} failed: {one_line(error)}"
+                f"{self.task.name}: the episode with seed {seed} failed: {describe(error)}"
             ) from error
 
     def _run(
