@@ -260,6 +260,18 @@ def test_without_any_readable_checkpoint_nothing_is_touched(tmp_path):
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("name", ["archive.npz", "metrics.csv"])
+def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(tmp_path, name):
+    folder = tmp_path / "run"
+    interrupted(folder)
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(ElitesError, match="is a folder, not a file of the run; nothing was changed"):
+        elites.resume(folder)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
 def test_a_full_disk_loses_nothing(undisturbed, tmp_path):
     """A limit on file sizes stands in for a full disk: writing fails in the same place, in the same way."""
     folder = tmp_path / "run"

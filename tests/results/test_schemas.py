@@ -427,6 +427,7 @@ def header(**changes):
         {"header": header(format=2)},
         {"['a']": None},
         {"['a']": np.arange(4)},
+        {"['a']": np.array([0, 1, 2147483647])},
         {"['a']": np.array([{}], object)},
     ],
 )

@@ -151,6 +151,8 @@ def _continue(
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
     checkpoints = GroupFolder(home).checkpoints
+    for run in folders:
+        run.refuse_folders()
     finished = [
         _finished(run, config, log=execution.log if checkpoints.paths() else None)
         for run, config in zip(folders, configs, strict=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -24,13 +25,30 @@ from elites.files import Array, ArrayFile, one_line, remove_partials, write_atom
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.results.schemas import CheckpointHeader, RunRecord, convert, parse
 
-VERSION = 3
+VERSION = 4
 KEPT = 2
 DAMAGED = ".damaged"  # suffix of a checkpoint that could not be read
 HEADER = Array("U")
 
 
-Packed = Mapping[str, np.ndarray] | ArrayFile
+class _CheckedArrays:
+    """The arrays of a checkpoint, each compared with its checksum in the header."""
+
+    def __init__(self, file: ArrayFile, checksums: Mapping[str, int]) -> None:
+        self.file, self.checksums = file, checksums
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array = self.file[name]
+        if self.checksums.get(name) != _checksum(array):
+            raise ValueError(f"{name} does not have its checksum")
+        return array
+
+
+def _checksum(array: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).data)
+
+
+Packed = Mapping[str, np.ndarray] | _CheckedArrays
 
 
 def _partly_filled(node: Any) -> bool:
@@ -194,9 +212,12 @@ class Checkpoints:
         self.folder = folder
 
     def save(self, state: Any, header: CheckpointHeader) -> None:
-        """Writes a checkpoint and forgets all but the last two."""
+        """Writes a checkpoint, with its arrays' checksums, and forgets all but the last two."""
         self.folder.mkdir(exist_ok=True)
         arrays = pack(state)
+        header = msgspec.structs.replace(
+            header, checksums={name: _checksum(array) for name, array in arrays.items()}
+        )
         arrays["header"] = np.array(json.dumps(msgspec.to_builtins(header)))
 
         def write(file: IO[bytes]) -> None:
@@ -221,7 +242,7 @@ class Checkpoints:
                 with ArrayFile(path) as file:
                     header = _read_header(file)
                     belonging.refuse_other(path, header)
-                    state = unpack(empty, file)  # array by array
+                    state = unpack(empty, _CheckedArrays(file, header.checksums))  # array by array
             except ElitesError:
                 raise
             except Exception as error:  # damage takes many forms

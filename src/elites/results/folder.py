@@ -83,6 +83,12 @@ class RunFolder:
         except ElitesError:
             return 0
 
+    def refuse_folders(self) -> None:
+        """Says which folder is in the place of a file that the run will write."""
+        for path in (self.archive, self.members, self.corrected(), *(self.path / log for log in names.LOGS)):
+            if path.is_dir():
+                raise ElitesError(f"{path} is a folder, not a file of the run; nothing was changed")
+
     def write_archive(self, archive: SavedArchive) -> None:
         save_archive(self.archive, archive)
 

@@ -170,6 +170,7 @@ class CheckpointHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     corrected: Whole  # evaluations at the last correction
     elapsed: Seconds
     logs: list[dict[str, LogMark]]  # of each run
+    checksums: dict[str, Whole] = {}  # of each array
 
     def __post_init__(self) -> None:
         for name in ("environment_steps", "logs"):
