@@ -19,6 +19,10 @@ class Genome(Protocol):
     def parameter_count(self) -> int:
         """Length of the vector."""
 
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """Lengths of the tensors that it consists of."""
+
     def init(self, key: jax.Array) -> jax.Array:
         """A random one."""
 
@@ -30,6 +34,11 @@ class Vector:
     parameter_count: int
     low: float
     high: float
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """One tensor: the vector."""
+        return (self.parameter_count,)
 
     def init(self, key: jax.Array) -> jax.Array:
         """A random vector."""

@@ -324,11 +324,22 @@ def test_defaults_are_the_papers():
     config = ALGORITHMS["pga-map-elites"].Config()
     assert dataclasses.asdict(config) == {
         "initial": 500, "batch": 100, "sigma1": 0.005, "sigma2": 0.05, "hidden": (128, 128), "archive": "cvt",
+        "cvt_version": 2, "line_draw": "offspring", "critic_init": "fan-in",
         "critic_hidden": (256, 256), "training_batch": 256, "critic_learning_rate": 3e-4,
         "greedy_learning_rate": 3e-4, "discount": 0.99, "smoothing_noise": 0.2, "smoothing_clip": 0.5,
         "target_rate": 0.005, "delay": 2, "buffer_size": 1_000_000, "p_evo": 0.5, "critic_steps": 300,
         "pg_steps": 50, "pg_learning_rate": 0.005,
     }  # fmt: skip
+
+
+def test_the_baselines_begin_as_their_authors_did():
+    sampling, td3 = make_algorithm("map-elites-sampling", TASK), make_algorithm("td3", TASK)
+    assert [(round.policies, round.episodes) for (round,) in sampling.opening] == [(100, 10)]
+    assert len(td3.opening) == 25_000 / (2 * td3.config.batch)
+    assert all(td3.phases[round.name] == (200, 200) for (round,) in td3.opening)
+    assert td3.phases[td3.generation[0].name] == (0, 0)
+    qd_pg = ALGORITHMS["qd-pg"].Config()
+    assert (qd_pg.pg_steps, qd_pg.pg_learning_rate, qd_pg.state_descriptor) == (100, 1e-3, "contacts")
 
 
 @pytest.mark.parametrize(
@@ -338,7 +349,7 @@ def test_defaults_are_the_papers():
         (
             "map-elites",
             {"p_evo": 0.5},
-            "map-elites has no parameter 'p_evo'; it has hidden, archive, initial",
+            "map-elites has no parameter 'p_evo'; it has hidden, archive, cvt_version, initial",
         ),
         ("pga-map-elites", {"p_evo": 1.5}, "p_evo is 1.5; it must be from 0 to 1"),
         ("pga-map-elites", {"p_evo": float("nan")}, "p_evo is nan"),
@@ -347,7 +358,9 @@ def test_defaults_are_the_papers():
         ("map-elites", {"batch": 10.5}, "batch is 10.5; it must be a whole number"),
         ("map-elites", {"hidden": 16}, "hidden is 16; it must be a list"),
         ("map-elites", {"archive": "tree"}, "archive is 'tree'; it must be one of cvt, grid"),
+        ("map-elites", {"line_draw": "layer"}, "line_draw is 'layer'; it must be one of offspring, tensor"),
         ("map-elites-sampling", {"samples": 0}, "samples is 0"),
+        ("td3", {"buffer_size": 14, "repeat_transitions": True}, "buffer_size is 14; it must be at least 15"),
         ("deep-grid", {"depth": 0}, "depth is 0"),
         ("map-elites-es", {"pairs": 150}, "pairs is 150; it must be a multiple of chunk"),
         ("map-elites-es", {"normalise": 1}, "normalise is 1; it must be true or false"),

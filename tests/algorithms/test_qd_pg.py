@@ -33,7 +33,7 @@ def test_the_buffer_holds_the_descriptor_of_each_steps_state(kind):
 
 
 def test_visited_descriptors_keep_their_distance():
-    algorithm = small("qd-pg", candidates=200)
+    algorithm = small("qd-pg", candidates=200, state_descriptor="mean")
     state = last(evolve(algorithm))[0]
     rows = np.sort(np.asarray(state.visited.rows)[: int(state.visited.size), 0])
     assert 3 < len(rows) <= 11  # in [0, 1], farther than 0.1 from each other

@@ -36,24 +36,52 @@ def test_the_actor_finds_a_known_optimum():
     algorithm = TD3(make_task("qd-hopper"), config)
     algorithm.environment.simulator = StatelessSimulator(Target)
     state = jax.jit(algorithm.init)(jax.random.key(0))
-    state, _ = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(1), algorithm.opening[0][0])
-    state, batch = jax.jit(algorithm.ask, static_argnums=2)(state, jax.random.key(2), algorithm.generation[0])
+    ask = jax.jit(algorithm.ask, static_argnums=2)
+    for turn, round in enumerate((algorithm.opening[0][0], *algorithm.generation, *algorithm.generation)):
+        state, batch = ask(state, jax.random.key(turn), round)
     x = np.linspace(-0.9, 0.9, 50, dtype=np.float32)
     actions = algorithm.policy.apply(batch.parameters[-1], np.repeat(x[:, None], 15, axis=1))[:, 0]
     assert np.abs(actions - 0.5 * x).mean() < 0.12
-    assert state.progress.training_steps == 500 + 2 * 1000
-    assert state.td3.steps == 2 * 1000
+    assert state.progress.training_steps == 3 * 1000
+    assert state.td3.steps == 3 * 1000 - 500
 
 
 def test_copies_are_taken_every_few_steps():
     algorithm = small("td3", batch=6, evaluate_every=3, random_steps=10)
     told = list(evolve(algorithm, generations=3))
     for generation, (state, _, batch, _, _) in enumerate(told, start=1):
-        assert state.progress.training_steps == 10 + 18 * generation
-        assert state.td3.steps == 18 * generation
+        assert state.progress.training_steps == 18 * generation
+        assert state.td3.steps == 18 * generation - 10
         assert state.progress.evaluations == 6 * generation
         np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flat(state.td3.actor))
-    assert state.buffer.size == 10 + 18 * 3
+    assert state.buffer.size == 18 * 3
+    first = np.asarray(told[0][2].parameters)  # copies after steps 3, 6, …: untrained until after step 10
+    np.testing.assert_array_equal(first[:3], np.broadcast_to(first[0], first[:3].shape))
+    assert (first[4] != first[0]).any()
+
+
+def test_repeated_transitions_fill_the_buffer_and_start_training_earlier():
+    """The hopper has 15 observations: 4 different transitions in 60 places, training after 30 / 15 steps."""
+    algorithm = small(
+        "td3", batch=5, evaluate_every=2, random_steps=30, repeat_transitions=True, buffer_size=60
+    )
+    told = list(evolve(algorithm, generations=4))
+    assert [state.td3.steps for state, *_ in told] == [8, 18, 28, 38]
+    state = told[-1][0]
+    assert state.buffer.rows.shape[0] == state.buffer.size == 4
+    assert len(algorithm.opening) == 3
+    assert [algorithm.phases[round.name] for _, round, *_ in told] == [(10, 2), (10, 0), (10, 0), (0, 0)]
+
+
+def test_random_steps_act_at_random():
+    actions = {}
+    for kind, steps in (("random", 60), ("actor", 0)):
+        algorithm = small("td3", batch=15, evaluate_every=2, random_steps=steps, exploration_noise=0.0)
+        *_, (state, *_) = evolve(algorithm, generations=2)
+        actions[kind] = np.asarray(state.buffer.rows)[: int(state.buffer.size), 15:18]
+    assert len(actions["random"]) == 60
+    assert (np.abs(actions["random"]) > 0.8).mean() > 0.1  # uniform from -1 to 1
+    assert (np.abs(actions["actor"]) > 0.8).mean() < 0.02
 
 
 def test_the_archive_never_feeds_back():

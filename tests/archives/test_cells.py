@@ -1,12 +1,13 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial import cKDTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites import TASKS, ElitesError, make_task
 from elites.archives import cells
-from elites.archives.cells import cvt, grid, lloyd, make_cells
+from elites.archives.cells import centroids_in_unit_cube, cvt, grid, make_cells
 
 points = st.lists(st.tuples(st.floats(-1, 2, width=32), st.floats(-1, 2, width=32)), min_size=1, max_size=20)
 
@@ -48,8 +49,30 @@ def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch)
     assert shares.std() < 0.6
 
 
-def test_shipped_cells_are_what_the_code_computes():
-    np.testing.assert_allclose(cvt(1000, [(0, 1)]).centroids, lloyd(1000, 1), atol=1e-12)
+@pytest.mark.parametrize("version", [1, 2])
+def test_shipped_cells_are_what_the_code_computes(version):
+    computed = centroids_in_unit_cube(1000, 1, version)
+    np.testing.assert_allclose(cvt(1000, [(0, 1)], version).centroids, computed, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["qd-hopper", "qd-walker", "qd-ant"])
+def test_cells_have_converged(name):
+    """Each centroid is the mean of its cell; in one dimension cells are of equal size, in two more equal."""
+    task = make_task(name)
+    points = np.random.default_rng(5).random((400_000, task.descriptor_size))
+    spread = {}
+    for version in (1, 2):
+        of = make_cells(task, "cvt", version)
+        nearest = cKDTree(of.centroids).query(points)[1]
+        sizes = np.bincount(nearest, minlength=task.cells)
+        spread[version] = (
+            np.sqrt(max(0, sizes.var() - sizes.mean())) / sizes.mean()
+        )  # less that of the sample
+    if task.descriptor_size < 3:
+        assert spread[2] < (0.05 if task.descriptor_size == 1 else 0.85 * spread[1])
+    shift = np.stack([np.bincount(nearest, axis, minlength=task.cells) / sizes for axis in points.T], 1)
+    side = task.cells ** (-1 / task.descriptor_size)
+    assert np.abs(shift - of.centroids).mean() < 0.05 * side
 
 
 def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):
@@ -57,17 +80,17 @@ def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(cells, "SAMPLES", 1000)
     first = cvt(20, [(0, 1), (-5, 5)])
     assert first.centroids[:, 1].min() < -3
-    monkeypatch.setattr(cells, "lloyd", None)
+    monkeypatch.setattr(cells, "centroids_in_unit_cube", None)
     np.testing.assert_array_equal(cvt(20, [(0, 1), (-5, 5)]).centroids, first.centroids)
 
 
 def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     monkeypatch.setattr(cells, "SAMPLES", 1000)
-    first = cvt(20, [(0, 1)])
+    first = cvt(20, [(0, 1), (0, 1)])
     for path in tmp_path.rglob("*.npz"):
         path.write_bytes(path.read_bytes()[:100])
-    np.testing.assert_array_equal(cvt(20, [(0, 1)]).centroids, first.centroids)
+    np.testing.assert_array_equal(cvt(20, [(0, 1), (0, 1)]).centroids, first.centroids)
 
 
 def test_an_unknown_kind_is_refused():

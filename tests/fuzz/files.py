@@ -605,7 +605,7 @@ def expected(path, arguments, change):
     return "success" if remade or another or older else ""
 
 
-CENTROIDS = "16x1-100000-0.npz"
+CENTROIDS = "16x1-100000-2.npz"
 
 
 @st.composite

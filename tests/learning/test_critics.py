@@ -30,6 +30,17 @@ def quadratic():
     return buffer_of(observation, action, reward, observation, np.ones(2000))
 
 
+@pytest.mark.parametrize(("kind", "spread"), [("fan-in", 256**-0.5), ("xavier", (6 / 512) ** 0.5)])
+def test_critics_start_within_their_range_and_actors_are_xaviers(kind, spread):
+    td3 = critics.init(jax.random.key(0), TD3Config(critic_init=kind), Policy((15, 128, 128, 3)))
+    for inputs, (weights, biases) in zip((18, 256, 256), td3.critics, strict=True):
+        assert np.abs(biases).max() <= inputs**-0.5
+        if kind == "fan-in":
+            assert np.abs(weights).max() <= inputs**-0.5
+    assert 0.99 * spread < np.abs(td3.critics[1][0]).max() <= spread
+    assert 0.99 * (6 / 256) ** 0.5 < np.abs(td3.actor[1][0]).max() <= (6 / 256) ** 0.5
+
+
 train = jax.jit(critics.train, static_argnums=(1, 2, 5))
 
 

@@ -22,6 +22,19 @@ def test_isoline_has_the_spread_of_its_formula():
     assert abs(across.std() / (0.1 * np.sqrt(49 / 50)) - 1) < 0.02
 
 
+def test_isoline_can_draw_a_number_for_each_tensor():
+    tensors = POLICY.tensors
+    assert tensors == (16, 8, 8, 1)
+    first, second = np.zeros((2000, 33), np.float32), np.full((2000, 33), 2.0, np.float32)
+    offspring = np.asarray(IsoLine(0.0, 0.5, tensors).vary(jax.random.key(0), first, second))
+    parts = np.split(offspring, np.cumsum(tensors)[:-1], axis=1)
+    for part in parts:
+        np.testing.assert_array_equal(part, np.broadcast_to(part[:, :1], part.shape))
+        assert abs(part[:, 0].std() - 1) < 0.05
+    correlation = np.corrcoef([part[:, 0] for part in parts])
+    assert np.abs(correlation - np.eye(4)).max() < 0.1
+
+
 def test_isoline_without_spread_returns_the_first_parent():
     first, second = np.eye(3, dtype=np.float32), np.ones((3, 3), np.float32)
     np.testing.assert_array_equal(IsoLine(0.0, 0.0).vary(jax.random.key(0), first, second), first)
@@ -30,7 +43,7 @@ def test_isoline_without_spread_returns_the_first_parent():
 def climb(parents, steps):
     states = np.random.default_rng(0).uniform(-1, 1, (500, 2)).astype(np.float32)
     buffer = ReplayBuffer(jnp.concatenate([states, np.zeros((500, 5))], axis=1), jnp.int32(0), jnp.int32(500))
-    td3 = critics.init(jax.random.key(5), TD3Config(critic_hidden=(16,)), POLICY)
+    td3 = critics.init(jax.random.key(5), TD3Config(critic_hidden=(16,), critic_init="xavier"), POLICY)
     critic = critics.first(td3.critics)
     operator = PolicyGradient(POLICY, steps, batch=64, learning_rate=0.01)
     offspring = operator.vary(jax.random.key(1), parents, critic, buffer)

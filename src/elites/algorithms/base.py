@@ -5,19 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from elites.archives.archive import Archive, Origin, Solutions, Status, empty_archive, insert
-from elites.archives.cells import make_cells
+from elites.archives.cells import CVT_VERSION, make_cells
 from elites.archives.deep_grid import DeepGrid
 from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import genome_of
-from elites.options import Widths, check_fields
+from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
@@ -82,6 +82,8 @@ class AlgorithmConfig:
     """Hidden units of the controllers."""
     archive: Literal["cvt", "grid"] = "cvt"
     """Shape of the cells: CVT or a regular grid."""
+    cvt_version: Annotated[int, Range(1, CVT_VERSION)] = CVT_VERSION
+    """Version of the CVT: 2 has converged, 1 has not and is that of earlier runs."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -109,7 +111,7 @@ class Algorithm(ABC):
         self.task = task
         self.config: Any = self.Config() if config is None else config
         self.genome = genome_of(task, self.config.hidden)
-        self.cells = make_cells(task, self.config.archive)
+        self.cells = make_cells(task, self.config.archive, self.config.cvt_version)
         if self.needs_policy:
             self.require_policy()
 

@@ -21,7 +21,7 @@ from elites.algorithms.base import (
     solutions,
     start,
 )
-from elites.algorithms.map_elites import MAPElitesConfig
+from elites.algorithms.map_elites import MAPElitesConfig, make_ga
 from elites.archives import deep_grid
 from elites.archives.archive import Archive
 from elites.errors import ElitesError
@@ -29,7 +29,6 @@ from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
 from elites.options import Count
 from elites.tasks.task import Task
-from elites.variation.isoline import IsoLine
 from elites.variation.offspring import Offspring
 
 
@@ -61,7 +60,7 @@ class DeepGrid(Algorithm):
         super().__init__(task, config)
         config = self.config
         self.keeps_members = config.keep_members
-        self.ga = IsoLine(config.sigma1, config.sigma2)
+        self.ga = make_ga(config, self.genome)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
         needed, free = deep_grid.size_in_bytes(*self._shape()), available_bytes()

@@ -7,7 +7,7 @@ leveraging interspecies correlation", 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 
@@ -24,6 +24,7 @@ from elites.algorithms.base import (
 )
 from elites.archives.archive import Archive
 from elites.evaluation.evaluation import Evaluation
+from elites.genomes import Genome
 from elites.options import Count, Spread
 from elites.tasks.task import Task
 from elites.variation.isoline import IsoLine
@@ -41,6 +42,13 @@ class MAPElitesConfig(AlgorithmConfig):
     """Spread of the GA variation in all directions (σ1)."""
     sigma2: Spread = 0.05
     """Spread of the GA variation along the line between the parents (σ2)."""
+    line_draw: Literal["offspring", "tensor"] = "offspring"
+    """A random number along that line for each offspring, or for each weight and bias tensor of it."""
+
+
+def make_ga(config: MAPElitesConfig, genome: Genome) -> IsoLine:
+    """The GA variation."""
+    return IsoLine(config.sigma1, config.sigma2, genome.tensors if config.line_draw == "tensor" else ())
 
 
 class State(NamedTuple):
@@ -58,7 +66,7 @@ class MAPElites(Algorithm):
 
     def __init__(self, task: Task, config: MAPElitesConfig | None = None) -> None:
         super().__init__(task, config)
-        self.ga = IsoLine(self.config.sigma1, self.config.sigma2)
+        self.ga = make_ga(self.config, self.genome)
         self.opening = random_rounds(self.config.initial, self.config.batch)
         self.generation = (Round("offspring", self.config.batch),)
 

@@ -19,6 +19,8 @@ from elites.tasks.task import Task
 class MAPElitesSamplingConfig(MAPElitesConfig):
     """MAP-Elites on the mean fitness and descriptor of several evaluations."""
 
+    initial: Count = 100
+    """Random controllers evaluated first: one batch, as the authors' count of 500 includes the samples."""
     samples: Count = 10
     """Evaluations per offspring, random controllers included (M); each counts towards the budget."""
 

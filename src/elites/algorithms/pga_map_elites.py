@@ -23,13 +23,12 @@ from elites.algorithms.base import (
     random_rounds,
     start,
 )
-from elites.algorithms.map_elites import MAPElitesConfig
+from elites.algorithms.map_elites import MAPElitesConfig, make_ga
 from elites.archives.archive import Archive
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Rate, Share, Steps
 from elites.tasks.task import Task
-from elites.variation.isoline import IsoLine
 from elites.variation.offspring import orphans
 from elites.variation.policy_gradient import PolicyGradient
 
@@ -75,7 +74,7 @@ class PGAMAPElites(Algorithm):
         config = self.config
         self.ga_count = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
         self.learns = self.ga_count < config.batch
-        self.ga = IsoLine(config.sigma1, config.sigma2)
+        self.ga = make_ga(config, self.policy)
         self.pg = PolicyGradient(self.policy, config.pg_steps, config.training_batch, config.pg_learning_rate)
         self.opening = random_rounds(config.initial, config.batch, transitions=self.learns)
         self.generation = (Round("offspring", config.batch, transitions=self.learns),)

@@ -47,12 +47,12 @@ class QDPGConfig(critics.TD3Config, AlgorithmConfig):
     """Offspring per generation."""
     critic_steps: Count = 300
     """Training steps of each pair of critics per generation."""
-    pg_steps: Steps = 50
+    pg_steps: Steps = 100
     """Gradient steps of an offspring."""
-    pg_learning_rate: Rate = 0.005
+    pg_learning_rate: Rate = 0.001
     """Learning rate of an offspring's Adam."""
-    state_descriptor: Literal["mean", "contacts"] = "mean"
-    """The mean of the contacts so far in the episode, or the contacts of the step alone."""
+    state_descriptor: Literal["contacts", "mean"] = "contacts"
+    """The contacts of the step, or the mean of all contacts in the episode so far."""
     neighbours: Count = 5
     """Number of nearest state descriptors in the measure of novelty (k)."""
     stored_descriptors: Count = 10_000

@@ -1,9 +1,9 @@
 """TD3: S. Fujimoto, H. van Hoof and D. Meger, "Addressing function approximation error in actor-critic
 methods", 2018.
 
-One actor learns in one environment. As in the paper on PGA-MAP-Elites, copies of it are evaluated without
-noise during training and added to an archive. Training does not use the archive, and only these evaluations
-count.
+One actor learns in one environment, which it first explores by random actions. As in the paper on
+PGA-MAP-Elites, copies of it are evaluated without noise from the first steps on, and added to an archive.
+Training does not use the archive, and only these evaluations count.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from elites.algorithms.base import (
     start,
 )
 from elites.archives.archive import Archive
+from elites.errors import require
 from elites.evaluation.environment import Environment, EpisodeState, environment_of
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
-from elites.options import Count, Interval, Spread
+from elites.options import Count, Spread, Steps
 from elites.tasks.task import DeviceTask, Task
 from elites.variation.offspring import orphans
 
@@ -40,11 +41,24 @@ class TD3Config(critics.TD3Config, AlgorithmConfig):
     batch: Count = 100
     """Copies of the actor per generation."""
     evaluate_every: Count = 2
-    """Training steps per evaluated copy."""
-    random_steps: Interval = 2500
-    """Steps with random actions before training."""
+    """Steps in the environment per evaluated copy; each is followed by a training step."""
+    random_steps: Steps = 25_000
+    """First steps, with random actions and without training; copies are evaluated among them, too."""
+    repeat_transitions: bool = False
+    """Whether each transition enters the replay buffer as often as an observation has numbers, as in the code
+    of the paper's authors: fewer different ones fit, and training begins as many times earlier."""
     exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
+
+
+class Phase(NamedTuple):
+    """A generation's number of steps with random actions, and of steps without training."""
+
+    random: int
+    waiting: int
+
+    def __str__(self) -> str:
+        return f"{self.random} random steps, {self.waiting} without training"
 
 
 class State(NamedTuple):
@@ -69,8 +83,22 @@ class TD3(Algorithm):
         super().__init__(task, config)
         self.shares_program = isinstance(task, DeviceTask)  # others are simulators outside the program
         self.environment = environment_of(task)
-        self.opening = ((Round("first", self.config.batch),),)
-        self.generation = (Round("next", self.config.batch),)
+        config, copies = self.config, task.observation_size if self.config.repeat_transitions else 1
+        self.distinct = config.buffer_size // copies  # transitions in the buffer
+        require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {copies}")
+        self.steps = config.batch * config.evaluate_every  # of a generation
+        waiting = config.random_steps // copies
+
+        def phase(generation: int) -> Phase:
+            before = generation * self.steps
+            return Phase(*(min(max(0, end - before), self.steps) for end in (config.random_steps, waiting)))
+
+        opening = -(-config.random_steps // self.steps)  # generations with random steps
+        phases = [phase(generation) for generation in range(opening + 1)]
+        rounds = {kind: (Round(str(kind), config.batch),) for kind in phases}
+        self.phases = {rounds[kind][0].name: kind for kind in rounds}
+        self.opening = tuple(rounds[kind] for kind in phases[:-1])
+        self.generation = rounds[phases[-1]]
 
     def init(self, key: jax.Array) -> State:
         """An empty archive and buffer, random critics and actor, and the start of the first episode."""
@@ -78,7 +106,7 @@ class TD3(Algorithm):
         seed = jax.random.bits(jax.random.fold_in(key, Stream.EPISODE))
         return State(
             self.empty_archive(),
-            replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
+            replay_buffer.empty_buffer(self.distinct, task.observation_size, task.action_size),
             critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
             self.environment.begin(seed),
             start(),
@@ -86,36 +114,42 @@ class TD3(Algorithm):
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Acts and trains. Copies the actor after every `evaluate_every` steps."""
-        config = self.config
-        if round.name == "first":
-            keys = jax.random.split(jax.random.fold_in(key, Stream.RANDOM), config.random_steps)
-            state, _ = jax.lax.scan(lambda s, k: (self._act(s, k, at_random=True), None), state, keys)
+        phase, each = self.phases[round.name], self.config.evaluate_every
 
-        def train_one_copy(state: State, key: jax.Array) -> tuple[State, jax.Array]:
-            keys = jax.random.split(key, config.evaluate_every)
-            state, _ = jax.lax.scan(lambda s, k: (self._learn(s, k), None), state, keys)
+        def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, None]:
+            key, number = inputs
+            acting_key, training_key = jax.random.split(key)
+            state = self._act(state, acting_key, at_random=number < phase.random)
+            if phase.waiting == self.steps:
+                return state, None
+            if phase.waiting == 0:
+                return self._learn(state, training_key), None
+            begun = number >= phase.waiting
+            return jax.lax.cond(begun, self._learn, lambda state, _: state, state, training_key), None
+
+        def copy(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, jax.Array]:
+            state, _ = jax.lax.scan(step, state, inputs)
             return state, self.policy.flat(state.td3.actor)
 
-        keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
-        state, copies = jax.lax.scan(train_one_copy, state, keys)
+        keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), (round.policies, each))
+        numbers = jnp.arange(self.steps).reshape(round.policies, each)
+        state, copies = jax.lax.scan(copy, state, (keys, numbers))
         return state, self.batch(actor=orphans(copies))
 
     def _learn(self, state: State, key: jax.Array) -> State:
-        """One step in the environment and one training step."""
-        acting_key, training_key = jax.random.split(key)
-        state = self._act(state, acting_key, at_random=False)
-        td3 = critics.train(state.td3, self.config, self.policy, state.buffer, training_key, 1)
-        return state._replace(td3=td3)
+        """One training step."""
+        return state._replace(td3=critics.train(state.td3, self.config, self.policy, state.buffer, key, 1))
 
-    def _act(self, state: State, key: jax.Array, *, at_random: bool) -> State:
+    def _act(self, state: State, key: jax.Array, *, at_random: jax.Array) -> State:
         """One step in the environment, added to the buffer. After an episode ends, the next one starts."""
         action_key, seed_key = jax.random.split(key)
-        place, size = state.place, self.task.action_size
-        if at_random:
-            action = jax.random.uniform(action_key, (size,), minval=-1, maxval=1)
-        else:
-            noise = self.config.exploration_noise * jax.random.normal(action_key, (size,))
-            action = jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1)
+        place, size = state.place, (self.task.action_size,)
+        noise = self.config.exploration_noise * jax.random.normal(action_key, size)
+        action = jnp.where(
+            at_random,
+            jax.random.uniform(action_key, size, minval=-1, maxval=1),
+            jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1),
+        )
         moved, reward, terminated = self.environment.step(place, action)
         finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
         buffer = replay_buffer.push(

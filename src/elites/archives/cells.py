@@ -6,8 +6,9 @@ A descriptor belongs to the cell with the nearest centroid. In a grid this cell 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from importlib.resources import as_file, files
 from typing import Literal, NamedTuple
@@ -26,6 +27,7 @@ SAMPLES = 100_000
 MOST_CELLS = 1_000_000  # of a grid
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
 CVT_SEED = 0  # the same for all runs, which share their cells
+CVT_VERSION = 2  # of the way in which centroids are computed
 
 
 class Cells(NamedTuple):
@@ -135,10 +137,10 @@ def _cells_of(
     return Cells(centroids, bounds, grid).of(descriptors)  # type: ignore[arg-type] # traced
 
 
-def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt") -> Cells:
-    """The cells that every run of this task shares."""
+def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt", version: int = CVT_VERSION) -> Cells:
+    """The cells that every run of this task shares. `version` is that of a CVT: see `centroids_in_unit_cube`."""
     if kind == "cvt":
-        return cvt(task.cells, task.descriptor_bounds)
+        return cvt(task.cells, task.descriptor_bounds, version)
     if kind == "grid":
         return grid(task.grid, task.descriptor_bounds)
     raise ElitesError(f"archive is {kind!r}; it must be cvt or grid")
@@ -155,27 +157,57 @@ def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
     return Cells(centroids, np.array(bounds, float), tuple(shape))
 
 
-def cvt(count: int, bounds: Sequence[tuple[float, float]]) -> Cells:
+def cvt(count: int, bounds: Sequence[tuple[float, float]], version: int = CVT_VERSION) -> Cells:
     """A centroidal Voronoi tessellation: shipped for common sizes, otherwise computed once and cached."""
     require(count <= SAMPLES, "cells", count, f"at most {SAMPLES}")
     low, high = np.array(bounds, float).T
-    unit = _shipped(count, len(bounds))
+    unit = _shipped(count, len(bounds), version)
     if unit is None:
-        unit = _cached(count, len(bounds))
+        unit = _cached(count, len(bounds), version)
     return Cells(low + (high - low) * unit, np.array(bounds, float), ())
 
 
-def lloyd(count: int, dimensions: int, *, seed: int = CVT_SEED, samples: int = SAMPLES) -> np.ndarray:
-    """k-means centroids of uniform samples in the unit cube, by Lloyd's iteration.
+def centroids_in_unit_cube(count: int, dimensions: int, version: int = CVT_VERSION) -> np.ndarray:
+    """The centroids of a CVT of the unit cube, sorted by the first dimension, then the next.
+
+    Version 2 is Lloyd's iteration from k-means++ until it converges; in one dimension that is a uniform grid.
+    Version 1, of earlier runs, began with random samples and ended after 200 iterations.
+    """
+    if version > 1 and dimensions == 1:
+        return ((np.arange(count) + 0.5) / count)[:, None]
+    generator = np.random.default_rng(CVT_SEED)
+    points = generator.random((SAMPLES, dimensions))
+    if version == 1:
+        centroids = lloyd(points, points[:count], itertools.repeat(None, 200))
+    else:
+        centroids = lloyd(points, spread_out(points, count, generator), itertools.count())
+    return centroids[np.lexsort(centroids.T[::-1])]
+
+
+def spread_out(points: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
+    """k-means++: points drawn one by one, in proportion to their squared distance from those drawn before."""
+    axes = [np.ascontiguousarray(axis) for axis in points.T]
+    drawn = np.empty(count, np.int64)
+    drawn[0] = generator.integers(len(points))
+    distance = np.full(len(points), np.inf)
+    for place in range(count):
+        if place:
+            total = np.cumsum(distance)
+            drawn[place] = np.searchsorted(total[:-1], generator.random() * total[-1], side="right")
+        last = drawn[place]
+        np.minimum(distance, sum((axis - axis[last]) ** 2 for axis in axes), out=distance)
+    return points[drawn]
+
+
+def lloyd(points: np.ndarray, centroids: np.ndarray, iterations: Iterable[object]) -> np.ndarray:
+    """k-means centroids of points, by Lloyd's iteration until no centroid moves.
 
     A k-d tree finds the nearest centroids: many times faster than scipy's `kmeans2` in few dimensions.
     """
     from scipy.spatial import cKDTree
 
-    generator = np.random.default_rng(seed)
-    points = generator.random((samples, dimensions))
-    centroids = points[:count]
-    for _ in range(200):
+    count = len(centroids)
+    for _ in iterations:
         nearest = cKDTree(centroids).query(points, workers=-1)[1]
         sizes = np.bincount(nearest, minlength=count)
         sums = np.stack([np.bincount(nearest, axis, minlength=count) for axis in points.T], axis=1)
@@ -183,25 +215,25 @@ def lloyd(count: int, dimensions: int, *, seed: int = CVT_SEED, samples: int = S
         if np.abs(moved - centroids).max() < 1e-6:
             break
         centroids = moved
-    return centroids[np.lexsort(centroids.T[::-1])]  # sorted by the first dimension, then the next
+    return centroids
 
 
-def _shipped(count: int, dimensions: int) -> np.ndarray | None:
-    resource = files("elites.archives") / "centroids" / f"{count}x{dimensions}.npy"
+def _shipped(count: int, dimensions: int, version: int) -> np.ndarray | None:
+    resource = files("elites.archives") / "centroids" / f"{count}x{dimensions}-{version}.npy"
     if not resource.is_file():
         return None
     with as_file(resource) as path:
         return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
 
 
-def _cached(count: int, dimensions: int) -> np.ndarray:
+def _cached(count: int, dimensions: int, version: int) -> np.ndarray:
     folder = cache_folder("centroids")
-    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{CVT_SEED}.npz"
+    path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{version}.npz"
     if path is not None and path.exists():
         with contextlib.suppress(ElitesError):  # damaged: computed again
             unit = read_arrays(path, {"centroids": Array("f", (count, dimensions))}, "a file of centroids")
             return unit["centroids"]
-    centroids = lloyd(count, dimensions, samples=SAMPLES)
+    centroids = centroids_in_unit_cube(count, dimensions, version)
     if path is not None:
         with contextlib.suppress(OSError):  # computed again next time
             write_arrays(path, {"centroids": centroids})

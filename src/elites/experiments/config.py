@@ -105,7 +105,9 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     run = RunFolder(folder)
     record = run.read_record()
     try:
-        return RunConfig(**record.settings()), record.versions
+        settings = record.settings()
+        hyper_parameters = {"cvt_version": 1, **settings["hyper_parameters"]}  # a run from before version 2
+        return RunConfig(**{**settings, "hyper_parameters": hyper_parameters}), record.versions
     except ElitesError as error:
         raise ElitesError(f"{run.config}: {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:

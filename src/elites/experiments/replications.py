@@ -330,7 +330,7 @@ def bytes_needed(algorithm: Algorithm) -> int:
     step = 4 * (task.observation_size + task.action_size + 2) + task.descriptor_size
     batch = max(
         round.policies * (4 * parameters + round.transitions * round.episodes * task.episode_length * step)
-        for rounds in (*algorithm.opening, algorithm.generation)
+        for rounds in {*algorithm.opening, algorithm.generation}
         for round in rounds
     )
     # A program on the device needs copies of arrays that it updates, and of transitions: as they come, by

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,8 @@ class TD3Config:
 
     critic_hidden: Widths = (256, 256)
     """Hidden units of the critics."""
+    critic_init: Literal["fan-in", "xavier"] = "fan-in"
+    """Initial weights of the critics, uniform: within ±1/√inputs, or Xavier's as the controllers' are."""
     training_batch: Count = 256
     """Transitions per gradient step (N)."""
     critic_learning_rate: Rate = 3e-4
@@ -65,7 +67,7 @@ def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
     """Random critics and greedy actor; their targets are copies."""
     first, second, actor_key = jax.random.split(key, 3)
     sizes = (policy.sizes[0] + policy.sizes[-1], *config.critic_hidden, 1)
-    critics = jax.vmap(lambda one: init_layers(one, sizes))(jnp.stack([first, second]))
+    critics = jax.vmap(lambda one: init_layers(one, sizes, config.critic_init))(jnp.stack([first, second]))
     actor = init_layers(actor_key, policy.sizes)
     return TD3(
         critics=critics,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,15 @@ class Controllable(Protocol):
         """Layer sizes, observation and action included."""
 
 
-def init_layers(key: jax.Array, sizes: tuple[int, ...]) -> Layers:
-    """Random layers: Xavier-uniform weights, biases within ±1/√inputs."""
+def init_layers(
+    key: jax.Array, sizes: tuple[int, ...], weights_within: Literal["xavier", "fan-in"] = "xavier"
+) -> Layers:
+    """Random layers, uniform: biases within ±1/√inputs, weights as Xavier's or within the same range."""
     layers = []
     for inputs, outputs in pairwise(sizes):
         key, weights, biases = jax.random.split(key, 3)
-        spread, shift = (6 / (inputs + outputs)) ** 0.5, inputs**-0.5
+        shift = inputs**-0.5
+        spread = (6 / (inputs + outputs)) ** 0.5 if weights_within == "xavier" else shift
         layers.append(
             (
                 jax.random.uniform(weights, (inputs, outputs), minval=-spread, maxval=spread),
@@ -51,6 +54,11 @@ class Policy:
     @property
     def parameter_count(self) -> int:
         return parameter_count(self.sizes)
+
+    @property
+    def tensors(self) -> tuple[int, ...]:
+        """Length of each tensor in a flat controller: the weights and the biases of each layer."""
+        return tuple(size for inputs, outputs in pairwise(self.sizes) for size in (inputs * outputs, outputs))
 
     def init(self, key: jax.Array) -> jax.Array:
         """A random controller, flat."""

@@ -124,14 +124,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     """
     from elites.experiments.replications import make_replications
 
-    fields = {field.name for field in dataclasses.fields(config.make_algorithm().config)}
-    smaller: dict[str, Any] = {}  # what changes how long it is until a generation, not how long that takes
-    if "initial" in fields:
-        smaller["initial"] = config.make_algorithm().config.batch
-    if "depth" in fields:
-        smaller["depth"] = 2
-    changed = {**config.hyper_parameters, **smaller}
-    short = dataclasses.replace(config, evaluations=AMPLE, hyper_parameters=changed)
+    short = dataclasses.replace(_with_short_opening(config), evaluations=AMPLE)
     length = _cut(short.make_algorithm(), pace["steps_per_s"])
     if length is not None:
         parameters = {**short.task_parameters, "episode_length": length}
@@ -149,6 +142,20 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
 
 
+def _with_short_opening(config: Any) -> Any:
+    """The configuration with as little as possible before the usual generations, which take as long."""
+    own = config.make_algorithm().config
+    fields = {field.name for field in dataclasses.fields(own)}
+    smaller: dict[str, Any] = {}
+    if "initial" in fields:
+        smaller["initial"] = own.batch
+    if "depth" in fields:
+        smaller["depth"] = 2
+    if "random_steps" in fields:
+        smaller["random_steps"] = min(own.random_steps, own.batch)
+    return dataclasses.replace(config, hyper_parameters={**config.hyper_parameters, **smaller})
+
+
 def _cut(algorithm: Any, steps_per_s: float) -> int | None:
     """The length to which episodes are shortened; None if they need not or cannot be."""
     task = algorithm.task
@@ -162,7 +169,8 @@ def _device_pace(config: Any, seeds: int) -> dict[str, float]:
     """Seconds per generation of all replications in one program."""
     from elites.experiments.replications import make_replications
 
-    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
+    short = _with_short_opening(config)
+    configs = [dataclasses.replace(short, seed=config.seed + index) for index in range(seeds)]
     started = time.perf_counter()
     current = make_replications(configs)
     try:

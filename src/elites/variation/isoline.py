@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from elites.archives.archive import Archive, select
 from elites.variation.offspring import Offspring
@@ -16,6 +18,7 @@ class IsoLine:
 
     sigma1: float
     sigma2: float
+    tensors: tuple[int, ...] = ()  # lengths of the parts with a line draw of their own; none: one for all
 
     def __call__(self, archive: Archive, key: jax.Array, count: int) -> Offspring:
         """Offspring of `count` pairs of elites, each sampled uniformly."""
@@ -25,8 +28,14 @@ class IsoLine:
         return Offspring(self.vary(variation_key, first, second), archive.elites.origin.evaluation[pairs].T)
 
     def vary(self, key: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
-        """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`; N(0, 1) is one number per pair."""
+        """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`.
+
+        N(0, 1) is one number per pair, or one per pair and tensor.
+        """
         noise_key, line_key = jax.random.split(key)
         noise = jax.random.normal(noise_key, first.shape)
-        line = jax.random.normal(line_key, (len(first), 1))
+        line = jax.random.normal(line_key, (len(first), max(1, len(self.tensors))))
+        if self.tensors:
+            lengths = np.array(self.tensors)
+            line = jnp.repeat(line, lengths, axis=1, total_repeat_length=first.shape[1])
         return first + self.sigma1 * noise + self.sigma2 * (second - first) * line
