@@ -1,9 +1,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.spatial import cKDTree
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial import cKDTree
 
 from elites import TASKS, ElitesError, make_task
 from elites.archives import cells

@@ -138,7 +138,7 @@ def _cells_of(
 
 
 def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt", version: int = CVT_VERSION) -> Cells:
-    """The cells that every run of this task shares. `version` is that of a CVT: see `centroids_in_unit_cube`."""
+    """The cells that every run of this task shares. For `version` see `centroids_in_unit_cube`."""
     if kind == "cvt":
         return cvt(task.cells, task.descriptor_bounds, version)
     if kind == "grid":
