@@ -34,8 +34,8 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
 
     from elites.algorithms import make_algorithm
     from elites.evaluation.device import rollout
-    from elites.experiments.generation import Generation, evaluations_of
-    from elites.experiments.replications import Program
+    from elites.experiments.generation import Generation, evaluations_of, keys_of
+    from elites.experiments.replications import Programs
     from elites.learning import critics
     from elites.tasks import make_task
     from elites.tasks.brax import BraxTask
@@ -52,16 +52,15 @@ def measure(name: str, seeds: int, *, quick: bool) -> dict[str, float]:
     assert isinstance(real, BraxTask)
     task = Endless(**{field.name: getattr(real, field.name) for field in dataclasses.fields(real)})
     algorithm = make_algorithm("pga-map-elites", task, **(TINY if quick else {}))
-    functions = Generation(algorithm, range(seeds), budget=2**30)
-    program, keys = Program(functions), functions.keys
+    programs, keys = Programs(Generation(algorithm, seeds, budget=2**30)), keys_of(range(seeds))
     current: dict[str, Any] = {
-        "states": jax.jit(functions.init)(keys),
+        "states": programs.init(keys),
         "generation": 0,
         "evaluations": 0,
     }
 
     def advance(rounds: Any, count: int) -> Any:
-        current["states"], rows = program.run(
+        current["states"], rows = programs.generations(
             current["states"],
             keys,
             jnp.int32(current["generation"]),

@@ -32,6 +32,14 @@ class Keys(NamedTuple):
     episodes: jax.Array
 
 
+def keys_of(seeds: Sequence[int]) -> Keys:
+    """The keys of replications with these seeds."""
+    generations, init, episodes = jnp.moveaxis(
+        jnp.stack([jax.random.split(jax.random.key(seed), 3) for seed in seeds]), 1, 0
+    )
+    return Keys(init, generations, episodes)
+
+
 class Counts(NamedTuple):
     """The counts of a generation so far, `[replications, …]`, int32."""
 
@@ -54,13 +62,9 @@ class Generation:
     """One generation of an algorithm, as pure functions over all replications."""
 
     def __init__(
-        self, algorithm: Algorithm, seeds: Sequence[int], budget: int, *, describes: bool = False
+        self, algorithm: Algorithm, replications: int, budget: int, *, describes: bool = False
     ) -> None:
-        self.algorithm, self.count, self.budget = algorithm, len(seeds), budget
-        generations, init, episodes = jnp.moveaxis(
-            jnp.stack([jax.random.split(jax.random.key(seed), 3) for seed in seeds]), 1, 0
-        )
-        self.keys = Keys(init, generations, episodes)
+        self.algorithm, self.count, self.budget = algorithm, replications, budget
         self.describes = describes  # whether rows hold the elites' descriptors
 
     def rounds(self, generation: int) -> tuple[Round, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict
@@ -26,6 +27,7 @@ from elites.experiments.generation import (
     Row,
     archive_values,
     evaluations_of,
+    keys_of,
     metric_rows,
 )
 from elites.memory import require_bytes
@@ -34,7 +36,7 @@ from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.members import Members, members_of
 from elites.tasks import record_of
-from elites.tasks.task import DeviceTask
+from elites.tasks.task import DeviceTask, Task
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
 ROWS = 100  # largest number of generations per dispatch
@@ -56,20 +58,17 @@ class Replications(ABC):
         self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
     ) -> None:
         self.started = time.perf_counter()
-        self.configs, self.algorithm, self.metrics = configs, algorithm, configs[0].make_metrics()
+        self.configs, self.metrics = configs, configs[0].make_metrics()
         require_memory(algorithm, len(configs))
+        describes = len(self.metrics) > len(METRICS)
+        self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes)
+        self.functions, self.keys = self.programs.functions, keys_of([config.seed for config in configs])
+        self.algorithm = algorithm = self.functions.algorithm
         hidden = algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
-        self.functions = Generation(
-            algorithm,
-            [config.seed for config in configs],
-            configs[0].evaluations,
-            describes=len(self.metrics) > len(METRICS),
-        )
         self.generation = self.evaluations = 0  # so far, of each replication
         self.environment_steps = [0] * len(configs)
-        self._archives = jax.jit(self.functions.archives)
-        self.state: Any = jax.block_until_ready(jax.jit(self.functions.init)(self.functions.keys))
+        self.state: Any = jax.block_until_ready(self.programs.init(self.keys))
         raise_failure(algorithm.environment)
 
     @abstractmethod
@@ -78,7 +77,7 @@ class Replications(ABC):
 
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
-        whole = jax.tree.map(np.asarray, self._archives(self.state))
+        whole = jax.tree.map(np.asarray, self.programs.archives(self.state))
         return [jax.tree.map(lambda array, i=i: array[i], whole) for i in range(len(self.configs))]
 
     def saved_archives(self) -> list[SavedArchive]:
@@ -151,49 +150,35 @@ class EpisodesOutside(Replications):
 
     timings = ("ask_s", "rollouts_s", "tell_s")
 
-    def __init__(
-        self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
-    ) -> None:
-        super().__init__(configs, algorithm, threads, cluster)
-        self._ask = jax.jit(self.functions.ask, static_argnums=4, donate_argnums=0)
-        self._tell = jax.jit(self.functions.tell, static_argnums=7, donate_argnums=0)
-        self._episodes = jax.jit(self.functions.episodes, static_argnums=2)
-        self._row = jax.jit(self.functions.row)
-
     def advance(self, until: int) -> list[Advance]:
         """One generation."""
         spent = dict.fromkeys(self.timings, 0.0)
-        keys, counts, steps, evaluations = (
-            self.functions.keys,
-            self.functions.no_counts(),
-            0,
-            self.evaluations,
-        )
+        keys, counts, steps, evaluations = self.keys, self.functions.no_counts(), 0, self.evaluations
         generation = np.int32(self.generation)
         rounds = self.functions.rounds(self.generation)
         for number, round in enumerate(rounds):
             index, started = np.int32(number), time.perf_counter()
-            self.state, batch = self._ask(self.state, keys, generation, index, round)
+            self.state, batch = self.programs.ask(self.state, keys, generation, index, round)
             parameters = np.asarray(batch.parameters)
             raise_failure(self.algorithm.environment)
             spent["ask_s"] += (ask_end := time.perf_counter()) - started
             evaluation = self._evaluate(parameters, evaluations, round)
             spent["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-            self.state, _, counts = self._tell(
+            self.state, _, counts = self.programs.tell(
                 self.state, keys, generation, index, batch, evaluation, counts, round
             )
             jax.block_until_ready(counts)
             spent["tell_s"] += time.perf_counter() - rollouts_end
             steps += int(evaluation.length.sum())
             evaluations += round.evaluations
-        row = jax.tree.map(np.asarray, self._row(self.state, counts))
+        row = jax.tree.map(np.asarray, self.programs.row(self.state, counts))
         spent["steps_per_s"] = steps / max(spent["rollouts_s"], 1e-9)
         return [self._finish(row, evaluations_of(rounds), spent)]
 
     def _evaluate(self, parameters: np.ndarray, evaluations: int, round: Round) -> Evaluation:
         """Runs the episodes within the budget; the others count as skipped."""
         replications, policies = parameters.shape[:2]
-        seeds = np.asarray(self._episodes(self.functions.keys, np.int32(evaluations), round)[0])
+        seeds = np.asarray(self.programs.episodes(self.keys, np.int32(evaluations), round)[0])
         limit = min(round.evaluations, max(0, self.functions.budget - evaluations))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
@@ -220,7 +205,6 @@ class EpisodesInside(Replications):
         self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
     ) -> None:
         super().__init__(configs, algorithm, threads, cluster)
-        self._program = Program(self.functions)
         self._compiled: set[tuple[Round, ...]] = set()
         self._pace: float | None = None  # seconds per generation, once measured
 
@@ -234,9 +218,9 @@ class EpisodesInside(Replications):
         count = next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), count)
         compiled = rounds in self._compiled
         clock = time.perf_counter()
-        self.state, rows = self._program.run(
+        self.state, rows = self.programs.generations(
             self.state,
-            self.functions.keys,
+            self.keys,
             jnp.int32(self.generation),
             jnp.int32(self.evaluations),
             jnp.int32(count),
@@ -255,12 +239,18 @@ class EpisodesInside(Replications):
         ]
 
 
-class Program:
-    """Generations with their episodes inside, compiled once per kind of generation."""
+class Programs:
+    """The functions of a generation, compiled, and whole generations with their episodes inside."""
 
     def __init__(self, functions: Generation) -> None:
         self.functions, self.algorithm = functions, functions.algorithm
-        self.run = jax.jit(self._generations, static_argnums=5, donate_argnums=0)
+        self.init = jax.jit(functions.init)
+        self.ask = jax.jit(functions.ask, static_argnums=4, donate_argnums=0)
+        self.episodes = jax.jit(functions.episodes, static_argnums=2)
+        self.tell = jax.jit(functions.tell, static_argnums=7, donate_argnums=0)
+        self.row = jax.jit(functions.row)
+        self.archives = jax.jit(functions.archives)
+        self.generations = jax.jit(self._generations, static_argnums=5, donate_argnums=0)
 
     def _generations(
         self,
@@ -318,6 +308,31 @@ class Program:
             )
             evaluations = jnp.minimum(evaluations + round.evaluations, self.functions.budget)
         return states, self.functions.row(states, counts)
+
+
+def make_programs(algorithm: Algorithm, count: int, budget: int, describes: bool) -> Programs:
+    """The programs of an algorithm. Runs of equal settings in one process share them, so that only the first
+    one is traced and compiled. An environment outside the program has a state that cannot be shared."""
+    settings = (type(algorithm), algorithm.config, algorithm.task, count, budget, describes)
+    stateless = algorithm.environment is None or isinstance(algorithm.task, DeviceTask)
+    if stateless and _is_hashable(settings):
+        return _shared_programs(*settings)
+    return Programs(Generation(algorithm, count, budget, describes=describes))
+
+
+def _is_hashable(settings: object) -> bool:
+    try:
+        hash(settings)
+    except TypeError:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=4)
+def _shared_programs(
+    kind: type[Algorithm], config: Any, task: Task, count: int, budget: int, describes: bool
+) -> Programs:
+    return Programs(Generation(kind(task, config), count, budget, describes=describes))
 
 
 def bytes_needed(algorithm: Algorithm) -> int:
