@@ -4,13 +4,14 @@ import subprocess
 import sys
 from itertools import pairwise
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elites.policies import Policy, parameter_count, split_layers
+from elites.policies import Policy, normc_layers, parameter_count, split_layers
 from elites.policies.numba import perceptron
 from elites.policies.numpy import NumpyPolicy
 
@@ -112,6 +113,16 @@ def test_layers_are_split_and_flattened_without_change(sizes):
     assert [biases.shape for _, biases in layers] == [(size,) for size in sizes[1:]]
     np.testing.assert_array_equal(Policy(sizes).flat(Policy(sizes).layers(parameters)), parameters)
     assert Policy(sizes).parameter_count == len(parameters)
+
+
+def test_normc_weights_have_their_norm_into_each_unit():
+    layers = normc_layers(jax.random.key(0), (24, 128, 128, 4), 0.01)
+    assert [weights.shape for weights, _ in layers] == [(24, 128), (128, 128), (128, 4)]
+    for weights, biases in layers:
+        np.testing.assert_allclose(np.linalg.norm(weights, axis=0), 0.01, rtol=1e-5)
+        assert abs(float(weights.mean())) < 0.1 * float(weights.std())
+        assert not biases.any()
+    assert not np.array_equal(layers[1][0][:24], layers[0][0])
 
 
 def test_only_the_policy_in_jax_imports_jax():

@@ -53,7 +53,7 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
         ThreadEvaluator(task, threads=2) as local,
     ):
         assert len(remote._actors) == 2
-        for options in ({"transitions": True}, {"limit": 31}):
+        for options in ({"transitions": True, "action_noise": 0.1}, {"limit": 31}):
             found = remote.evaluate(parameters, seeds, on_episode=lengths.append, **options)
             expected = local.evaluate(parameters, seeds, **options)
             for one, other in zip(found[:5], expected[:5], strict=True):

@@ -31,6 +31,7 @@ class Round(NamedTuple):
     policies: int
     episodes: int = 1  # per policy
     transitions: bool = False  # whether `tell` needs every step
+    action_noise: float = 0.0  # standard deviation of noise on every action: see `Evaluator.evaluate`
 
     @property
     def shape(self) -> tuple[int, ...]:

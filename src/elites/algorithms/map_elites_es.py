@@ -4,12 +4,16 @@ neuroevolution", 2020.
 The centre of an evolution strategy starts at an elite and takes some steps towards fitness (exploit) or
 novelty (explore), alternating from parent to parent. After each step the centre is evaluated many times, and
 its mean is added to the archive.
+
+Defaults are those of the authors' released code (uber-research/Map-Elites-Evolutionary), with three
+exceptions: a step has 100 pairs instead of 5000, controllers are those of all algorithms here (128-128
+rectified units; the authors have 256-256 with tanh), and observations are not normalised unless asked for.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,12 +36,17 @@ from elites.archives.cells import spans
 from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
 from elites.options import Count, Range, Rate, Spread
+from elites.policies import Policy, normc_layers
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
-from elites.variation.offspring import children
+from elites.variation.offspring import children, orphans
 
 MOST_NOVEL = 5  # cells that explore steps choose their parent from
+LAST = 5  # discoveries of cells; exploit steps choose one of the best two
+BEST = 0.5  # probability that exploit steps choose the best cell of all instead
+UNIFORM = 0.1  # probability that explore steps choose from all cells instead
+NORM = 0.01  # of the initial weights into each unit
 MOST_CHUNKS = 1000  # of a generation, each of which is a part of the program
 CENTRES = 10_000  # descriptors of centres that novelty is measured against, the last ones
 
@@ -56,10 +65,25 @@ class MAPElitesESConfig(AlgorithmConfig):
     """Evaluations of the new centre after each step."""
     sigma: Rate = 0.02
     """Standard deviation of the perturbations."""
+    action_noise: Spread = 0.01
+    """Standard deviation of Gaussian noise on the actions of perturbed episodes; there is none when a centre
+    is evaluated. The sum is clipped to ±1."""
     learning_rate: Rate = 0.01
     """Learning rate of Adam, which is reset with each parent."""
     l2: Spread = 0.005
-    """Weight decay."""
+    """Weight decay, added to the gradient before Adam: only its size relative to the gradient counts."""
+    gradient_scale: Literal["ranks", "sigma"] = "ranks"
+    """Scale of the gradient: the mean over the pairs of (difference of ranks) x noise, as in the released
+    code (ranks), or that divided by 2 sigma, which makes weight decay weaker by this factor (sigma)."""
+    parents: Literal["recent", "uniform"] = "recent"
+    """Choice of parents. recent, as in the released code: exploit steps start from the best cell or from one
+    of the best two of the last five discovered, with equal chances, where best is by the perturbations around
+    an elite; explore steps start from one of the five most novel cells, in proportion to novelty, or, with
+    probability 0.1, from any. uniform: exploit steps start from the fittest cell or from any, with equal
+    chances; explore steps from any of the five most novel."""
+    initial_weights: Literal["normc", "xavier"] = "normc"
+    """Weights of the first controller: Gaussian, with norm 0.01 into each unit and no biases, as in the
+    released code (normc), or Xavier-uniform, as in all other algorithms here (xavier)."""
     neighbours: Annotated[int, Range(1, CENTRES)] = 10
     """Number of nearest centres in the measure of novelty (k)."""
     normalise: bool = False
@@ -88,6 +112,15 @@ class Search(NamedTuple):
     key: jax.Array  # of this step's perturbations, as plain numbers
     chunk: jax.Array  # the next one to evaluate
     scores: jax.Array  # [chunks, 2, pairs]
+    cell: jax.Array  # whose elite the centre is, before its step; the number of cells if none
+    best: jax.Array  # highest fitness of this step's perturbations so far; -inf: none
+
+
+class Discoveries(NamedTuple):
+    """What exploit steps choose their parent by: of each cell, `[cells]`."""
+
+    generation: jax.Array  # int32, in which it was first filled; 0: empty
+    best: jax.Array  # highest fitness of the perturbations in the last step from its elite, or to it
 
 
 class Centres(NamedTuple):
@@ -115,6 +148,7 @@ class State(NamedTuple):
 
     archive: Archive
     search: Search
+    discoveries: Discoveries
     centres: Centres
     moments: Moments
     progress: Progress
@@ -134,16 +168,21 @@ class MAPElitesES(Algorithm):
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
         self.optimiser = optax.adam(config.learning_rate)
+        self.divisor = 1.0 if config.gradient_scale == "ranks" else 2 * config.sigma
         self.opening = ((Round("random", 1, config.centre_samples),),)
-        self.generation = (
-            *[Round("perturbations", 2 * self.pairs, transitions=config.normalise)] * self.chunks,
-            Round("centre", 1, config.centre_samples),
+        perturbations = Round(
+            "perturbations",
+            2 * self.pairs,
+            transitions=config.normalise,
+            action_noise=config.action_noise,
         )
+        self.generation = (*[perturbations] * self.chunks, Round("centre", 1, config.centre_samples))
 
     def init(self, key: jax.Array) -> State:
         """An empty archive; the search starts with the first generation."""
         size, dimensions = self.genome.parameter_count, self.task.descriptor_size
         centre, observation = jnp.zeros(size), jnp.zeros(self.task.observation_size)
+        cells = len(self.cells.centroids)
         return State(
             self.empty_archive(self.config.centre_samples),
             Search(
@@ -155,7 +194,10 @@ class MAPElitesES(Algorithm):
                 key=jax.random.key_data(key),
                 chunk=jnp.int32(0),
                 scores=jnp.full((self.chunks, 2, self.pairs), jnp.nan),
+                cell=jnp.int32(cells),
+                best=jnp.float32(-jnp.inf),
             ),
+            Discoveries(jnp.zeros(cells, jnp.int32), jnp.full(cells, -jnp.inf)),
             Centres(jnp.full((CENTRES, dimensions), jnp.inf), jnp.int32(0)),
             Moments(jnp.float32(0), observation, jnp.zeros_like(observation)),
             start(),
@@ -164,7 +206,7 @@ class MAPElitesES(Algorithm):
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """One random controller; then perturbations of the centre, and the centre after its step."""
         if round.name == "random":
-            return state, self.random(key, 1)
+            return state, self._first(key)
         search = state.search
         if round.name == "perturbations":
             search = jax.lax.cond(
@@ -190,9 +232,12 @@ class MAPElitesES(Algorithm):
         if round.name == "perturbations":
             search = state.search
             novelty = self.novelty(state.centres, jnp.asarray(evaluation.descriptor))
-            scores = jnp.where(search.exploring, novelty, evaluation.fitness).reshape(2, self.pairs)
+            fitness = jnp.asarray(evaluation.fitness)
+            scores = jnp.where(search.exploring, novelty, fitness).reshape(2, self.pairs)
             search = search._replace(
-                scores=search.scores.at[search.chunk].set(scores), chunk=search.chunk + 1
+                scores=search.scores.at[search.chunk].set(scores),
+                chunk=search.chunk + 1,
+                best=jnp.maximum(search.best, jnp.where(jnp.isnan(fitness), -jnp.inf, fitness).max()),
             )
             progress = state.progress._replace(evaluations=advance(state.progress, evaluation).evaluations)
             state = state._replace(
@@ -200,11 +245,22 @@ class MAPElitesES(Algorithm):
             )
             return state, mark_skipped(evaluation, jnp.full(round.policies, Status.REJECTED))
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
-        _, descriptor = mean_of_episodes(evaluation)
+        fitness, descriptor = mean_of_episodes(evaluation)
+        progress = advance(state.progress, evaluation)
+        cell, none = self.cells.of(descriptor)[0], len(self.cells.centroids)
+        new = status[0] == Status.NEW
+        entered = jnp.where(new | (status[0] == Status.IMPROVED), cell, none)
         return state._replace(
             archive=archive,
+            search=state.search._replace(cell=entered.astype(jnp.int32), best=jnp.float32(-jnp.inf)),
+            discoveries=Discoveries(
+                state.discoveries.generation.at[jnp.where(new, cell, none)].set(
+                    progress.generation, mode="drop"
+                ),
+                _updated_best(state.discoveries.best, state.search, entered, fitness[0]),
+            ),
             centres=_add_centre(state.centres, descriptor),
-            progress=advance(state.progress, evaluation),
+            progress=progress,
         ), status
 
     def novelty(self, centres: Centres, descriptors: jax.Array) -> jax.Array:
@@ -215,6 +271,13 @@ class MAPElitesES(Algorithm):
         finite = jnp.isfinite(nearest)
         mean = jnp.where(finite, nearest, 0).sum(1) / jnp.maximum(finite.sum(1), 1)
         return jnp.where(jnp.isfinite(descriptors).all(1), mean, jnp.nan)
+
+    def _first(self, key: jax.Array) -> Batch:
+        """The first controller; a vector of a function's task is drawn as the task says."""
+        if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
+            return self.random(key, 1)
+        layers = normc_layers(jax.random.fold_in(key, Stream.RANDOM), self.genome.sizes, NORM)
+        return self.batch(random=orphans(self.genome.flat(layers)[None]))
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
         """New perturbations; after the last step of a parent also a new parent and the other goal."""
@@ -232,25 +295,35 @@ class MAPElitesES(Algorithm):
             optimiser=jax.tree.map(lambda new, old: jnp.where(switching, new, old), fresh, search.optimiser),
             exploring=exploring,
             parent=jnp.where(switching, archive.elites.origin.evaluation[cell], search.parent),
+            cell=jnp.where(switching, cell, search.cell).astype(jnp.int32),
             key=jax.random.key_data(jax.random.fold_in(key, Stream.NOISE)),
         )
 
     def _parent(self, state: State, key: jax.Array, exploring: jax.Array) -> jax.Array:
-        """Exploit: the fittest elite or a uniform one, with equal chances. Explore: one of the most novel."""
+        """The cell of a new parent."""
         coin_key, selection_key, rank_key = jax.random.split(key, 3)
         elites, filled = state.archive.elites, state.archive.filled
         uniform = select(state.archive, selection_key, 1)[0]
-        fit = jnp.where(jax.random.bernoulli(coin_key), elites.fitness.argmax(), uniform)
         novelty = self.novelty(state.centres, jnp.where(filled[:, None], elites.descriptor, 0))
         most = min(MOST_NOVEL, len(filled))
-        novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), most)[1]
-        place = jax.random.randint(rank_key, (), 0, jnp.minimum(filled.sum(), most))
-        return jnp.where(exploring, novel[place], fit)
+        amounts, novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), most)
+        if self.config.parents == "uniform":
+            fit = jnp.where(jax.random.bernoulli(coin_key), elites.fitness.argmax(), uniform)
+            place = jax.random.randint(rank_key, (), 0, jnp.minimum(filled.sum(), most))
+            return jnp.where(exploring, novel[place], fit)
+        coin = jax.random.uniform(coin_key)
+        recent, weights = _recent_best(state.discoveries, filled)
+        few = filled.sum() < LAST
+        best = jnp.where(filled, state.discoveries.best, -jnp.inf).argmax()
+        fit = jnp.where(few | (coin < BEST), best, recent[_draw(rank_key, weights)])
+        alike = amounts[0] <= 0  # no cell is novel
+        new = jnp.where(alike | (coin < UNIFORM), uniform, novel[_draw(rank_key, amounts)])
+        return jnp.where(exploring, new, fit)
 
     def _move(self, search: Search) -> Search:
         """A step of Adam along the estimated gradient, less the weight decay."""
         key = jax.random.wrap_key_data(search.key)
-        upward = es.gradient(key, search.scores, len(search.centre), self.config.sigma)
+        upward = es.gradient(key, search.scores, len(search.centre), self.divisor)
         downward = self.config.l2 * search.centre - upward
         updates, optimiser = self.optimiser.update(downward, search.optimiser)
         return search._replace(
@@ -303,6 +376,36 @@ class MAPElitesES(Algorithm):
             mean + shift * added / total,
             squares + batch_squares + shift**2 * count * added / total,
         )
+
+
+def _recent_best(discoveries: Discoveries, filled: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The best two of the cells discovered last, and their weights in a draw.
+
+    The last cells are five, of fewer than nine the later half. Fitness may be negative: a weight is the
+    difference to the worst of all cells, plus 1. All this is as in the released code.
+    """
+    count, best = filled.sum(), discoveries.best
+    last = jax.lax.top_k(discoveries.generation, min(LAST, len(filled)))[1]
+    among = jnp.arange(len(last)) < (count + 1) // 2
+    values, places = jax.lax.top_k(jnp.where(among, best[last], -jnp.inf), min(2, len(last)))
+    worst = jnp.where(filled, best, jnp.inf).min()
+    return last[places], values - worst + 1
+
+
+def _draw(key: jax.Array, weights: jax.Array) -> jax.Array:
+    """An index in proportion to its weight; those of negative weights are never drawn."""
+    return jax.random.categorical(key, jnp.log(jnp.maximum(weights, 0)))
+
+
+def _updated_best(best: jax.Array, search: Search, entered: jax.Array, fitness: jax.Array) -> jax.Array:
+    """`Discoveries.best` after a step: of the cell that it started from, and of the one that it entered.
+
+    A cell that was entered without perturbations, or with invalid ones alone, gets the centre's own fitness.
+    """
+    valid = search.best > -jnp.inf
+    started = jnp.where(valid, search.cell, len(best))
+    best = best.at[started].set(search.best, mode="drop")
+    return best.at[entered].set(jnp.where(valid, search.best, fitness), mode="drop")
 
 
 def _add_centre(centres: Centres, descriptor: jax.Array) -> Centres:

@@ -20,6 +20,7 @@ from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch
+from elites.options import Spread, converted
 from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
 
@@ -56,10 +57,17 @@ class EvaluatorActor:
         return versions()
 
     def evaluate(
-        self, parameters: np.ndarray, rows: np.ndarray, seeds: np.ndarray, transitions: bool
+        self,
+        parameters: np.ndarray,
+        rows: np.ndarray,
+        seeds: np.ndarray,
+        transitions: bool,
+        action_noise: float = 0.0,
     ) -> PartResult:
         """Runs an episode of `parameters[row]` for each row, with its seed."""
-        evaluation = self.evaluator.evaluate(parameters[rows], seeds, transitions=transitions)
+        evaluation = self.evaluator.evaluate(
+            parameters[rows], seeds, transitions=transitions, action_noise=action_noise
+        )
         steps = evaluation.transitions
         if steps is None:
             return PartResult(evaluation, None)
@@ -113,6 +121,7 @@ class ClusterEvaluator:
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        action_noise: float = 0.0,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:
@@ -120,6 +129,7 @@ class ClusterEvaluator:
         if not self._open:
             raise ElitesError("the evaluator is closed")
         parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
+        noise = converted(Spread, "action_noise", action_noise)
         evaluation = blank_evaluation(self.task, seeds, transitions)
         total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
         episodes = seeds.size // max(1, len(parameters))
@@ -134,7 +144,7 @@ class ClusterEvaluator:
                 rows = np.arange(part.first, part.last) // episodes
                 sent = parameters[rows[0] : rows[-1] + 1]
                 call = actor.handle.evaluate.remote(
-                    sent, rows - rows[0], flat[part.first : part.last], transitions
+                    sent, rows - rows[0], flat[part.first : part.last], transitions, noise
                 )
                 flying[call] = (actor, part)
                 actor.in_flight += 1

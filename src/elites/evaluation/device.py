@@ -20,6 +20,7 @@ from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.function import evaluate_function
 from elites.genomes import Genome
+from elites.options import Spread, converted
 from elites.policies import Policy
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import FunctionTask
@@ -29,6 +30,7 @@ CHECK_EVERY = 50  # steps between checks whether an episode is still running
 AT_ONCE = {"cpu": 1000}  # episodes: more are no faster, and progress would be reported too rarely
 AT_ONCE_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
+NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
 
 
 class _Running(NamedTuple):
@@ -52,11 +54,13 @@ def rollout(
     seeds: jax.Array,
     *,
     transitions: bool,
+    action_noise: float = 0.0,
     runs: jax.Array | None = None,
 ) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
-    Where `runs`, of the seeds' shape, is false the episode counts as skipped.
+    `action_noise` is as in `Evaluator.evaluate`. Where `runs`, of the seeds' shape, is false the episode
+    counts as skipped.
     """
     shape, steps = seeds.shape, task.episode_length
     chunks = math.ceil(steps / CHECK_EVERY)
@@ -66,9 +70,13 @@ def rollout(
     layers = jax.vmap(policy.layers)(parameters)
     dtype = np.dtype(task.step_descriptor_dtype)
 
-    def act(observation: jax.Array) -> jax.Array:
+    def act(observation: jax.Array, step: jax.Array) -> jax.Array:
         each = observation.reshape(len(parameters), -1, task.observation_size)
-        return jax.vmap(policy.act)(layers, each).reshape(count, task.action_size)
+        action = jax.vmap(policy.act)(layers, each).reshape(count, task.action_size)
+        if action_noise == 0:
+            return action
+        noise = jax.vmap(lambda seed: _action_noise(seed, step, task.action_size))(flat)
+        return jnp.clip(action + action_noise * noise, -1, 1)
 
     states, observation = jax.vmap(task.reset)(flat)
     alive = jnp.ones(count, bool) if runs is None else runs.reshape(-1)
@@ -94,7 +102,7 @@ def rollout(
     )
 
     def one(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
-        alive, action = running.alive, act(running.observation)
+        alive, action = running.alive, act(running.observation, running.step)
         after = jax.vmap(task.step)(running.states, action)
         _check_descriptor(task, after)
         finite = (
@@ -162,6 +170,12 @@ def rollout(
     )
 
 
+def _action_noise(seed: jax.Array, step: jax.Array, size: int) -> jax.Array:
+    """Standard normal numbers `[size]` for a step of the episode with this seed."""
+    key = jax.random.fold_in(jax.random.key(seed), NOISE_STREAM)
+    return jax.random.normal(jax.random.fold_in(key, step), (size,))
+
+
 def _check_descriptor(task: DeviceTask, after: Stepping) -> None:
     """A descriptor that is cast silently would be a wrong one."""
     shape, dtype = after.descriptor.shape[1:], after.descriptor.dtype
@@ -203,6 +217,7 @@ def evaluate_inside(
     seeds: jax.Array,
     *,
     transitions: bool,
+    action_noise: float,
     runs: jax.Array,
 ) -> Evaluation[jax.Array]:
     """Evaluates genomes `[n, P]` inside a program; the arguments are those of `rollout`."""
@@ -210,7 +225,9 @@ def evaluate_inside(
         return evaluate_function(task, parameters, seeds, runs)
     assert isinstance(task, DeviceTask)
     assert isinstance(genome, Policy)
-    return rollout(task, genome, parameters, seeds, transitions=transitions, runs=runs)
+    return rollout(
+        task, genome, parameters, seeds, transitions=transitions, action_noise=action_noise, runs=runs
+    )
 
 
 class DeviceEvaluator:
@@ -224,8 +241,12 @@ class DeviceEvaluator:
         self.chunk = chunk
         self._run = functools.cache(self._compiled)
 
-    def _compiled(self, transitions: bool) -> Callable[..., Evaluation[jax.Array]]:
-        return jax.jit(functools.partial(rollout, self.task, self.policy, transitions=transitions))
+    def _compiled(self, transitions: bool, action_noise: float) -> Callable[..., Evaluation[jax.Array]]:
+        return jax.jit(
+            functools.partial(
+                rollout, self.task, self.policy, transitions=transitions, action_noise=action_noise
+            )
+        )
 
     def __enter__(self) -> DeviceEvaluator:
         return self
@@ -239,6 +260,7 @@ class DeviceEvaluator:
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        action_noise: float = 0.0,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:
@@ -249,6 +271,7 @@ class DeviceEvaluator:
                 f"controllers are {list(controllers.shape)}; "
                 f"they must be [{len(given)}, {self.policy.parameter_count}]"
             )
+        noise = converted(Spread, "action_noise", action_noise)
         blank = blank_evaluation(self.task, given, transitions)
         episodes = math.prod(given.shape[1:])
         runs = np.arange(given.size).reshape(given.shape) < (given.size if limit is None else limit)
@@ -262,7 +285,7 @@ class DeviceEvaluator:
                 np.concatenate([array[rows], np.zeros((short, *array.shape[1:]), array.dtype)])
                 for array in (controllers, given.astype(np.uint32), runs)
             ]
-            part_evaluation = self._run(transitions)(part[0], part[1], runs=part[2])
+            part_evaluation = self._run(transitions, noise)(part[0], part[1], runs=part[2])
             for whole, piece in zip(jax.tree.leaves(blank), jax.tree.leaves(part_evaluation), strict=True):
                 whole[rows] = np.asarray(piece)[: chunk - short]
             if on_episode is not None:

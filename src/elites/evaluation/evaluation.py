@@ -66,6 +66,7 @@ class Evaluator(Protocol):
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        action_noise: float = 0.0,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:
@@ -75,6 +76,8 @@ class Evaluator(Protocol):
             parameters: `[n, P]`, one flat controller per row.
             seeds: whole numbers from 0, `[n]` for one episode per controller or `[n, m]` for m episodes.
             transitions: whether to record every step.
+            action_noise: standard deviation of Gaussian noise that is added to every action, within ±1. It is
+                a function of the episode's seed and the step. A function of vectors has no actions.
             limit: the number of episodes to run, row by row; the others count as skipped, with NaN fitness.
             on_episode: called in the calling thread with the steps of each episode that has ended.
         """

@@ -58,6 +58,7 @@ class FunctionEvaluator:
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        action_noise: float = 0.0,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:

@@ -30,7 +30,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
 from elites.evaluation.threads import checked_batch
 from elites.evaluation.worker import BEATS, STOP
-from elites.options import Threads, converted
+from elites.options import Spread, Threads, converted
 from elites.tasks import parameters_of
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import HostTask
@@ -139,6 +139,7 @@ class ProcessEvaluator:
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        action_noise: float = 0.0,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:
@@ -146,6 +147,7 @@ class ProcessEvaluator:
         if not self._end.alive:
             raise ElitesError("the evaluator is closed")
         parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
+        noise = converted(Spread, "action_noise", action_noise)
         total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
         episodes = math.prod(seeds.shape[1:])
         layout, size = layout_of(self._arrays(parameters, seeds, transitions))
@@ -156,7 +158,7 @@ class ProcessEvaluator:
             batch["seed"][:] = seeds.ravel()
             batch["fitness"][:], batch["descriptor"][:] = np.nan, np.nan
             batch["ending"][:] = Ending.SKIPPED
-            self._run(batch, file, layout, total, episodes, on_episode)
+            self._run(batch, file, layout, total, episodes, noise, on_episode)
         finally:
             os.close(file)
         arrays = {
@@ -196,6 +198,7 @@ class ProcessEvaluator:
         layout: Layout,
         total: int,
         episodes: int,
+        action_noise: float,
         on_episode: Callable[[int], None] | None,
     ) -> None:
         self._batches += 1
@@ -207,7 +210,13 @@ class ProcessEvaluator:
             ahead = 2 if len(waiting) > 2 * len(self._workers) else 1
             while worker.ready and waiting and len(worker.episodes) < ahead:
                 index = waiting.popleft()
-                order = {"episode": index, "episodes": episodes, "again": index in attempts, "twice": False}
+                order = {
+                    "episode": index,
+                    "episodes": episodes,
+                    "action_noise": action_noise,
+                    "again": index in attempts,
+                    "twice": False,
+                }
                 if not self._compared:
                     self._compared = order["twice"] = True
                 worker.episodes.append(index)

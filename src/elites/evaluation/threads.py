@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
-from elites.options import Threads, converted
+from elites.options import Spread, Threads, converted
 from elites.policies.layout import parameter_count
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.task import CompiledTask, Simulator, Task
@@ -39,6 +39,7 @@ class ThreadEvaluator:
         seeds: ArrayLike,
         *,
         transitions: bool = False,
+        action_noise: float = 0.0,
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:
@@ -46,6 +47,7 @@ class ThreadEvaluator:
         if not self._simulators:
             raise ElitesError("the evaluator is closed")
         parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
+        noise = converted(Spread, "action_noise", action_noise)
         evaluation = blank_evaluation(self.task, seeds, transitions)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
@@ -58,7 +60,9 @@ class ThreadEvaluator:
                 rows = evaluation.transitions
                 record = rows and Transitions(*(array[at] for array in rows))
                 try:
-                    result = simulator.run(parameters[at[0]], layers, int(seeds[at]), self._stop, record)
+                    result = simulator.run(
+                        parameters[at[0]], layers, int(seeds[at]), self._stop, record, noise
+                    )
                 except Exception as error:
                     finished.put(_with_episode(error, self.task.name, int(seeds[at])))
                     return

@@ -95,13 +95,13 @@ class Worker:
                 for row in rows:
                     row[...] = 0
         parameters = batch["parameters"][index // order["episodes"]]
-        seed = int(batch["seed"][index])
+        seed, noise = int(batch["seed"][index]), order["action_noise"]
         self.beat()
         try:
-            result = self.simulator.run(parameters, self.sizes, seed, self.stop, rows, self.beat)
+            result = self.simulator.run(parameters, self.sizes, seed, self.stop, rows, noise, self.beat)
             second = None
             if order["twice"]:
-                second = self.simulator.run(parameters, self.sizes, seed, self.stop, None, self.beat)
+                second = self.simulator.run(parameters, self.sizes, seed, self.stop, None, noise, self.beat)
         except (Exception, SystemExit) as error:
             return {"error": error_line(error)}
         batch["fitness"][index] = result.fitness

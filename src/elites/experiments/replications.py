@@ -185,12 +185,15 @@ class EpisodesOutside(Replications):
                 parameters.reshape(replications * policies, -1),
                 seeds.reshape(replications * policies, *seeds.shape[2:]),
                 transitions=round.transitions,
+                action_noise=round.action_noise,
             )
             return Evaluation(
                 *jax.tree.map(lambda array: array.reshape(replications, policies, *array.shape[1:]), whole)
             )
         parts = [
-            self.evaluator.evaluate(own, numbers, transitions=round.transitions, limit=limit)
+            self.evaluator.evaluate(
+                own, numbers, transitions=round.transitions, action_noise=round.action_noise, limit=limit
+            )
             for own, numbers in zip(parameters, seeds, strict=True)
         ]
         return Evaluation(*jax.tree.map(lambda *arrays: np.stack(arrays), *parts))
@@ -298,6 +301,7 @@ class Programs:
                 batch.parameters.reshape(whole[0], -1),
                 seeds.reshape(whole),
                 transitions=round.transitions,
+                action_noise=round.action_noise,
                 runs=runs.reshape(whole),
             )
             evaluation = jax.tree.map(

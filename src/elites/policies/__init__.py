@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from elites.policies.layout import parameter_count, split_layers
 
 if TYPE_CHECKING:
-    from elites.policies.jax import Layers, Policy, init_layers
+    from elites.policies.jax import Layers, Policy, init_layers, normc_layers
 
-__all__ = ["Layers", "Policy", "init_layers", "parameter_count", "split_layers"]
+__all__ = ["Layers", "Policy", "init_layers", "normc_layers", "parameter_count", "split_layers"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Layers", "Policy", "init_layers"):  # on demand: worker processes never import JAX
+    if name in ("Layers", "Policy", "init_layers", "normc_layers"):  # worker processes never import JAX
         from elites.policies import jax
 
         return getattr(jax, name)

@@ -40,6 +40,16 @@ def init_layers(
     return tuple(layers)
 
 
+def normc_layers(key: jax.Array, sizes: tuple[int, ...], norm: float) -> Layers:
+    """Random layers: the weights into each unit are Gaussian, scaled to this norm; biases are 0."""
+    layers = []
+    for inputs, outputs in pairwise(sizes):
+        key, own = jax.random.split(key)
+        weights = jax.random.normal(own, (inputs, outputs))
+        layers.append((norm * weights / jnp.linalg.norm(weights, axis=0), jnp.zeros(outputs)))
+    return tuple(layers)
+
+
 @dataclass(frozen=True)
 class Policy:
     """Controllers of one shape: `sizes` runs from the observation to the action."""

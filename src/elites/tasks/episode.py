@@ -24,7 +24,7 @@ class Ending(IntEnum):
 class Transitions(NamedTuple, Generic[Array]):
     """Every step of some episodes, `[…, T, …]`; rows from an episode's length on are zero.
 
-    Step t goes from `observations[t]` by `actions[t]` to `observations[t + 1]`.
+    Step t goes from `observations[t]` by `actions[t]`, noise included, to `observations[t + 1]`.
     """
 
     observations: Array  # float32 […, T + 1, observation_size]

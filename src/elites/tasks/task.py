@@ -84,11 +84,12 @@ class Simulator(Protocol):
         seed: int,
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
+        action_noise: float = 0.0,
     ) -> EpisodeResult:
         """Runs one episode of the controller `parameters`, flat as in `elites.policies.layout`.
 
         Any thread can set `stop[0]` to end the episode at its next step. `transitions`, views of the rows of
-        one episode, are filled in.
+        one episode, are filled in. `action_noise` is as in `Evaluator.evaluate`.
         """
 
     def begin(self, seed: int) -> np.ndarray:

@@ -28,8 +28,12 @@ def centred_ranks(scores: jax.Array) -> jax.Array:
     return ((below + upto - 1) / 2) / jnp.maximum(len(scores) - 1, 1) - 0.5
 
 
-def gradient(key: jax.Array, scores: jax.Array, size: int, sigma: float) -> jax.Array:
-    """The estimated gradient of the score, from scores `[chunks, 2, pairs]` of mirrored perturbations."""
+def gradient(key: jax.Array, scores: jax.Array, size: int, divisor: float = 1.0) -> jax.Array:
+    """The estimated gradient of the rank, from scores `[chunks, 2, pairs]` of mirrored perturbations.
+
+    It is the mean over the pairs of (difference of ranks) x noise, divided by `divisor`: 2 sigma makes it an
+    estimate of the derivative.
+    """
     chunks, _, pairs = scores.shape
     ranks = centred_ranks(scores.reshape(-1)).reshape(scores.shape)
     weights = ranks[:, 0] - ranks[:, 1]
@@ -38,4 +42,4 @@ def gradient(key: jax.Array, scores: jax.Array, size: int, sigma: float) -> jax.
         return total + weights[chunk] @ noise(key, chunk, pairs, size), None
 
     total, _ = jax.lax.scan(one, jnp.zeros(size), jnp.arange(chunks))
-    return total / (2 * chunks * pairs * sigma)
+    return total / (chunks * pairs * divisor)

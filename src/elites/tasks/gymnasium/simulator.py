@@ -14,6 +14,7 @@ from elites.errors import ElitesError, describe
 from elites.imports import function_at
 from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
+from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import Ending, EpisodeResult, Transitions
 from elites.tasks.gymnasium.environments import make_environment, quiet_mujoco, spaces_of
 
@@ -80,6 +81,7 @@ class GymnasiumSimulator:
         seed: int,
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
+        action_noise: float = 0.0,
         beat: Callable[[], None] = lambda: None,
     ) -> EpisodeResult:
         """Runs one episode: see `elites.tasks.task.Simulator`. `beat` is called after every step."""
@@ -87,7 +89,7 @@ class GymnasiumSimulator:
             self._policy = NumpyPolicy(tuple(int(size) for size in sizes))
         self._policy.load(parameters)
         try:
-            return self._run(self._policy, seed, stop, transitions, beat)
+            return self._run(self._policy, seed, stop, transitions, action_noise, beat)
         except EpisodeError as error:
             raise ElitesError(f"{self.task.name}: the episode with seed {seed}: {error}") from error
         except (Exception, SystemExit) as error:
@@ -101,11 +103,13 @@ class GymnasiumSimulator:
         seed: int,
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
+        action_noise: float,
         beat: Callable[[], None],
     ) -> EpisodeResult:
         task, outputs, actions = self.task, self._outputs, self._actions
         observations, rewards = self._observations, self._rewards
         size = task.descriptor_size
+        noise = draw_noise(seed, action_noise, task.episode_length, task.action_size)
         observation, info = self._reset(seed)
         shape = observations.shape[1:]
         observations[0] = observation
@@ -119,6 +123,8 @@ class GymnasiumSimulator:
             if math.isnan(output.dot(output)):  # because of the observation or the controller
                 ending, length = Ending.INVALID, length - 1
                 break
+            if len(noise):
+                output = np.clip(output + noise[length - 1], -1, 1)
             outputs[length - 1] = output
             if unscaled:
                 action = output.copy()
@@ -265,7 +271,7 @@ def inspect_environment(
     try:
         layers = (probe.observation_size, probe.action_size)
         zeros = np.zeros(parameter_count(layers), np.float32)
-        simulator.run(zeros, np.array(layers), 0, np.zeros(1), None, beat)
+        simulator.run(zeros, np.array(layers), 0, np.zeros(1), None, beat=beat)
     finally:
         simulator.close()
     if isinstance(simulator, _SizeProbe):

@@ -381,8 +381,12 @@ def rollout(
     ends_on_fall: bool,
     stop: np.ndarray,
     trace: Trace,
+    noise: np.ndarray,
 ) -> tuple[float, np.ndarray, int, int]:
-    """One episode. Returns its fitness, its descriptor, its length and how it ended."""
+    """One episode. Returns its fitness, its descriptor, its length and how it ended.
+
+    Row t of `noise` is added to the action of step t, within ±1; beyond its last row there is none.
+    """
     motors, feet = len(anatomy.joint), anatomy.feet
     observation = np.empty(8 + 2 * motors + len(anatomy.contacts), np.float32)
     contacts = np.empty(len(anatomy.contacts), np.float32)
@@ -404,6 +408,9 @@ def rollout(
         if any_nan(action):
             ending = INVALID
             break
+        if steps < len(noise):
+            for i in range(motors):
+                action[i] = min(max(action[i] + noise[steps, i], -1), 1)
         recorded = steps < len(trace.rewards)
         if recorded:
             fill(trace.observations[steps], observation)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.qdgym import bullet, episode
 from elites.tasks.qdgym.robots import FLOOR, Robot
@@ -93,6 +94,7 @@ class QDGymSimulator:
         seed: int,
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
+        action_noise: float = 0.0,
     ) -> EpisodeResult:
         """Runs one episode: see `elites.tasks.task.Simulator`. Shapes are not checked."""
         self._require_open()
@@ -106,6 +108,7 @@ class QDGymSimulator:
             self.task.ends_on_fall,
             stop,
             self._no_trace if transitions is None else episode.Trace(*transitions),
+            draw_noise(seed, action_noise, self.task.episode_length, self.task.action_size),
         )
         if ending == episode.INVALID:  # a world that has held NaN is not used again
             self.close()
@@ -169,4 +172,6 @@ class QDGymSimulator:
         sizes = np.zeros(1, np.int64)
         angles = np.zeros(self.task.action_size)
         stop = np.ones(1, np.uint8)
-        episode.rollout(self.world, self.anatomy, parameters, sizes, angles, 0, True, stop, self._no_trace)
+        noise = np.zeros((0, self.task.action_size), np.float32)
+        trace = self._no_trace
+        episode.rollout(self.world, self.anatomy, parameters, sizes, angles, 0, True, stop, trace, noise)
