@@ -67,10 +67,14 @@ class TD3(Algorithm):
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
         super().__init__(task, config)
-        self.shares_program = isinstance(task, DeviceTask)  # others are simulators outside the program
         self.environment = environment_of(task)
         self.opening = ((Round("first", self.config.batch),),)
         self.generation = (Round("next", self.config.batch),)
+
+    @classmethod
+    def shares_program(cls, task: Task, config: TD3Config) -> bool:
+        """Only if the environment is part of it: others are simulators outside the program."""
+        return isinstance(task, DeviceTask)
 
     def init(self, key: jax.Array) -> State:
         """An empty archive and buffer, random critics and actor, and the start of the first episode."""
