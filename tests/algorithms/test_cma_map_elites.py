@@ -11,13 +11,13 @@ from ribs.archives import GridArchive
 from ribs.emitters import EvolutionStrategyEmitter
 from ribs.schedulers import Scheduler
 
-from elites import ElitesError, Task, archive_metrics, make_algorithm, make_task
+from elites import ElitesError, RunConfig, Task, archive_metrics, make_algorithm, make_task
 from elites.algorithms import cma_map_elites
 from elites.algorithms.cma_map_elites import improvement
 from elites.archives.archive import Solutions, empty_archive
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.episode import Ending
-from elites.variation.covariance import PARTS, Strategies, size_in_bytes
+from elites.variation.covariance import PARTS, SEEDS, make_strategies, size_in_bytes
 
 RIBS = {"full": "cma_es", "separable": "sep_cma_es", "limited-memory": "lm_ma_es"}
 GRID = (50, 50)
@@ -95,41 +95,46 @@ def theirs(dimensions, generations, seed, es="full"):
     return archive_metrics(found, archive.cells, 0.0)
 
 
-def test_it_improves_on_a_sphere():
-    before, after = (ours(20, generations, seed=0) for generations in (2, 60))
+@pytest.mark.parametrize("es", ["isotropic", "full"])
+def test_it_improves_on_a_sphere(es):
+    before, after = (ours(20, generations, 0, es) for generations in (2, 60))
     assert after.qd_score > 5 * before.qd_score
     assert after.max_fitness > 97 > before.max_fitness
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dimensions", [20, 100])
-@pytest.mark.parametrize("es", PARTS)
-def test_it_matches_pyribs_on_the_sphere(es, dimensions):
-    """20 000 evaluations each, six seeds against six; limited-memory in 20 dimensions is barren in both."""
-    mine, other = (
-        np.array([run(dimensions, 200, seed, es).qd_score for seed in range(6)]) for run in (ours, theirs)
-    )
+@pytest.mark.parametrize(
+    ("es", "dimensions", "other_es"),
+    [(es, dimensions, es) for es in RIBS for dimensions in (20, 100)]
+    + [("isotropic", dimensions, "full") for dimensions in (100, 300)],
+)
+def test_it_matches_pyribs_on_the_sphere(es, dimensions, other_es):
+    """20 000 evaluations each, six seeds against six; limited-memory in 20 dimensions is barren in both.
+
+    The isotropic one is compared with the full one, in dimensions whose covariance 20 samples hardly move.
+    """
+    mine = np.array([ours(dimensions, 200, seed, es).qd_score for seed in range(6)])
+    other = np.array([theirs(dimensions, 200, seed, other_es).qd_score for seed in range(6)])
     print(
         f"{es}, {dimensions} dimensions: QD-score {mine.mean():.0f} ± {mine.std():.0f}, "
-        f"pyribs {other.mean():.0f} ± {other.std():.0f}"
+        f"pyribs {other_es} {other.mean():.0f} ± {other.std():.0f}"
     )
     assert abs(mine.mean() / other.mean() - 1) < 0.1
     assert scipy.stats.mannwhitneyu(mine, other, method="exact").pvalue > 0.01
 
 
-@pytest.mark.parametrize("es", PARTS)
+@pytest.mark.parametrize("es", RIBS)
 def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone(es):
     """The arrays are all that a strategy is: nothing of pyribs' object is forgotten between generations."""
     dimensions, batch = 30, 6
-    strategies = Strategies(es, 1, batch, dimensions, sigma=0.5)
+    strategies = make_strategies(es, 1, batch, dimensions, sigma=0.5)
     arrays = strategies.start()
     kept = strategies._type(sigma0=0.5, solution_dim=dimensions, batch_size=batch, dtype=np.float32)
     kept.reset(np.zeros(dimensions))
     rng = np.random.default_rng(0)
     for generation in range(60):
-        kept._rng = np.random.default_rng(generation)
-        seeds = np.array([generation], np.uint32)
-        arrays, samples = strategies.ask(arrays, seeds)
+        arrays, samples = strategies.ask(arrays, jax.random.key(generation))
+        kept._rng = np.random.default_rng(int(arrays[SEEDS][0]))
         theirs = kept.ask()
         np.testing.assert_array_equal(samples[0], theirs)
         fitness, _ = sphere(theirs)
@@ -137,7 +142,7 @@ def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone
         parents = 0 if generation == 25 else int(rng.integers(1, batch))
         fresh = rng.normal(size=(1, dimensions)).astype(np.float32)
         values = fitness[:, None].astype(np.float32)
-        arrays = strategies.tell(arrays, seeds, order[None], values[None], np.array([parents]), fresh)
+        arrays = strategies.tell(arrays, samples, order[None], values[None], np.array([parents]), fresh)
         kept.tell(order, values, parents)
         if parents == 0:
             kept.reset(fresh[0])
@@ -148,16 +153,23 @@ def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone
         assert float(arrays["sigma"][0]) == kept.sigma
 
 
-def test_a_strategy_that_has_converged_starts_anew():
-    strategies = Strategies("separable", 2, 4, 10, sigma=0.5)
-    arrays, seeds = strategies.start(), np.zeros(2, np.uint32)
-    arrays["sigma"] = np.array([1e-12, 0.3], np.float32)
+@pytest.mark.parametrize("es", ["isotropic", "separable"])
+def test_a_strategy_that_has_converged_starts_anew(es):
+    strategies = make_strategies(es, 2, 4, 10, sigma=0.5)
+    arrays = strategies.start() | {"sigma": np.array([1e-12, 0.3], np.float32)}
+    arrays, samples = strategies.ask(arrays, jax.random.key(0))
     order, values = np.tile(np.arange(4), (2, 1)), np.tile(np.arange(4.0, 0, -1)[:, None], (2, 1, 1))
     fresh = np.full((2, 10), 7, np.float32)
-    told = strategies.tell(arrays, seeds, order, values.astype(np.float32), np.array([2, 2]), fresh)
+    told = strategies.tell(arrays, samples, order, values.astype(np.float32), np.array([2, 2]), fresh)
     np.testing.assert_array_equal(told["mean"][0], fresh[0])
     assert told["sigma"][0] == 0.5
     assert np.abs(np.asarray(told["mean"][1])).max() < 7
+
+
+def test_only_the_default_isotropic_one_shares_a_program():
+    for given, shares in (({}, True), *(({"es": es}, es == "isotropic") for es in PARTS)):
+        config = RunConfig(algorithm="cma-map-elites", task="qd-hopper", hyper_parameters=given)
+        assert config.shares_program == shares
 
 
 def test_new_cells_count_before_improvements_and_those_before_nothing():
@@ -177,7 +189,8 @@ def test_new_cells_count_before_improvements_and_those_before_nothing():
 def test_a_full_covariance_that_cannot_fit_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setattr(cma_map_elites, "available_bytes", lambda: 10**10)
     told = r"es full takes 147\.3 GB for 5 emitters of 20230 parameters and 10\.0 GB are free; what fits: "
-    with pytest.raises(ElitesError, match=told + r"separable \(.* GB\), limited-memory \(.* GB\)"):
+    fitting = r"isotropic \(0\.0049 GB\), separable \(.* GB\), limited-memory \(.* GB\)"
+    with pytest.raises(ElitesError, match=told + fitting):
         make_algorithm("cma-map-elites", make_task("qd-walker"), es="full")
     monkeypatch.setattr(cma_map_elites, "available_bytes", lambda: 10)
     with pytest.raises(ElitesError, match="what fits: none of the variants"):
@@ -186,15 +199,15 @@ def test_a_full_covariance_that_cannot_fit_is_refused_before_it_is_allocated(mon
 
 @pytest.mark.parametrize("es", PARTS)
 def test_every_variant_is_predicted_as_large_as_it_is(es):
-    strategies = Strategies(es, 3, 4, 50, sigma=0.5)
-    held = sum(array.nbytes for array in strategies.start().values())
+    arrays = make_strategies(es, 3, 4, 50, sigma=0.5).start()
+    held = sum(array.nbytes for name, array in arrays.items() if name != SEEDS)
     assert size_in_bytes(es, 3, 4, 50) == held
 
 
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"es": "diagonal"}, "es is 'diagonal'; it must be one of full, separable, limited-memory"),
+        ({"es": "diagonal"}, "es is 'diagonal'; it must be one of isotropic, full, separable, limited"),
         ({"emitters": 0}, "emitters is 0; it must be from 1 to"),
         ({"emitter_batch": 1}, "emitter_batch is 1; it must be from 2 to"),
         ({"sigma0": 0.0}, "sigma0 is 0.0; it must be above 0"),

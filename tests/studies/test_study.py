@@ -21,15 +21,27 @@ def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
     assert jobs[1].configs[0].hyper_parameters == {"p_evo": 0.25}
 
 
-def test_replications_that_share_a_program_are_one_job():
-    study = make_study(
-        "performance", tasks=["brax-hopper"], algorithms=["map-elites", "cma-map-elites"], seeds=3
-    )
-    jobs = {job.folder: job for job in study.jobs()}
-    whole = jobs["runs/brax-hopper/map-elites"]
+TOGETHER = """
+seeds = 3
+tasks = ["brax-hopper"]
+
+[[algorithms]]
+algorithm = "cma-map-elites"
+
+[[algorithms]]
+algorithm = "cma-map-elites"
+hyper_parameters = {es = "separable"}
+"""
+
+
+def test_replications_that_share_a_program_are_one_job(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(TOGETHER)
+    jobs = {job.folder: job for job in make_study(str(path)).jobs()}
+    whole = jobs["runs/brax-hopper/cma-map-elites"]
     assert whole.group
-    assert whole.folders == [f"runs/brax-hopper/map-elites/seed-{seed}" for seed in range(3)]
-    assert "runs/brax-hopper/cma-map-elites/seed-2" in jobs
+    assert whole.folders == [f"runs/brax-hopper/cma-map-elites/seed-{seed}" for seed in range(3)]
+    assert "runs/brax-hopper/cma-map-elites-es-separable/seed-2" in jobs
     assert len(jobs) == 4
 
 

@@ -105,14 +105,14 @@ def test_a_group_of_runs_on_brax(tmp_path):
     assert np.mean(np.abs(evaluation.fitness - archive.fitness) < 0.1) > 0.8  # physics is chaotic
 
 
-def test_td3_and_cma_on_brax(tmp_path):
+def test_td3_and_cma_of_pyribs_on_brax(tmp_path):
     """One steps through the environment by itself, the other cannot be part of a program."""
-    for name in ("td3", "cma-map-elites"):
+    for name, changes in (("td3", {}), ("cma-map-elites", {"es": "separable"})):
         config = RunConfig(
             algorithm=name,
             task="brax-hopper",
             evaluations=20,
-            hyper_parameters=chosen(name),
+            hyper_parameters=chosen(name, **changes),
             task_parameters={"episode_length": 20},
         )
         outcome = run(config, tmp_path / name, execution=Execution(log=lambda _: None))

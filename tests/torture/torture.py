@@ -114,6 +114,8 @@ def scenarios():
             "cma-map-elites",
             *HOPPER,
             *SIZES["cma-map-elites"].split(),
+            "--es",
+            "separable",
             "--evaluations",
             "35",
             "--seeds",

@@ -101,7 +101,6 @@ class Algorithm(ABC):
     opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
-    shares_program: bool = True  # whether `ask` and `tell` can be vmapped over replications
     keeps_members: bool = False  # whether the members of all cells are saved at the end
     needs_policy: ClassVar[bool] = False
     """Whether it needs a task with an environment, and evolves controllers only."""
@@ -115,6 +114,11 @@ class Algorithm(ABC):
         self.cells = make_cells(task, self.config.archive, self.config.cvt_version)
         if self.needs_policy:
             self.require_policy()
+
+    @classmethod
+    def shares_program(cls, task: Task, config: Any) -> bool:
+        """Whether `ask` and `tell` can be vmapped over replications."""
+        return True
 
     def require_policy(self) -> Policy:
         """The controllers of the task; an error if it has no environment."""

@@ -81,7 +81,6 @@ class TD3(Algorithm):
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
         super().__init__(task, config)
-        self.shares_program = isinstance(task, DeviceTask)  # others are simulators outside the program
         self.environment = environment_of(task)
         config, copies = self.config, task.observation_size if self.config.repeat_transitions else 1
         self.distinct = config.buffer_size // copies  # transitions in the buffer
@@ -99,6 +98,11 @@ class TD3(Algorithm):
         self.phases = {rounds[kind][0].name: kind for kind in rounds}
         self.opening = tuple(rounds[kind] for kind in phases[:-1])
         self.generation = rounds[phases[-1]]
+
+    @classmethod
+    def shares_program(cls, task: Task, config: TD3Config) -> bool:
+        """Only if the environment is part of it: others are simulators outside the program."""
+        return isinstance(task, DeviceTask)
 
     def init(self, key: jax.Array) -> State:
         """An empty archive and buffer, random critics and actor, and the start of the first episode."""

@@ -30,8 +30,8 @@ class RunOptions(TaskOptions, ExecutionOptions):
     seed: Seed = 0
     """Seed of everything random."""
     seeds: Seeds = 1
-    """Number of replications, with consecutive seeds. They train in one program; cma-map-elites, and td3
-    outside Brax, run them one after the other."""
+    """Number of replications, with consecutive seeds. They train in one program; cma-map-elites unless
+    isotropic, and td3 outside Brax, run them one after the other."""
     out: Path | None = None
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
     snapshots: Snapshots = 0

@@ -67,6 +67,12 @@ class RunConfig:
         """The run's algorithm."""
         return make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
 
+    @property
+    def shares_program(self) -> bool:
+        """Whether its replications can train in one program."""
+        hyper_parameters = make_config(self.algorithm, **self.hyper_parameters)
+        return find_algorithm(self.algorithm).shares_program(self.make_task(), hyper_parameters)
+
     def make_metrics(self) -> tuple[Metric, ...]:
         """The built-in metrics and the additional ones of the run."""
         own = tuple(load_metric(path) for path in self.metrics)

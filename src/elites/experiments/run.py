@@ -89,12 +89,11 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
     """
     if not group.is_incomplete():
         refuse_taken(group.path)
-    algorithm = config.make_algorithm()
-    require_memory(algorithm, seeds if algorithm.shares_program else 1)
+    require_memory(config.make_algorithm(), seeds if config.shares_program else 1)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None
-        if algorithm.shares_program:
+        if config.shares_program:
             current = stack.enter_context(_replications(configs, execution))
         group.create_folder()
         stack.enter_context(folder_lock(group.path))
@@ -113,7 +112,7 @@ def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
     configs, original_versions = [config for config, _ in loaded], loaded[0][1]
     _refuse_different(folders, configs, group.seeds())
     with folder_lock(group.path):
-        if configs[0].make_algorithm().shares_program:
+        if configs[0].shares_program:
             outcomes = _continue(group.path, folders, configs, original_versions, execution)
             return _group_outcome(group, outcomes)
         outcomes = []

@@ -47,7 +47,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
             cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
             if not request["calibrate"]:
                 continue
-            if isinstance(algorithm.task, DeviceTask) and algorithm.shares_program:
+            if isinstance(algorithm.task, DeviceTask) and config.shares_program:
                 say(f"measuring {config.algorithm} on {config.task}")
                 cells[-1]["pace"] = _device_pace(config, seeds)
                 continue

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elites.algorithms import find_algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
@@ -148,7 +147,7 @@ class Job:
 
 
 def _share_a_program(config: RunConfig) -> bool:
-    return isinstance(config.make_task(), DeviceTask) and find_algorithm(config.algorithm).shares_program
+    return isinstance(config.make_task(), DeviceTask) and config.shares_program
 
 
 def _task_parameters(choice: Choice) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 In pyribs a strategy is an object. In this module the state is its arrays, which can be saved, donated and
 vmapped: each call creates the object from the arrays, updates it, and reads the arrays back. The samples are
-a function of the arrays and a seed, so they are sampled again instead of stored.
+a function of the arrays, a seed among them. `tell` draws them again: an object holds more than its samples.
 
 Code that calls these functions directly should wait for each result: on a single core, a callback cannot read
 its arguments while another program runs.
@@ -10,6 +10,7 @@ its arguments while another program runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -18,8 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Kind = Literal["full", "separable", "limited-memory"]
-Arrays = dict[str, jax.Array]  # [strategies, …]
+from elites.variation.isotropic import Arrays, IsotropicStrategies
+
+Kind = Literal["isotropic", "full", "separable", "limited-memory"]
+SEEDS = "seeds"  # uint32 [strategies], of the last samples
 
 
 class _Part(NamedTuple):
@@ -41,6 +44,7 @@ def _float64(array: np.ndarray) -> np.ndarray:
 _COMMON = (_Part("mean", _float32, "n"), _Part("sigma", float, ""), _Part("ps", _float32, "n"))
 _COUNTED = (*_COMMON, _Part("pc", _float32, "n"), _Part("current_eval", int, ""))
 PARTS: dict[Kind, tuple[_Part, ...]] = {
+    "isotropic": _COMMON,
     "full": (
         *_COUNTED,
         _Part("cov.cov", _float32, "nn"),
@@ -55,14 +59,8 @@ PARTS: dict[Kind, tuple[_Part, ...]] = {
 }
 
 
-def size_in_bytes(kind: Kind, strategies: int, batch: int, dimensions: int) -> int:
-    """Memory of the arrays of all strategies."""
-    sizes = {"n": dimensions, "b": batch}
-    return 4 * strategies * sum(int(np.prod([sizes[s] for s in part.shape])) for part in PARTS[kind])
-
-
-class Strategies:
-    """Independent evolution strategies of one kind, each with its own batch."""
+class CovarianceStrategies:
+    """Independent evolution strategies of one kind that adapt a covariance, each with its own batch."""
 
     def __init__(self, kind: Kind, strategies: int, batch: int, dimensions: int, sigma: float) -> None:
         from ribs.emitters.opt import (
@@ -90,42 +88,32 @@ class Strategies:
             shape = [{"n": n, "b": b}[size] for size in part.shape]
             return jnp.zeros((), jnp.int32) if part.type is int else jnp.full(shape, first)
 
-        return {
+        return {SEEDS: jnp.zeros(self.count, jnp.uint32)} | {
             part.attribute: jnp.broadcast_to(v := value(part), (self.count, *v.shape)) for part in self._parts
         }
 
-    def ask(self, arrays: Arrays, seeds: jax.Array) -> tuple[Arrays, jax.Array]:
+    def ask(self, arrays: Arrays, key: jax.Array) -> tuple[Arrays, jax.Array]:
         """Samples `[strategies, batch, dimensions]`."""
+        arrays = arrays | {SEEDS: jax.random.bits(key, (self.count,))}
         samples = jax.ShapeDtypeStruct((self.count, self.batch, self.dimensions), jnp.float32)
         return jax.pure_callback(  # type: ignore[no-any-return]
-            self._ask, (_shapes(arrays), samples), arrays, seeds, vmap_method="sequential"
+            self._ask, (_shapes(arrays), samples), arrays, vmap_method="sequential"
         )
 
     def tell(
         self,
         arrays: Arrays,
-        seeds: jax.Array,
+        samples: jax.Array,
         order: jax.Array,
         values: jax.Array,
         parents: jax.Array,
         fresh: jax.Array,
     ) -> Arrays:
-        """Moves each strategy towards its best samples, or restarts it.
-
-        Args:
-            arrays: as returned by `ask`.
-            seeds: as passed to `ask`.
-            order: indices of the samples from best to worst `[strategies, batch]`.
-            values: ranking values of the samples, in their own order `[strategies, batch, …]`.
-            parents: number of best samples to use `[strategies]`. A strategy with 0 parents restarts, as does
-                one that has converged.
-            fresh: starting points of restarts `[strategies, dimensions]`.
-        """
+        """As `IsotropicStrategies.tell`; the samples are drawn again."""
         return jax.pure_callback(  # type: ignore[no-any-return]
             self._tell,
             _shapes(arrays),
             arrays,
-            seeds,
             order,
             values,
             parents,
@@ -133,32 +121,31 @@ class Strategies:
             vmap_method="sequential",
         )
 
-    def _ask(self, arrays: Arrays, seeds: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        strategies = self._objects(arrays, seeds)
-        return self._read(strategies), np.stack([samples for _, samples in strategies])
+    def _ask(self, arrays: Arrays) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        strategies = self._objects(arrays)
+        return self._read(arrays, strategies), np.stack([samples for _, samples in strategies])
 
     def _tell(
         self,
         arrays: Arrays,
-        seeds: np.ndarray,
         order: np.ndarray,
         values: np.ndarray,
         parents: np.ndarray,
         fresh: np.ndarray,
     ) -> dict[str, np.ndarray]:
-        strategies = self._objects(arrays, seeds)
+        strategies = self._objects(arrays)
         updates = zip(strategies, *map(np.asarray, (order, values, parents, fresh)), strict=True)
         for (strategy, _), ranks, value, count, origin in updates:
             strategy.tell(ranks, value, int(count))
             if count == 0 or strategy.check_stop(value[ranks].astype(float)):  # its norm could overflow
                 strategy.reset(origin)
-        return self._read(strategies)
+        return self._read(arrays, strategies)
 
-    def _objects(self, arrays: Arrays, seeds: np.ndarray) -> list[tuple[Any, np.ndarray]]:
+    def _objects(self, arrays: Arrays) -> list[tuple[Any, np.ndarray]]:
         """The strategies as pyribs objects, with their samples."""
         host = {name: np.asarray(array) for name, array in arrays.items()}
         strategies = []
-        for index, seed in enumerate(np.asarray(seeds)):
+        for index, seed in enumerate(host[SEEDS]):
             strategy = self._type(
                 sigma0=self.sigma,
                 solution_dim=self.dimensions,
@@ -174,13 +161,29 @@ class Strategies:
             strategies.append((strategy, strategy.ask()))
         return strategies
 
-    def _read(self, strategies: list[tuple[Any, np.ndarray]]) -> dict[str, np.ndarray]:
+    def _read(self, arrays: Arrays, strategies: list[tuple[Any, np.ndarray]]) -> dict[str, np.ndarray]:
         """The strategies as arrays again."""
-        return {
+        return {SEEDS: np.asarray(arrays[SEEDS])} | {
             part.attribute: np.stack([attrgetter(part.attribute)(strategy) for strategy, _ in strategies])
             .astype(np.int32 if part.type is int else np.float32)
             for part in self._parts
         }  # fmt: skip
+
+
+Strategies = IsotropicStrategies | CovarianceStrategies
+
+
+def make_strategies(kind: Kind, strategies: int, batch: int, dimensions: int, sigma: float) -> Strategies:
+    """Independent evolution strategies of one kind, each with its own batch."""
+    if kind == "isotropic":
+        return IsotropicStrategies(strategies, batch, dimensions, sigma)
+    return CovarianceStrategies(kind, strategies, batch, dimensions, sigma)
+
+
+def size_in_bytes(kind: Kind, strategies: int, batch: int, dimensions: int) -> int:
+    """Memory of the arrays of all strategies, without their seeds."""
+    sizes = {"n": dimensions, "b": batch}
+    return 4 * strategies * sum(math.prod(sizes[size] for size in part.shape) for part in PARTS[kind])
 
 
 def _shapes(arrays: Arrays) -> dict[str, jax.ShapeDtypeStruct]:

@@ -1,0 +1,91 @@
+"""Isotropic evolution strategies: CMA-ES without the adaptation of the covariance, which is the identity.
+
+The constants, the update of the step size and the conditions to stop are those of pyribs' CMA-ES. Its second
+path (pc), and the learning rates c1 and cμ, are for the covariance only.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+Arrays = dict[str, jax.Array]  # [strategies, …]
+
+SMALLEST = 1e-11  # step size
+FLAT = 1e-12  # distance between the ranking values of the best and the worst sample
+
+
+class IsotropicStrategies:
+    """Independent evolution strategies that sample from N(mean, σ²I), each with its own batch."""
+
+    def __init__(self, strategies: int, batch: int, dimensions: int, sigma: float) -> None:
+        self.count, self.batch, self.dimensions, self.sigma = strategies, batch, dimensions, sigma
+
+    def start(self) -> Arrays:
+        """The arrays of strategies at the origin."""
+        return jax.vmap(self._start)(jnp.zeros((self.count, self.dimensions)))
+
+    def ask(self, arrays: Arrays, key: jax.Array) -> tuple[Arrays, jax.Array]:
+        """Samples `[strategies, batch, dimensions]`."""
+        noise = jax.random.normal(key, (self.count, self.batch, self.dimensions))
+        return arrays, arrays["mean"][:, None] + arrays["sigma"][:, None, None] * noise
+
+    def tell(
+        self,
+        arrays: Arrays,
+        samples: jax.Array,
+        order: jax.Array,
+        values: jax.Array,
+        parents: jax.Array,
+        fresh: jax.Array,
+    ) -> Arrays:
+        """Moves each strategy towards its best samples, or restarts it.
+
+        Args:
+            arrays: as returned by `ask`.
+            samples: as returned by `ask`.
+            order: indices of the samples from best to worst `[strategies, batch]`.
+            values: ranking values of the samples, in their own order `[strategies, batch, …]`.
+            parents: number of best samples to use `[strategies]`. A strategy with 0 parents restarts, as does
+                one that has converged.
+            fresh: starting points of restarts `[strategies, dimensions]`.
+        """
+        return jax.vmap(self._tell)(arrays, samples, order, values, parents, fresh)
+
+    def _start(self, mean: jax.Array) -> Arrays:
+        return {"mean": mean, "sigma": jnp.float32(self.sigma), "ps": jnp.zeros_like(mean)}
+
+    def _tell(
+        self,
+        arrays: Arrays,
+        samples: jax.Array,
+        order: jax.Array,
+        values: jax.Array,
+        parents: jax.Array,
+        fresh: jax.Array,
+    ) -> Arrays:
+        """The same for one strategy."""
+        n, mean, sigma = self.dimensions, arrays["mean"], arrays["sigma"]
+        weights = recombination_weights(jnp.maximum(parents, 1), self.batch)
+        mueff = 1 / jnp.square(weights).sum()
+        cs = (mueff + 2) / (n + mueff + 5)
+        damps = 1 + 2 * jnp.maximum(0, jnp.sqrt((mueff - 1) / (n + 1)) - 1) + cs
+
+        weight = weights[jnp.argsort(order), None]  # of each sample
+        step = jnp.where(weight > 0, weight * (samples - mean), 0).sum(0)
+        ps = (1 - cs) * arrays["ps"] + jnp.sqrt(cs * (2 - cs) * mueff) / sigma * step
+        growth = cs / damps * (jnp.square(ps).sum() / n - 1) / 2
+        moved = {"mean": mean + step, "sigma": sigma * jnp.exp(jnp.minimum(1, growth)), "ps": ps}
+
+        flat = jnp.linalg.norm(values[order[0]] - values[order[-1]]) < FLAT
+        stops = (parents == 0) | (moved["sigma"] < SMALLEST) | flat
+        return jax.tree.map(partial(jnp.where, stops), self._start(fresh), moved)
+
+
+def recombination_weights(parents: jax.Array, batch: int) -> jax.Array:
+    """Weights of samples from best to worst `[batch]`, positive for the parents. Their sum is 1."""
+    place = jnp.arange(1, batch + 1)
+    weights = jnp.where(place <= parents, jnp.log(parents + 0.5) - jnp.log(place), 0)
+    return weights / weights.sum()
