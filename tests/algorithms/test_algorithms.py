@@ -28,7 +28,7 @@ from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.episode import Ending, Transitions
 
 SMALL = {
-    "initial": 30, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,
+    "initial": 20, "batch": 20, "hidden": (8,), "critic_hidden": (16,), "training_batch": 16,
     "buffer_size": 500, "critic_steps": 4, "pg_steps": 3, "samples": 3, "depth": 4, "pairs": 10, "chunk": 5,
     "steps": 2, "centre_samples": 3, "neighbours": 3, "candidates": 20, "stored_descriptors": 50,
     "random_steps": 30, "emitter_batch": 4,
