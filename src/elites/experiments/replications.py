@@ -65,8 +65,7 @@ class Replications(ABC):
         describes = len(self.metrics) > len(METRICS)
         self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes)
         self.functions, self.keys = self.programs.functions, keys_of([config.seed for config in configs])
-        self.algorithm = algorithm = self.functions.algorithm
-        hidden = algorithm.config.hidden
+        self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.environment_steps = [0] * len(configs)
