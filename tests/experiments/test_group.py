@@ -1,6 +1,7 @@
 """Replications in one program: folders, resuming, budgets; on a toy task, so that it takes no time."""
 
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -26,6 +27,8 @@ from elites.results.folder import RunFolder
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT
 
+OWN = {"deep-grid": {"keep_members": True}, "map-elites-sampling": {"samples": 2}}
+
 
 @pytest.fixture(autouse=True)
 def _point(monkeypatch):
@@ -33,7 +36,7 @@ def _point(monkeypatch):
 
 
 def small(name, **changes):
-    hyper_parameters = {**chosen(name), **changes.pop("hyper_parameters", {})}
+    hyper_parameters = {**chosen(name, **OWN.get(name, {})), **changes.pop("hyper_parameters", {})}
     return RunConfig(
         **{
             "algorithm": name,
@@ -58,26 +61,36 @@ def files(folder):
     }
 
 
+@pytest.fixture(scope="module")
+def group(tmp_path_factory):
+    """Two replications of an algorithm in one program, made once for all tests."""
+
+    @functools.cache
+    def made(name):
+        execution = Execution(checkpoint_seconds=0, log=quiet)
+        folder = tmp_path_factory.mktemp("groups") / name
+        return run(small(name, seed=3, snapshots=2), folder, seeds=2, execution=execution)
+
+    return made
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_replications_in_one_program(name, tmp_path):
+def test_replications_in_one_program(name, group, tmp_path):
     """Each ends in an ordinary folder; stopped and resumed the group ends with the same bits."""
-    config = small(name, seed=3, snapshots=2)
-    outcomes = run(
-        config, tmp_path / "whole", seeds=3, execution=Execution(checkpoint_seconds=0, log=quiet)
-    ).runs
-    assert [outcome.folder.name for outcome in outcomes] == ["seed-3", "seed-4", "seed-5"]
+    config, whole, outcomes = small(name, seed=3, snapshots=2), group(name).folder, group(name).runs
+    assert [outcome.folder.name for outcome in outcomes] == ["seed-3", "seed-4"]
     assert all(outcome.finished and outcome.evaluations == 155 for outcome in outcomes)
-    assert not (tmp_path / "whole" / "checkpoints").exists()
+    assert not (whole / "checkpoints").exists()
 
     def stop(report):
-        if report.metrics["generation"] == 4:
+        if report.metrics["generation"] == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(
             config,
             tmp_path / "cut",
-            seeds=3,
+            seeds=2,
             execution=Execution(checkpoint_seconds=0, on_generation=stop, log=quiet),
         )
     with (tmp_path / "cut" / "seed-4" / "metrics.csv").open("a") as file:
@@ -87,8 +100,8 @@ def test_replications_in_one_program(name, tmp_path):
     )  # any of them goes on with all
     assert again.finished
     assert again.folder.name == "seed-4"
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
-    assert len(files(tmp_path / "whole")) == 3 * (2 + 2)
+    assert files(tmp_path / "cut") == files(whole)
+    assert len(files(whole)) == 2 * (2 + 2 + (name == "deep-grid"))
 
     fitness = []
     for outcome in outcomes:
@@ -105,13 +118,11 @@ def test_replications_in_one_program(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_episodes_outside_the_program_give_the_same_rows_as_inside(name, tmp_path, monkeypatch):
+def test_episodes_outside_the_program_give_the_same_rows_as_inside(name, group, tmp_path, monkeypatch):
     """The same generation, driven in two ways, row by row."""
-    config = small(name, seed=3)
-    inside = run(config, tmp_path / "inside", seeds=2, execution=Execution(log=quiet)).runs
     monkeypatch.setattr(replications, "EpisodesInside", replications.EpisodesOutside)
-    outside = run(config, tmp_path / "outside", seeds=2, execution=Execution(log=quiet)).runs
-    for one, other in zip(inside, outside, strict=True):
+    outside = run(small(name, seed=3), tmp_path / "outside", seeds=2, execution=Execution(log=quiet))
+    for one, other in zip(group(name).runs, outside.runs, strict=True):
         expected, rows = (read_table(outcome.folder / "metrics.csv") for outcome in (one, other))
         assert list(rows) == list(expected)
         for column, values in rows.items():
@@ -128,15 +139,17 @@ def test_seeds_of_a_host_task_train_together_and_share_the_evaluator(tmp_path):
         task="qd-hopper",
         evaluations=90,
         seed=5,
-        hyper_parameters=chosen("map-elites"),
+        hyper_parameters=chosen(
+            "map-elites", initial=30
+        ),  # two generations of random ones, not equally large
         task_parameters={"episode_length": 30},
     )
     reports = []
     execution = Execution(on_generation=reports.append, checkpoint_seconds=0, log=quiet)
-    group = run(config, tmp_path / "group", seeds=3, execution=execution)
+    group = run(config, tmp_path / "group", seeds=2, execution=execution)
     assert group.finished
     assert group.evaluations == 90
-    assert {report.seeds for report in reports} == {(5, 6, 7)}
+    assert {report.seeds for report in reports} == {(5, 6)}
     for outcome in group.runs:
         seed = int(outcome.folder.name.removeprefix("seed-"))
         alone = run(
@@ -145,36 +158,33 @@ def test_seeds_of_a_host_task_train_together_and_share_the_evaluator(tmp_path):
         assert files(outcome.folder) == files(alone.folder)
 
 
-def test_a_seed_alone_does_what_it_does_among_others(tmp_path):
+def test_a_seed_alone_does_what_it_does_among_others(group, tmp_path):
     """On a task that is not chaotic the same numbers come out, but for the order of sums."""
-    config = small("pga-map-elites")
-    (_, among) = run(config, tmp_path / "two", seeds=2, execution=Execution(log=quiet)).runs
-    alone = run(small("pga-map-elites", seed=1), tmp_path / "one", execution=Execution(log=quiet))
+    (_, among) = group("pga-map-elites").runs
+    alone = run(small("pga-map-elites", seed=4), tmp_path / "one", execution=Execution(log=quiet))
     one, other = load_archive(alone.folder), load_archive(among.folder)
     for name in ("evaluation", "seed", "generation", "operator"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     np.testing.assert_allclose(one.fitness, other.fitness, atol=1e-3)
 
 
-def test_one_seed_of_a_device_task_is_an_ordinary_run(tmp_path):
+def test_one_seed_of_a_device_task_is_an_ordinary_run(group, tmp_path):
     outcome = run(small("map-elites"), tmp_path / "run", execution=Execution(log=quiet))
     assert outcome.folder == tmp_path / "run"
     assert {path.name for path in outcome.folder.iterdir()} >= {"config.json", "metrics.csv", "archive.npz"}
     text = show(outcome.folder)
     assert "155 of 155" in text
     assert "episode seed" in text
-    means = run(small("map-elites-sampling"), tmp_path / "means", execution=Execution(log=quiet))
-    assert ", the mean of 3 episodes\n" in show(means.folder)
+    assert ", the mean of 2 episodes\n" in show(group("map-elites-sampling").runs[0].folder)
 
 
 def test_corrections_of_a_group(tmp_path):
-    config = small("deep-grid", correct_every=100, correct_replications=3, correct_redraw=True,
-                   hyper_parameters={"keep_members": True})  # fmt: skip
+    config = small("deep-grid", correct_every=100, correct_replications=3, correct_redraw=True)
     run(config, tmp_path / "group", seeds=2, execution=Execution(log=quiet))
     for seed in (0, 1):
         folder = tmp_path / "group" / f"seed-{seed}"
         table = read_table(folder / "corrections.csv")
-        np.testing.assert_array_equal(table["evaluations"], [110, 155])
+        np.testing.assert_array_equal(table["evaluations"], [100, 155])
         before = (folder / "corrected.npz").read_bytes()
         (folder / "corrected.npz").unlink()
         correct(folder, replications=3, redraw=True, log=quiet)
@@ -183,7 +193,7 @@ def test_corrections_of_a_group(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "task", "changes"),
-    [("cma-map-elites", "point", {"es": "separable"}), ("td3", "qd-hopper", {})],
+    [("cma-map-elites", "point", {"es": "separable"}), ("td3", "qd-hopper", {"random_steps": 0})],
 )
 def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, changes, tmp_path):
     given = {"task": task, "evaluations": 60, "task_parameters": {"episode_length": 12}}
@@ -209,9 +219,8 @@ def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, change
     assert files(alone.folder) == files(outcomes[1].folder)
 
 
-def test_killed_between_its_last_files_a_group_starts_over(tmp_path, monkeypatch):
-    config = small("map-elites")
-    run(config, tmp_path / "whole", seeds=2, execution=Execution(log=quiet))
+def test_killed_between_its_last_files_a_group_starts_over(group, tmp_path, monkeypatch):
+    config, whole = small("map-elites", seed=3, snapshots=2), group("map-elites").folder
     save, saved = RunFolder.write_archive, []
 
     def save_one(folder, archive):
@@ -224,11 +233,11 @@ def test_killed_between_its_last_files_a_group_starts_over(tmp_path, monkeypatch
         patch.setattr(RunFolder, "write_archive", save_one)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path / "cut", seeds=2, execution=Execution(log=quiet))
-    assert (tmp_path / "cut" / "seed-0" / "archive.npz").exists()
-    assert not (tmp_path / "cut" / "seed-1" / "archive.npz").exists()
-    monkeypatch.chdir(tmp_path / "cut" / "seed-0")
+    assert (tmp_path / "cut" / "seed-3" / "archive.npz").exists()
+    assert not (tmp_path / "cut" / "seed-4" / "archive.npz").exists()
+    monkeypatch.chdir(tmp_path / "cut" / "seed-3")
     assert resume(".", execution=Execution(log=quiet)).finished
-    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert files(tmp_path / "cut") == files(whole)
 
 
 def test_nobody_else_touches_a_replication(tmp_path):
@@ -249,7 +258,8 @@ def test_nobody_else_touches_a_replication(tmp_path):
 
 def test_td3_forgets_steps_that_gave_nan(tmp_path):
     """Some episodes start where the reward is NaN; the actor must not learn it."""
-    config = small("td3", task_parameters={"noise": 30.0}, evaluations=100)
+    changes = {"hyper_parameters": {"random_steps": 0}, "task_parameters": {"noise": 30.0}}
+    config = small("td3", evaluations=100, **changes)
     outcome = run(config, tmp_path / "run", execution=Execution(log=quiet))
     table = read_table(outcome.folder / "metrics.csv")
     assert table["invalid"].sum() > 0

@@ -1,12 +1,8 @@
 import dataclasses
 import json
-import re
-import subprocess
 
-import imageio_ffmpeg
 import numpy as np
 import pytest
-from PIL import Image
 
 import elites
 from elites import ElitesError, RunConfig, cli, load_archive
@@ -16,6 +12,7 @@ from elites.replays.capsules import Shapes
 from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import Clip
 from elites.results.archive import save_archive
+from tests.clips import frames, reddish
 from tests.experiments.test_gymnasium_runs import task as push
 
 ORANGE = (0.90, 0.45, 0.15)
@@ -49,27 +46,6 @@ def pushed(tmp_path_factory):
         execution=elites.Execution(log=quiet),
     )
     return folder
-
-
-def frames(path):
-    """The pictures of a clip, and how many there are a second."""
-    if path.suffix == ".gif":
-        with Image.open(path) as image:
-            pictures = []
-            for index in range(image.n_frames):
-                image.seek(index)
-                pictures.append(np.asarray(image.convert("RGB")))
-            return pictures, 1000 / image.info["duration"]
-    program = [imageio_ffmpeg.get_ffmpeg_exe(), "-i", path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-    done = subprocess.run(program, capture_output=True, check=True)
-    width, height, rate = re.search(rb"Video: h264.* (\d+)x(\d+).* ([\d.]+) fps", done.stderr).groups()
-    return list(np.frombuffer(done.stdout, np.uint8).reshape(-1, int(height), int(width), 3)), float(rate)
-
-
-def reddish(picture):
-    """Whether a pixel is the robot's."""
-    red, green, blue = (picture[..., channel].astype(int) for channel in range(3))
-    return (red > green + 40) & (green > blue + 15)
 
 
 def test_the_best_elite_is_drawn_as_it_was_recorded(hopper, capsys):
@@ -249,20 +225,3 @@ def test_rays_hit_what_is_there():
     assert is_blue[50, 72]
     assert is_blue[50, 128]
     assert np.ptp(np.nonzero(is_blue)[1]) == pytest.approx(2 * focus * 2.25 / 7, abs=4)
-
-
-@pytest.mark.parametrize("robot", ["walker2d", "ant"])
-def test_brax_robots_are_drawn(robot, tmp_path):
-    config = RunConfig(
-        algorithm="map-elites",
-        task=f"brax-{robot}",
-        evaluations=8,
-        hyper_parameters={"initial": 8, "batch": 8, "hidden": (8,)},
-        task_parameters={"episode_length": 10},
-    )
-    elites.run(config, tmp_path / "run", execution=elites.Execution(log=quiet))
-    path, (shown,) = elites.replay(tmp_path / "run", size=(160, 120))
-    assert shown.fitness == pytest.approx(shown.recorded_fitness, rel=1e-3)
-    np.testing.assert_allclose(shown.descriptor, shown.recorded_descriptor, atol=0.11)
-    pictures, _ = frames(path)
-    assert all(50 < reddish(picture).sum() < 6000 for picture in pictures)

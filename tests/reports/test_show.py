@@ -33,6 +33,7 @@ def add_metric(run, values):
     (run / "metrics.csv").write_text("\n".join([f"{lines[0]},evenness", *rows, ""]))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_algorithm_and_a_task_that_are_not_installed(tmp_path, capsys):
     name, task = "somebody:TheirAlgorithm", "somebody:TheirTask"
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)
@@ -53,6 +54,7 @@ def test_an_algorithm_and_a_task_that_are_not_installed(tmp_path, capsys):
     assert task in page
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("installed", [True, False])
 def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)

@@ -2,28 +2,36 @@
 
 import dataclasses
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from elites import ElitesError, Execution, RunConfig, load_archive, make_task, read_table, run
+from elites import ElitesError, Execution, RunConfig, load_archive, make_task, read_table, replay, run
 from elites.evaluation.device import DeviceEvaluator
-from elites.tasks import brax
+from elites.results.archive import SavedArchive, save_archive
+from elites.tasks import brax, record_of
 from elites.tasks.brax import simulation
 from elites.tasks.episode import Ending
 from tests.algorithms.test_algorithms import chosen
+from tests.clips import frames, reddish
 
 ROBOTS = ("walker2d", "halfcheetah", "ant", "hopper")
 COUNT = 20
 
 
 @functools.cache
+def evaluator_of(robot):
+    return DeviceEvaluator(make_task(f"brax-{robot}", episode_length=100), hidden=(8,))
+
+
+@functools.cache
 def evaluated(robot):
     """Random controllers with transitions; and again, in another order."""
-    task = make_task(f"brax-{robot}", episode_length=100)
-    evaluator = DeviceEvaluator(task, hidden=(8,))
+    evaluator = evaluator_of(robot)
+    task = evaluator.task
     parameters = np.asarray(jax.vmap(evaluator.policy.init)(jax.random.split(jax.random.key(0), COUNT)))
     again = evaluator.evaluate(parameters[::-1], np.arange(COUNT)[::-1], transitions=True)
     return task, parameters, evaluator.evaluate(parameters, np.arange(COUNT), transitions=True), again
@@ -52,23 +60,29 @@ def test_episodes_of_random_controllers(robot):
     np.testing.assert_array_equal(evaluation.fitness, again.fitness[::-1])
 
 
+@functools.cache
+def begun(name):
+    """The task, and the states and observations at the beginning of five episodes."""
+    task = make_task(name)
+    return task, *jax.jit(jax.vmap(task.reset))(jnp.arange(5, dtype=jnp.uint32))
+
+
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_a_foot_is_as_high_as_brax_says(robot):
     from brax import contact
 
-    task = make_task(f"brax-{robot}")
+    task, states, _ = begun(f"brax-{robot}")
     environment = simulation._environment(task.robot, task.backend, task.noise)
     model = environment.sys.mj_model
 
     @jax.jit
     @jax.vmap
-    def heights(seed):
-        state, _ = task.reset(seed)
+    def heights(state):
         contacts = contact.get(environment.sys, state.x)
         geoms = jnp.stack([contacts.geom1, contacts.geom2], axis=1)
         return simulation.feet_of(task).height(state), contacts.dist, geoms
 
-    ours, theirs, geoms = heights(jnp.arange(5, dtype=jnp.uint32))
+    ours, theirs, geoms = heights(states)
     geoms = np.asarray(geoms[0])
     for foot, name in enumerate(task.feet):
         rows = (geoms == model.geom(name).id).any(1)
@@ -78,46 +92,38 @@ def test_a_foot_is_as_high_as_brax_says(robot):
 
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_only_uncertain_tasks_start_at_random(robot):
-    uncertain, certain = (make_task(f"brax-{variant}{robot}") for variant in ("", "deterministic-"))
-    assert uncertain.noise > certain.noise == 0
-    for task, same in ((uncertain, False), (certain, True)):
-        first, second = np.asarray(jax.jit(jax.vmap(task.reset))(jnp.arange(2, dtype=jnp.uint32))[1])
+    uncertain, certain = (begun(f"brax-{variant}{robot}") for variant in ("", "deterministic-"))
+    assert uncertain[0].noise > certain[0].noise == 0
+    for (task, _, observations), same in ((uncertain, False), (certain, True)):
+        first, second, *_ = np.asarray(observations)
         assert first.shape == (task.observation_size,)
         assert np.array_equal(first, second) is same
 
 
 def test_a_group_of_runs_on_brax(tmp_path):
+    """TD3 also steps through the environment by itself."""
     config = RunConfig(
-        algorithm="pga-map-elites",
+        algorithm="td3",
         task="brax-hopper",
         evaluations=70,
-        hyper_parameters=chosen("pga-map-elites", initial=20),
+        hyper_parameters=chosen("td3", random_steps=0),
         task_parameters={"episode_length": 20},
     )
     outcomes = run(config, tmp_path / "group", seeds=2, execution=Execution(log=lambda _: None)).runs
     for outcome in outcomes:
         table = read_table(outcome.folder / "metrics.csv")
         assert table["evaluations"].tolist() == [20, 40, 60, 70]
-        assert table["gradient_steps"][-1] == 12
-    archive = load_archive(outcomes[1].folder)
-    with DeviceEvaluator(config.make_task(), hidden=(8,)) as evaluator:
-        evaluation = evaluator.evaluate(archive.parameters, archive.seed)
-    assert np.mean(np.abs(evaluation.fitness - archive.fitness) < 0.1) > 0.8  # physics is chaotic
-
-
-def test_td3_and_cma_of_pyribs_on_brax(tmp_path):
-    """One steps through the environment by itself, the other cannot be part of a program."""
-    for name, changes in (("td3", {}), ("cma-map-elites", {"es": "separable"})):
-        config = RunConfig(
-            algorithm=name,
-            task="brax-hopper",
-            evaluations=20,
-            hyper_parameters=chosen(name, **changes),
-            task_parameters={"episode_length": 20},
-        )
-        outcome = run(config, tmp_path / name, execution=Execution(log=lambda _: None))
-        assert outcome.finished
+        assert table["gradient_steps"][-1] == 160
         assert outcome.metrics["coverage"] > 0
+    archive = load_archive(outcomes[1].folder)
+    evaluator, few = evaluator_of("hopper"), min(COUNT, len(archive.cell))
+    parameters, seeds = (
+        np.concatenate([array[:few], np.zeros((COUNT - few, *array.shape[1:]), array.dtype)])
+        for array in (archive.parameters, archive.seed)
+    )
+    again = evaluator.evaluate(parameters, seeds, transitions=True)
+    fitness = again.transitions.rewards[:few, :20].sum(1)
+    assert np.mean(np.abs(fitness - archive.fitness[:few]) < 0.1) > 0.8  # physics is chaotic
 
 
 def test_wrong_parameters_are_reported():
@@ -146,19 +152,69 @@ def test_a_step_is_brax_own(robot):
     """Forces are summed in another way than Brax does, and physics is unrolled: the same state comes out."""
     from brax import envs
 
-    task = make_task(f"brax-{robot}")
+    task, _, evaluation, _ = evaluated(robot)
+    longest = np.argsort(evaluation.length)[-3:]
+    assert evaluation.length[longest].min() >= 12  # long enough to fall onto the floor
+    observations, actions, rewards, _ = (array[longest] for array in evaluation.transitions)
     with simulation._quiet():
         theirs = envs.get_environment(task.robot, backend=task.backend, reset_noise_scale=task.noise)
-    action = jnp.linspace(-0.8, 0.9, task.action_size)
-    state, observation = jax.jit(task.reset)(jnp.uint32(3))
-    stock = jax.jit(theirs.reset)(jax.random.key(3))
-    np.testing.assert_allclose(observation, stock.obs, atol=1e-6)
-    ours, stepped = jax.jit(task.step), jax.jit(theirs.step)
-    for _ in range(12):  # long enough to fall onto the floor
-        after, stock = ours(state, action), stepped(stock, action)
-        state = after.state
-    np.testing.assert_allclose(after.observation, stock.obs, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(after.reward, stock.reward, rtol=1e-3, atol=1e-3)
+
+    def step(state, action):
+        state = theirs.step(state, action)
+        return state, (state.obs, state.reward)
+
+    @jax.jit
+    @jax.vmap
+    def episode(seed, actions):
+        first = theirs.reset(jax.random.key(seed))
+        return first.obs, jax.lax.scan(step, first, actions)[1]
+
+    first, (observed, rewarded) = episode(evaluation.seed[longest], actions[:, :12])
+    np.testing.assert_allclose(observations[:, 0], first, atol=1e-6)
+    np.testing.assert_allclose(observations[:, 1:13], observed, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(rewards[:, :12], rewarded, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("robot", ["walker2d", "ant"])
+def test_robots_are_drawn(robot, tmp_path):
+    """The first steps of an episode that was evaluated, as the only elite of a run."""
+    task, parameters, evaluation, _ = evaluated(robot)
+    best = np.argsort(evaluation.length)[-1:]
+    _, _, rewards, contacts = (array[best, :10] for array in evaluation.transitions)
+    config = RunConfig(
+        algorithm="map-elites",
+        task=task.name,
+        evaluations=COUNT,
+        hyper_parameters={"hidden": (8,)},
+        task_parameters={"episode_length": 10},
+    )
+    cells, none = config.make_algorithm().cells, np.zeros(1, int)
+    descriptor = contacts.mean(1, dtype=np.float32)
+    about = {"algorithm": "map-elites", "task": record_of(config.make_task()), "seed": 0}
+    archive = SavedArchive(
+        parameters=parameters[best],
+        fitness=rewards.sum(1),
+        descriptor=descriptor,
+        cell=np.asarray(cells.of(descriptor)),
+        evaluation=none,
+        seed=evaluation.seed[best],
+        generation=none + 1,
+        operator=np.array(["random"]),
+        parents=np.full((1, 2), -1),
+        centroids=cells.centroids,
+        bounds=cells.bounds,
+        grid=np.array(cells.grid, np.int32),
+        policy_sizes=np.array(evaluator_of(robot).policy.sizes),
+        about={**about, "format": 1, "evaluations": COUNT},
+    )
+    save_archive(tmp_path / "archive.npz", archive)
+    (tmp_path / "config.json").write_text(json.dumps(config.record()))
+    path, (shown,) = replay(tmp_path, size=(160, 120))
+    assert shown.fitness == pytest.approx(shown.recorded_fitness, rel=1e-3)
+    np.testing.assert_allclose(shown.descriptor, shown.recorded_descriptor, atol=0.11)
+    pictures, _ = frames(path)
+    assert len(pictures) > 1
+    assert all(50 < reddish(picture).sum() < 6000 for picture in pictures)
 
 
 def test_segment_sum_is_that_of_jax():

@@ -56,6 +56,15 @@ def test_functions_are_known_by_their_import_path():
     assert gymnasium_task(outside.Push, descriptor=outside.up).environment == "tests.outside:Push"
 
 
+def test_equal_tasks_have_equal_hashes():
+    """So that their runs share programs."""
+    tasks = [_push(environment_options=options, qd_offset=-1.0) for options in ({}, {}, {"trouble": "raise"})]
+    assert tasks[0] == tasks[1] != tasks[2]
+    assert hash(tasks[0]) == hash(tasks[1])
+    assert len(set(tasks)) == 2
+    assert _push(qd_offset=-1.0, patience=5.0) not in tasks
+
+
 def test_actions_are_mapped_to_the_environments_bounds():
     simulator = GymnasiumSimulator(_push())
     outputs = np.array([[-1, -1], [0, 0], [1, 1], [0.5, -0.5]], np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict
@@ -22,6 +23,7 @@ from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.generation import (
+    Counts,
     Generation,
     Keys,
     Row,
@@ -63,8 +65,7 @@ class Replications(ABC):
         describes = len(self.metrics) > len(METRICS)
         self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes)
         self.functions, self.keys = self.programs.functions, keys_of([config.seed for config in configs])
-        self.algorithm = algorithm = self.functions.algorithm
-        hidden = algorithm.config.hidden
+        self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.environment_steps = [0] * len(configs)
@@ -288,29 +289,41 @@ class Programs:
         evaluations: jax.Array,
         rounds: tuple[Round, ...],
     ) -> tuple[Any, Row]:
-        """Ask, evaluate, tell, for each round."""
-        counts, task = self.functions.no_counts(), self.algorithm.task
-        for number, round in enumerate(rounds):
-            index = jnp.int32(number)
-            states, batch = self.functions.ask(states, keys, generation, index, round)
-            seeds, runs = self.functions.episodes(keys, evaluations, round)
-            whole = (self.functions.count * round.policies, *round.shape[1:])
-            evaluation = evaluate_inside(
-                task,
-                self.algorithm.genome,
-                batch.parameters.reshape(whole[0], -1),
-                seeds.reshape(whole),
-                transitions=round.transitions,
-                action_noise=round.action_noise,
-                runs=runs.reshape(whole),
+        """Ask, evaluate, tell, for each round; equal rounds in a row are compiled once."""
+        task, number, carried = self.algorithm.task, 0, (states, self.functions.no_counts(), evaluations)
+        for round, equal in itertools.groupby(rounds):
+
+            def one(
+                carried: tuple[Any, Counts, jax.Array], index: jax.Array, round: Round = round
+            ) -> tuple[tuple[Any, Counts, jax.Array], None]:
+                states, counts, evaluations = carried
+                states, batch = self.functions.ask(states, keys, generation, index, round)
+                seeds, runs = self.functions.episodes(keys, evaluations, round)
+                whole = (self.functions.count * round.policies, *round.shape[1:])
+                evaluation = evaluate_inside(
+                    task,
+                    self.algorithm.genome,
+                    batch.parameters.reshape(whole[0], -1),
+                    seeds.reshape(whole),
+                    transitions=round.transitions,
+                    action_noise=round.action_noise,
+                    runs=runs.reshape(whole),
+                )
+                evaluation = jax.tree.map(
+                    lambda array: array.reshape(self.functions.count, -1, *array.shape[1:]), evaluation
+                )
+                states, _, counts = self.functions.tell(
+                    states, keys, generation, index, batch, evaluation, counts, round
+                )
+                evaluations = jnp.minimum(evaluations + round.evaluations, self.functions.budget)
+                return (states, counts, evaluations), None
+
+            indices = number + jnp.arange(len(list(equal)), dtype=jnp.int32)
+            carried, _ = (
+                one(carried, indices[0]) if len(indices) == 1 else jax.lax.scan(one, carried, indices)
             )
-            evaluation = jax.tree.map(
-                lambda array: array.reshape(self.functions.count, -1, *array.shape[1:]), evaluation
-            )
-            states, _, counts = self.functions.tell(
-                states, keys, generation, index, batch, evaluation, counts, round
-            )
-            evaluations = jnp.minimum(evaluations + round.evaluations, self.functions.budget)
+            number += len(indices)
+        states, counts, _ = carried
         return states, self.functions.row(states, counts)
 
 

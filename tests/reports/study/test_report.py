@@ -191,6 +191,7 @@ def test_a_report_that_fails_leaves_the_last_one(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {run.name, "report"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nothing_false_is_said_of_few_runs(tmp_path):
     """One run of one algorithm; then two algorithms that share no task, one of them one's own."""
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
@@ -210,6 +211,7 @@ def test_nothing_false_is_said_of_few_runs(tmp_path):
     assert "gym:mine: descriptor mine:feet, patience 7" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
     for seed in range(2):
@@ -253,6 +255,7 @@ def corrected_rows(folder):
     return {row["metric"]: int(row["runs"]) for row in rows if "corrected" in row["metric"]}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_correction_of_an_earlier_archive_is_not_shown_as_the_final_one(tmp_path):
     """Stopped at 100 evaluations, corrected, resumed to 3,000."""
     make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=3000, loss=0.1, corrected_at=100)
@@ -276,6 +279,7 @@ def test_a_correction_of_an_earlier_archive_is_not_shown_as_the_final_one(tmp_pa
     assert corrected_rows(tmp_path)["corrected_qd_score"] == 1  # of the other
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_curves_of_corrections_stay_where_the_last_is_not_of_the_end(tmp_path):
     own = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1, corrected_along=4)
     lines = (own / "corrections.csv").read_text().splitlines()
@@ -343,6 +347,7 @@ def own_study(tmp_path_factory):
     return folder
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_study_of_one_s_own_shows_its_results_and_bears_its_name(own_study):
     text = study_report(own_study)
     assert "claim" not in text
@@ -368,6 +373,7 @@ def test_a_study_of_one_s_own_shows_its_results_and_bears_its_name(own_study):
     assert rows["small"]["tasks"] == "2"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_reference_is_chosen(own_study, capsys):
     for given in ("small", "batch-20"):  # its label, or the folder of its runs
         assert cli.main(["study", "report", str(own_study), "--reference", given]) == 0

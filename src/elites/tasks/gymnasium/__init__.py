@@ -63,6 +63,10 @@ class GymnasiumTask(HostTask):
             raise ElitesError(f"{self.name} needs a descriptor: --descriptor module:function")
         _require_plain(self.environment_options)
 
+    def __hash__(self) -> int:
+        """Equal tasks have equal hashes. The options, a dict, are left out."""
+        return hash((self.environment, self.descriptor, self.step_descriptor, self.episode_length))
+
     @property
     def describes_steps(self) -> bool:
         """Whether each step has a descriptor, as QD-PG needs."""
