@@ -14,6 +14,8 @@ import pytest
 
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, cli, load_archive, make_task, read_table
+from elites.archives.cells import cvt
+from elites.experiments.config import load_config
 from elites.experiments.replications import make_programs
 from elites.results.checkpoints import Checkpoints, outline
 
@@ -274,6 +276,21 @@ def test_without_any_readable_checkpoint_nothing_is_touched(interrupted, capsys)
     (told,) = capsys.readouterr().err.splitlines()
     assert "is damaged" in told
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_from_before_keeps_its_cells(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    record = json.loads(json.dumps(config().record()))
+    assert load_config_of(folder, record).make_algorithm().config.cvt_version == 2
+    del record["hyper_parameters"]["cvt_version"]
+    old = load_config_of(folder, record).make_algorithm().cells.centroids
+    np.testing.assert_array_equal(old, cvt(1000, [(0, 1)], version=1).centroids)
+
+
+def load_config_of(folder, record):
+    (folder / "config.json").write_text(json.dumps(record))
+    return load_config(folder)[0]
 
 
 @pytest.mark.parametrize("name", ["archive.npz", "metrics.csv"])

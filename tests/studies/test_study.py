@@ -1,6 +1,9 @@
 """What a study consists of, planned and refused, without running anything."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +72,24 @@ tasks = ["qd-hopper", {task = "qd-walker", task_parameters = {noise = 0.05}, lab
 algorithm = "map-elites"
 hyper_parameters = {batch = 50, hidden = [16, 16]}
 """
+
+
+def test_the_studies_of_fidelity_compare_two_variants_of_one_algorithm():
+    folder = Path(__file__).parents[2] / "docs" / "fidelity"
+    names = {path.stem for path in folder.glob("*.toml")}
+    assert names == {"critics", "qd-pg", "es", "ga", "td3"}
+    for name in names:
+        configs = [job.configs[0] for job in make_study(str(folder / f"{name}.toml")).jobs()]
+        assert len({config.algorithm for config in configs}) == 1
+        assert len({json.dumps(config.hyper_parameters) for config in configs}) == 2
+
+
+def test_the_table_of_fidelity_is_what_its_script_prints():
+    docs = Path(__file__).parents[2] / "docs"
+    printed = subprocess.run(
+        [sys.executable, docs / "fidelity" / "table.py"], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed in (docs / "fidelity.md").read_text()
 
 
 def test_a_study_of_one_s_own(tmp_path):

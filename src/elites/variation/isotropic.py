@@ -6,8 +6,6 @@ path (pc), and the learning rates c1 and cμ, are for the covariance only.
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 
@@ -81,7 +79,7 @@ class IsotropicStrategies:
 
         flat = jnp.linalg.norm(values[order[0]] - values[order[-1]]) < FLAT
         stops = (parents == 0) | (moved["sigma"] < SMALLEST) | flat
-        return jax.tree.map(partial(jnp.where, stops), self._start(fresh), moved)
+        return {name: jnp.where(stops, array, moved[name]) for name, array in self._start(fresh).items()}
 
 
 def recombination_weights(parents: jax.Array, batch: int) -> jax.Array:
