@@ -55,11 +55,12 @@ environment.close()
 
 # An algorithm is pure functions over one state: drive it yourself, one exchange at a time.
 algorithm = elites.make_algorithm("map-elites", task, initial=20, batch=20)
-state = algorithm.init(jax.random.key(0))
+ask, tell = (jax.jit(function, static_argnums=2) for function in (algorithm.ask, algorithm.tell))
+state = jax.jit(algorithm.init)(jax.random.key(0))
 with elites.ThreadEvaluator(task) as evaluator:
     for generation, (round,) in enumerate([*algorithm.opening, algorithm.generation, algorithm.generation]):
         key = jax.random.key(generation)
-        state, batch = algorithm.ask(state, key, round)
+        state, batch = ask(state, key, round)
         evaluation = evaluator.evaluate(batch.parameters, 20 * generation + np.arange(20))
-        state, status = algorithm.tell(state, key, round, batch, evaluation)
+        state, status = tell(state, key, round, batch, evaluation)
         print(f"generation {generation}: {int((status == elites.Status.NEW).sum())} new cells")

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 
 def test_the_quickstart_runs(tmp_path):
     done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "quickstart.py", tmp_path / "run", "200"],
+        [sys.executable, ROOT / "examples" / "quickstart.py", tmp_path / "run", "150"],
         capture_output=True,
         text=True,
     )

@@ -229,12 +229,15 @@ def test_it_runs_on_every_task(task, tmp_path):
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_its_shapes_fit_every_task(name, robot, archive):
-    """After a round its state is of the same shape as before, and archive and batch are those of the task."""
     task = make_task(f"qd-{robot}", episode_length=20)
-    algorithm = make_algorithm(name, task, **chosen(name, archive=archive))
-    key = jax.eval_shape(lambda: jax.random.key(0))
+    assert_shapes_fit(make_algorithm(name, task, **chosen(name, archive=archive)))
+
+
+def assert_shapes_fit(algorithm):
+    """Traces every round: the state keeps its shape, and archive and batch have those of the task."""
+    task, key = algorithm.task, jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(algorithm.init, key)
-    shape = (len(algorithm.cells.centroids), task.descriptor_size)
+    cells = (len(algorithm.cells.centroids), task.descriptor_size)
     for round in {round for rounds in (*algorithm.opening, algorithm.generation) for round in rounds}:
         ask, tell = (functools.partial(_swapped, part, round) for part in (algorithm.ask, algorithm.tell))
         asked, batch = jax.eval_shape(ask, state, key)
@@ -244,7 +247,7 @@ def test_its_shapes_fit_every_task(name, robot, archive):
         assert jax.tree.map(_kind, told) == jax.tree.map(_kind, state)
         assert batch.parameters.shape == (round.policies, algorithm.genome.parameter_count)
         assert status.shape == (round.policies,)
-        assert jax.eval_shape(algorithm.archive, told).elites.descriptor.shape == shape
+        assert jax.eval_shape(algorithm.archive, told).elites.descriptor.shape == cells
 
 
 def _swapped(function, round, state, key, *others):

@@ -16,6 +16,7 @@ import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, cli, load_archive, make_task, read_table
 from elites.archives.cells import cvt
 from elites.experiments.config import load_config
+from elites.experiments.replications import make_programs
 from elites.results.checkpoints import Checkpoints, outline
 
 SMALL = {
@@ -115,6 +116,17 @@ def test_an_elites_policy_acts(undisturbed):
 def test_threads_change_nothing(undisturbed, tmp_path):
     elites.run(config(), tmp_path / "run", execution=elites.Execution(threads=2, log=lambda _: None))
     assert_same_result(tmp_path / "run", undisturbed)
+
+
+def test_only_runs_of_equal_settings_share_programs():
+    """What they share is traced and compiled once in a process."""
+
+    def programs(**changes):
+        return make_programs(config(**changes).make_algorithm(), 1, BUDGET, describes=False)
+
+    assert programs(seed=4) is programs()
+    for changes in ({"hyper_parameters": {**SMALL, "pg_steps": 5}}, {"task": "qd-deterministic-hopper"}):
+        assert programs(**changes) is not programs()
 
 
 def test_killed_at_random_moments_and_resumed_it_ends_the_same(undisturbed, tmp_path):

@@ -33,6 +33,14 @@ def test_feet_are_named_for_people(robots, names):
     assert [make_task(robot).descriptor_names for robot in robots] == [names, names]
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_equal_tasks_have_equal_hashes(name):
+    """So that their runs share programs."""
+    one, other = (make_task(name, episode_length=length) for length in (10, 11))
+    assert hash(one) == hash(make_task(name, episode_length=10))
+    assert {one, other, make_task(name, episode_length=10)} == {one, other}
+
+
 @pytest.mark.parametrize("robot", ROBOTS)
 def test_only_uncertain_tasks_depend_on_the_seed(robot, evaluators):
     for name, differ in ((f"qd-{robot}", True), (f"qd-deterministic-{robot}", False)):

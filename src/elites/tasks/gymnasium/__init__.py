@@ -41,7 +41,9 @@ class GymnasiumTask(HostTask):
     measures_offset: ClassVar[bool] = True
 
     environment: str  # Gymnasium's id, or `module:function` of a function that makes the environment
-    environment_options: dict[str, Any] = field(default_factory=dict)  # arguments of the environment
+    environment_options: dict[str, Any] = field(
+        default_factory=dict, hash=False
+    )  # arguments of the environment
     descriptor: str | None = None  # `module:function` of a function of an Episode
     step_descriptor: str | None = None  # `module:function` of a function of (observation, action, info)
     qd_offset_from: str = "given"  # or a description of how it was measured
@@ -62,10 +64,6 @@ class GymnasiumTask(HostTask):
         if self.descriptor is None and self.step_descriptor is None:
             raise ElitesError(f"{self.name} needs a descriptor: --descriptor module:function")
         _require_plain(self.environment_options)
-
-    def __hash__(self) -> int:
-        """Equal tasks have equal hashes. The options, a dict, are left out."""
-        return hash((self.environment, self.descriptor, self.step_descriptor, self.episode_length))
 
     @property
     def describes_steps(self) -> bool:

@@ -16,7 +16,7 @@ class Robot:
     contacts: tuple[str, ...]
     feet: tuple[str, ...]  # contacts that make up the descriptor, in its order
     foot_names: tuple[str, ...]  # the same, for people
-    strength: dict[str, float] = field(default_factory=dict)  # by joint; 100 by default
+    strength: dict[str, float] = field(default_factory=dict, hash=False)  # by joint; 100 by default
     min_height: float = -inf  # of the torso, to count as upright
     max_pitch: float = inf
     fatal: tuple[str, ...] = ()  # contacts that must not happen, to count as upright
