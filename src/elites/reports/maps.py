@@ -64,28 +64,28 @@ def scale(values: np.ndarray) -> Normalize:
     return Normalize(low, max(high, low + 1e-9))
 
 
-def draw_map(axes: Axes, drawn: Map, norm: Normalize) -> None:
+def draw_map(axes: Axes, content: Map, norm: Normalize) -> None:
     """Draws a map without a colour bar."""
-    (_bars if drawn.dimensions == 1 else _voronoi if drawn.dimensions == 2 else _nested)(axes, drawn, norm)
+    (_bars if content.dimensions == 1 else _voronoi if content.dimensions == 2 else _nested)(axes, content, norm)
 
 
-def _bars(axes: Axes, drawn: Map, norm: Normalize) -> None:
+def _bars(axes: Axes, content: Map, norm: Normalize) -> None:
     """A bar per cell, as wide as the cell; grey marks empty ones."""
-    order = np.argsort(drawn.archive.centroids[:, 0])
-    centroids, values = drawn.archive.centroids[order, 0], drawn.by_cell()[order]
-    low, high = drawn.archive.bounds[0]
+    order = np.argsort(content.archive.centroids[:, 0])
+    centroids, values = content.archive.centroids[order, 0], content.by_cell()[order]
+    low, high = content.archive.bounds[0]
     edges = np.concatenate([[low], (centroids[1:] + centroids[:-1]) / 2, [high]])
     bottom = min(0.0, norm.vmin or 0.0)
     top = norm.vmax or 1.0
     filled = ~np.isnan(values)
     tops = np.where(filled, values, top)
-    colours = ScalarMappable(norm, drawn.colours).to_rgba(values)
+    colours = ScalarMappable(norm, content.colours).to_rgba(values)
     colours[~filled] = to_rgba(EMPTY)
     left, right, ground = edges[:-1], edges[1:], np.full(len(tops), bottom)
     corners = np.array([[left, ground], [left, tops], [right, tops], [right, ground]]).transpose(2, 0, 1)
     bars = PolyCollection(list(corners), facecolors=colours, linewidths=0, antialiaseds=False)
     axes.add_collection(bars)  # many times faster than `axes.bar`
-    axes.set(xlim=(low, high), ylim=(bottom, top), xlabel=drawn.label(0), ylabel=drawn.quantity)
+    axes.set(xlim=(low, high), ylim=(bottom, top), xlabel=content.label(0), ylabel=content.quantity)
 
 
 def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
@@ -106,40 +106,40 @@ def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarr
     return [low + (high - low) * diagram.vertices[region] for region in regions]
 
 
-def _voronoi(axes: Axes, drawn: Map, norm: Normalize) -> None:
-    values = drawn.by_cell()
-    colours = ScalarMappable(norm, drawn.colours).to_rgba(values)
+def _voronoi(axes: Axes, content: Map, norm: Normalize) -> None:
+    values = content.by_cell()
+    colours = ScalarMappable(norm, content.colours).to_rgba(values)
     colours[np.isnan(values)] = to_rgba(EMPTY)
-    polygons = voronoi_polygons(drawn.archive.centroids, drawn.archive.bounds)
+    polygons = voronoi_polygons(content.archive.centroids, content.archive.bounds)
     axes.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors="white", linewidths=0.2))
-    (x_low, x_high), (y_low, y_high) = drawn.archive.bounds
+    (x_low, x_high), (y_low, y_high) = content.archive.bounds
     axes.set(
         xlim=(x_low, x_high),
         ylim=(y_low, y_high),
-        xlabel=drawn.label(0),
-        ylabel=drawn.label(1),
+        xlabel=content.label(0),
+        ylabel=content.label(1),
     )
     axes.set_aspect((x_high - x_low) / (y_high - y_low))
 
 
-def _nested(axes: Axes, drawn: Map, norm: Normalize) -> None:
+def _nested(axes: Axes, content: Map, norm: Normalize) -> None:
     """Dimensions 1 and 2 place a block, 3 and 4 a square in it; each square shows the first elite in it."""
-    dimensions = min(drawn.dimensions, 4)
+    dimensions = min(content.dimensions, 4)
     shape = [NESTED] * dimensions
-    if not drawn.binned:
-        shape = [int(count) for count in drawn.archive.grid]
-    low, high = drawn.archive.bounds[:dimensions].T
-    there = np.isfinite(drawn.values)
-    places = ((drawn.descriptor[there, :dimensions] - low) / (high - low) * shape).astype(int)
+    if not content.binned:
+        shape = [int(count) for count in content.archive.grid]
+    low, high = content.archive.bounds[:dimensions].T
+    there = np.isfinite(content.values)
+    places = ((content.descriptor[there, :dimensions] - low) / (high - low) * shape).astype(int)
     places = np.clip(places, 0, np.array(shape) - 1)
     first = np.full(shape, np.nan)
-    first[tuple(places[::-1].T)] = drawn.values[there][::-1]  # of several, the last one written stays
+    first[tuple(places[::-1].T)] = content.values[there][::-1]  # of several, the last one written stays
     if dimensions == 3:
         first, shape = first[..., None], [*shape, 1]
     outer_x, outer_y, inner_x, inner_y = shape
     image = first.transpose(1, 3, 0, 2).reshape(outer_y * inner_y, outer_x * inner_x)
     axes.set_facecolor(EMPTY)
-    axes.imshow(image, origin="lower", cmap=drawn.colours, norm=norm, interpolation="nearest", aspect="auto")
+    axes.imshow(image, origin="lower", cmap=content.colours, norm=norm, interpolation="nearest", aspect="auto")
     for block in range(1, outer_x):
         axes.axvline(block * inner_x - 0.5, color="white", linewidth=2)
     for block in range(1, outer_y):
@@ -150,6 +150,6 @@ def _nested(axes: Axes, drawn: Map, norm: Normalize) -> None:
     ]
     axes.set_xticks((np.arange(outer_x) + 0.5) * inner_x - 0.5, ticks[0])
     axes.set_yticks((np.arange(outer_y) + 0.5) * inner_y - 0.5, ticks[1])
-    inner = [drawn.name(dimension) for dimension in range(2, dimensions)]
-    axes.set_xlabel(f"{drawn.label(0)}; within a block: {inner[0]}")
-    axes.set_ylabel(drawn.label(1) + (f"; within a block: {inner[1]}" if len(inner) > 1 else ""))
+    inner = [content.name(dimension) for dimension in range(2, dimensions)]
+    axes.set_xlabel(f"{content.label(0)}; within a block: {inner[0]}")
+    axes.set_ylabel(content.label(1) + (f"; within a block: {inner[1]}" if len(inner) > 1 else ""))
