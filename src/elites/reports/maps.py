@@ -66,7 +66,8 @@ def scale(values: np.ndarray) -> Normalize:
 
 def draw_map(axes: Axes, content: Map, norm: Normalize) -> None:
     """Draws a map without a colour bar."""
-    (_bars if content.dimensions == 1 else _voronoi if content.dimensions == 2 else _nested)(axes, content, norm)
+    draw = {1: _bars, 2: _voronoi}.get(content.dimensions, _nested)
+    draw(axes, content, norm)
 
 
 def _bars(axes: Axes, content: Map, norm: Normalize) -> None:
@@ -139,7 +140,9 @@ def _nested(axes: Axes, content: Map, norm: Normalize) -> None:
     outer_x, outer_y, inner_x, inner_y = shape
     image = first.transpose(1, 3, 0, 2).reshape(outer_y * inner_y, outer_x * inner_x)
     axes.set_facecolor(EMPTY)
-    axes.imshow(image, origin="lower", cmap=content.colours, norm=norm, interpolation="nearest", aspect="auto")
+    axes.imshow(
+        image, origin="lower", cmap=content.colours, norm=norm, interpolation="nearest", aspect="auto"
+    )
     for block in range(1, outer_x):
         axes.axvline(block * inner_x - 0.5, color="white", linewidth=2)
     for block in range(1, outer_y):
