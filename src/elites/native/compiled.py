@@ -1,0 +1,240 @@
+"""Machine code of small JAX functions, made by LLVM and kept on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import msgspec
+import numpy as np
+
+from elites.cache import cache_folder
+from elites.errors import require
+from elites.native.emit import ENTRY, emit
+from elites.native.program import Slot, fingerprint
+from elites.native.trace import from_jaxpr, jaxpr_of
+
+_LOCK = threading.Lock()  # LLVM's start is not safe in threads
+_ALIGNMENT = 64  # bytes
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What the cache keeps: object code, and what is needed to call it."""
+
+    code: bytes
+    arguments: list[list[Slot]]
+    results: list[list[Slot]]
+    kept: list[int] | None
+    operations: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """The processor that code is made for."""
+
+    name: str
+    features: str
+    lanes: int
+    """Numbers of 32 bits in a vector register."""
+
+
+@functools.cache
+def host() -> Host:
+    """This machine's processor."""
+    with _LOCK:
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    found = llvm.get_host_cpu_features()
+    lanes = 16 if found.get("avx512f") else 8 if found.get("avx") else 4
+    # Otherwise LLVM would use half of a register on some processors.
+    features = [found.flatten(), *(["-prefer-256-bit"] if lanes == 16 else [])]
+    return Host(llvm.get_host_cpu_name(), ",".join(features), lanes)
+
+
+def machine_code(ir: str) -> bytes:
+    """Object code for this machine."""
+    with _LOCK:
+        module = llvm.parse_assembly(ir)
+        machine = _machine()
+        return bytes(machine.emit_object(module))
+
+
+def _machine() -> Any:
+    now = host()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=now.name, features=now.features, opt=2, reloc="pic", codemodel="default")
+
+
+class Compiled:
+    """A function that runs on blocks of lanes.
+
+    `kept`, if the first argument and the first result are a state, are the positions in it that are stored.
+    """
+
+    def __init__(self, made: _Kept, lanes: int) -> None:
+        self.lanes = lanes
+        self.arguments = made.arguments
+        self.results = made.results
+        self.kept = made.kept
+        self.operations = made.operations
+        self.code_bytes = len(made.code)
+        with _LOCK:
+            backing = llvm.parse_assembly("")
+            self._engine = llvm.create_mcjit_compiler(backing, _machine())
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(made.code))
+            self._engine.finalize_object()
+            self.address: int = self._engine.get_function_address(ENTRY)
+        pointers = [ctypes.c_void_p] * (len(made.arguments) + len(made.results))
+        self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(self.address)
+
+    def size(self, slots: Sequence[Slot], state: bool) -> int:
+        """The numbers of an argument or result in memory."""
+        return len(self.kept) if state and self.kept is not None else sum(slot.size for slot in slots)
+
+    def buffers(self, blocks: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Empty memory for the arguments and the results: 32-bit words `[blocks, numbers, lanes]`."""
+        return (
+            [aligned((blocks, self.size(slots, k == 0), self.lanes)) for k, slots in enumerate(self.arguments)],
+            [aligned((blocks, self.size(slots, k == 0), self.lanes)) for k, slots in enumerate(self.results)],
+        )
+
+    def run(self, arguments: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        """Computes all blocks. The memory is that of `buffers`; a state's may be both. The GIL is free."""
+        pointers = [array.ctypes.data for array in (*arguments, *results)]
+        self._call(*pointers, len(arguments[0] if arguments else results[0]))
+
+    def pack(self, position: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """An argument's arrays `[n, …]` as the memory of blocks; the last row fills the last block."""
+        count = len(arrays[0])
+        rows = np.concatenate([_words(np.asarray(array)).reshape(count, -1) for array in arrays], axis=1)
+        if position == 0 and self.kept is not None:
+            rows = rows[:, self.kept]
+        blocks = -(-count // self.lanes)
+        rows = np.concatenate([rows, np.repeat(rows[-1:], blocks * self.lanes - count, axis=0)])
+        packed = aligned((blocks, rows.shape[1], self.lanes))
+        packed[:] = rows.reshape(blocks, self.lanes, -1).transpose(0, 2, 1)
+        return packed
+
+    def unpack(self, position: int, packed: np.ndarray, count: int) -> list[np.ndarray]:
+        """A result's memory as arrays `[n, …]`. What is not stored of a state is not there: not for states."""
+        assert position > 0 or self.kept is None
+        rows = packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:count]
+        ends = np.cumsum([slot.size for slot in self.results[position]])[:-1]
+        parts = np.split(rows, ends, axis=1)
+        return [
+            _numbers(part, slot.dtype).reshape(count, *slot.shape)
+            for part, slot in zip(parts, self.results[position], strict=True)
+        ]
+
+
+def compile_function(
+    function: Callable[..., Any], *examples: Any, lanes: int | None = None, state: bool = False
+) -> Compiled:
+    """A function of pytrees of arrays, which returns a tuple of such, as machine code.
+
+    With `state`, the first argument and the first result are the state before and after a step: what no later
+    step needs is left out of it. UnknownPrimitiveError if the function has an operation that is not supported.
+    """
+    width = host().lanes if lanes is None else lanes
+    require(width >= 1, "lanes", width, "at least 1")
+    closed, arguments, results = jaxpr_of(function, *examples)
+    key = fingerprint(
+        [
+            *_described(closed),
+            repr((arguments, results, width, state, host(), llvmlite.__version__)).encode(),
+            *(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))),
+        ]
+    )
+    folder = cache_folder("native")
+    made = None if folder is None else _cached(folder / f"{key}.bin")
+    if made is None:
+        program, takes, gives = from_jaxpr(closed, arguments, results)
+        kept = None
+        if state:
+            program, kept = program.without_dead_state()
+        made = _Kept(machine_code(emit(program, width)), takes, gives, kept, program.operations())
+        if folder is not None:
+            _keep(folder / f"{key}.bin", made)
+    return Compiled(made, width)
+
+
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Memory for 32-bit words, at the beginning of a vector register."""
+    count = int(np.prod(shape)) * 4
+    raw = np.zeros(count + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + count].view(np.uint32).reshape(shape)
+
+
+def _words(array: np.ndarray) -> np.ndarray:
+    if array.dtype.itemsize < 4:
+        array = array.astype(np.int32)
+    return np.ascontiguousarray(array).view(np.uint32)
+
+
+def _numbers(words: np.ndarray, dtype: str) -> np.ndarray:
+    if np.dtype(dtype).itemsize < 4:
+        return words.astype(dtype)
+    return np.ascontiguousarray(words).view(dtype)
+
+
+def _cached(file: Path) -> _Kept | None:
+    """What was kept; None if nothing was, or if it cannot be read."""
+    try:
+        content = file.read_bytes()
+        if content[:32].decode("ascii", "replace") != fingerprint([content[32:]]):
+            return None
+        return msgspec.msgpack.decode(content[32:], type=_Kept)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _keep(file: Path, made: _Kept) -> None:
+    content = msgspec.msgpack.encode(made)
+    temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    try:
+        temporary.write_bytes(fingerprint([content]).encode() + content)
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+
+
+def _described(closed: Any) -> Iterator[bytes]:
+    """All of a jaxpr, as bytes that are the same in every process."""
+    from jax.extend import core
+
+    jaxpr, consts = (closed.jaxpr, closed.consts) if hasattr(closed, "consts") else (closed, ())
+    numbers: dict[Any, int] = {}
+
+    def name(variable: Any) -> Any:
+        if isinstance(variable, core.Literal):
+            return np.asarray(variable.val).tobytes(), str(variable.aval)
+        return numbers.setdefault(variable, len(numbers)), str(variable.aval)
+
+    for const in consts:
+        array = np.asarray(const)
+        yield repr((array.shape, array.dtype.str)).encode() + array.tobytes()
+    yield repr([[name(variable) for variable in part] for part in (jaxpr.constvars, jaxpr.invars)]).encode()
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name.encode()
+        yield repr([[name(variable) for variable in part] for part in (equation.invars, equation.outvars)]).encode()
+        for key, value in sorted(equation.params.items()):
+            values = value if isinstance(value, tuple | list) else (value,)
+            if any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in values):
+                yield key.encode()
+                for one in values:
+                    yield from _described(one)
+            elif key not in _NOT_PART_OF_THE_RESULT:
+                yield f"{key}={value}".encode()
+    yield repr([name(variable) for variable in jaxpr.outvars]).encode()
+
+
+_NOT_PART_OF_THE_RESULT = {"jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "update_consts", "name", "ctx_mesh"}
