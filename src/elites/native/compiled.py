@@ -22,7 +22,7 @@ from elites.native.emit import ENTRY, emit
 from elites.native.program import Slot, fingerprint
 from elites.native.trace import from_jaxpr, jaxpr_of
 
-_LOCK = threading.Lock()  # LLVM's start is not safe in threads
+_LOCK = threading.RLock()  # LLVM's start is not safe in threads
 _ALIGNMENT = 64  # bytes
 
 
@@ -70,7 +70,9 @@ def machine_code(ir: str) -> bytes:
 def _machine() -> Any:
     now = host()
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=now.name, features=now.features, opt=2, reloc="pic", codemodel="default")
+    return target.create_target_machine(
+        cpu=now.name, features=now.features, opt=2, reloc="pic", codemodel="default"
+    )
 
 
 class Compiled:
@@ -102,7 +104,10 @@ class Compiled:
     def buffers(self, blocks: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Empty memory for the arguments and the results: 32-bit words `[blocks, numbers, lanes]`."""
         return (
-            [aligned((blocks, self.size(slots, k == 0), self.lanes)) for k, slots in enumerate(self.arguments)],
+            [
+                aligned((blocks, self.size(slots, k == 0), self.lanes))
+                for k, slots in enumerate(self.arguments)
+            ],
             [aligned((blocks, self.size(slots, k == 0), self.lanes)) for k, slots in enumerate(self.results)],
         )
 
@@ -110,6 +115,17 @@ class Compiled:
         """Computes all blocks. The memory is that of `buffers`; a state's may be both. The GIL is free."""
         pointers = [array.ctypes.data for array in (*arguments, *results)]
         self._call(*pointers, len(arguments[0] if arguments else results[0]))
+
+    def __call__(self, *arguments: Any) -> list[list[np.ndarray]]:
+        """The arrays `[n, …]` of each result, for arguments whose arrays are `[n, …]`."""
+        import jax
+
+        leaves = [[np.asarray(leaf) for leaf in jax.tree.leaves(argument)] for argument in arguments]
+        count = len(leaves[0][0])
+        packed = [self.pack(position, arrays) for position, arrays in enumerate(leaves)]
+        _, results = self.buffers(len(packed[0]))
+        self.run(packed, results)
+        return [self.unpack(position, result, count) for position, result in enumerate(results)]
 
     def pack(self, position: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """An argument's arrays `[n, …]` as the memory of blocks; the last row fills the last block."""
@@ -124,7 +140,7 @@ class Compiled:
         return packed
 
     def unpack(self, position: int, packed: np.ndarray, count: int) -> list[np.ndarray]:
-        """A result's memory as arrays `[n, …]`. What is not stored of a state is not there: not for states."""
+        """A result's memory as arrays `[n, …]`. Not for a state, of which not all is there."""
         assert position > 0 or self.kept is None
         rows = packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:count]
         ends = np.cumsum([slot.size for slot in self.results[position]])[:-1]
@@ -141,7 +157,7 @@ def compile_function(
     """A function of pytrees of arrays, which returns a tuple of such, as machine code.
 
     With `state`, the first argument and the first result are the state before and after a step: what no later
-    step needs is left out of it. UnknownPrimitiveError if the function has an operation that is not supported.
+    step needs is left out of it. UnknownPrimitiveError, which names it, if an operation is not supported.
     """
     width = host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
@@ -225,7 +241,9 @@ def _described(closed: Any) -> Iterator[bytes]:
     yield repr([[name(variable) for variable in part] for part in (jaxpr.constvars, jaxpr.invars)]).encode()
     for equation in jaxpr.eqns:
         yield equation.primitive.name.encode()
-        yield repr([[name(variable) for variable in part] for part in (equation.invars, equation.outvars)]).encode()
+        yield repr(
+            [[name(variable) for variable in part] for part in (equation.invars, equation.outvars)]
+        ).encode()
         for key, value in sorted(equation.params.items()):
             values = value if isinstance(value, tuple | list) else (value,)
             if any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in values):

@@ -16,8 +16,24 @@ _ELEMENTS = {"bool": "i1", "float32": "float", "float64": "double"}
 _MEMORY = {"bool": "i32", "int8": "i32", "uint8": "i32", "int16": "i32", "uint16": "i32"}
 _PLAIN = {
     "f": {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"},
-    "i": {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "shl": "shl", "shr": "ashr"},
-    "u": {"add": "add", "sub": "sub", "mul": "mul", "div": "udiv", "rem": "urem", "shl": "shl", "shr": "lshr"},
+    "i": {
+        "add": "add",
+        "sub": "sub",
+        "mul": "mul",
+        "div": "sdiv",
+        "rem": "srem",
+        "shl": "shl",
+        "shr": "ashr",
+    },
+    "u": {
+        "add": "add",
+        "sub": "sub",
+        "mul": "mul",
+        "div": "udiv",
+        "rem": "urem",
+        "shl": "shl",
+        "shr": "lshr",
+    },
     "b": {"add": "or", "mul": "and", "max": "or", "min": "and"},
 }
 _BITWISE = ("and", "or", "xor")
@@ -64,7 +80,9 @@ class _Emitter:
         self.label = "block"  # where code is being added
 
     def module(self) -> Iterator[str]:
-        groups = [("in", group) for group in self.program.inputs] + [("out", group) for group in self.program.outputs]
+        groups = [("in", group) for group in self.program.inputs] + [
+            ("out", group) for group in self.program.outputs
+        ]
         pointers = [f"%{kind}{k}" for k, (kind, _) in enumerate(groups)]
         yield f"define void @{ENTRY}({', '.join(f'ptr {pointer}' for pointer in pointers)}, i64 %blocks) {{"
         yield "start:"
@@ -178,7 +196,11 @@ class _Emitter:
             self.names[k] = self.operand(loop.results[self.nodes[k].value])
 
     def outs(self, loop: int) -> list[int]:
-        return [k for k in self.blocks[self.nodes[loop].block] if self.nodes[k].op == "out" and self.nodes[k].args == (loop,)]
+        return [
+            k
+            for k in self.blocks[self.nodes[loop].block]
+            if self.nodes[k].op == "out" and self.nodes[k].args == (loop,)
+        ]
 
     def operation(self, at: int) -> str:
         node = self.nodes[at]
@@ -204,7 +226,9 @@ class _Emitter:
             return f"call {vector} @{declared}({vector} {args[0]}, i1 false)"
         if node.op == "bits":
             same = element(source) == element(node.dtype)
-            return f"{'freeze' if same else 'bitcast'} {vector} {args[0]}" + ("" if same else f" to {self.type(at)}")
+            return f"{'freeze' if same else 'bitcast'} {vector} {args[0]}" + (
+                "" if same else f" to {self.type(at)}"
+            )
         assert node.op == "cast", node
         return self.cast(at, args[0], source)
 
@@ -215,7 +239,8 @@ class _Emitter:
         if before.kind == "f" and after.kind == "f":
             word = "fpext" if after.itemsize > before.itemsize else "fptrunc"
         elif before.kind == "f":
-            name = f"llvm.fpto{'si' if after.kind == 'i' else 'ui'}.sat.{self.suffix(target)}.{self.suffix(source)}"
+            sign = "s" if after.kind == "i" else "u"
+            name = f"llvm.fpto{sign}i.sat.{self.suffix(target)}.{self.suffix(source)}"
             return f"call {result} @{self.declare(result, name, [vector])}({vector} {value})"
         elif after.kind == "f":
             word = "sitofp" if before.kind == "i" else "uitofp"

@@ -71,6 +71,7 @@ class Functions:
         rest = g.op("max", c(-1.0), g.op("min", c(1.0), rest))
         square = g.op("mul", rest, rest)
         sine = g.op("mul", rest, self._series(square, [_alternating(2 * k + 1) for k in range(_SIN_TERMS)]))
+        sine = g.select(g.op("eq", x, c(0.0)), x, sine)  # -0
         cosine = self._series(square, [_alternating(2 * k) for k in range(_SIN_TERMS + 1)])
         quarter = g.op("mul", c(4.0), g.op("floor", g.op("mul", turns, c(0.25))))
         return sine, cosine, g.cast(g.op("sub", turns, quarter), "int32")
@@ -196,7 +197,8 @@ class Functions:
     def EXPM1(self, x: int) -> int:  # noqa: N802
         g = self.graph
         scale, small = self._reduced(x)
-        return g.op("fma", scale, small, g.op("sub", scale, self._const(1.0)))
+        value = g.op("fma", scale, small, g.op("sub", scale, self._const(1.0)))
+        return g.select(g.op("eq", x, self._const(0.0)), x, value)  # -0
 
     def _reduced(self, x: int) -> tuple[int, int]:
         """2^k and e^r - 1 with x = k log 2 + r. Beyond float32's range k stops."""
@@ -246,14 +248,14 @@ class Functions:
 
 def _alternating(n: int) -> float:
     """±1/n!, the factor of xⁿ in sine or cosine."""
-    return (-1) ** (n // 2) / math.factorial(n)
+    return (1 if n % 4 < 2 else -1) / math.factorial(n)
 
 
 def functions_of(graph: Graph) -> dict[str, Callable[..., int]]:
     """The functions by the names of JAX's primitives."""
     made = Functions(graph)
     names = (
-        "sin", "cos", "tan", "exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "sinh", "cosh", "cbrt",
-        "rsqrt", "pow", "erf_inv", "atan2", "atan", "asin", "acos",
+        "sin", "cos", "tan", "exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "sinh", "cosh",
+        "cbrt", "rsqrt", "pow", "erf_inv", "atan2", "atan", "asin", "acos",
     )  # fmt: skip
     return {name: getattr(made, name) for name in names}

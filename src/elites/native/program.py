@@ -18,7 +18,7 @@ OUTERMOST = 0  # the block that is in no loop
 
 
 class Node(NamedTuple):
-    """An operation. It belongs to the innermost block of its arguments, so that no loop repeats it in vain."""
+    """An operation. It belongs to the innermost block of its arguments: no loop repeats it in vain."""
 
     op: str
     args: tuple[int, ...]
@@ -49,7 +49,9 @@ def _truncated(a: int, b: int) -> int:
 
 
 def _fold_remainder(a: Any, b: Any) -> Any:
-    return np.fmod(a, b) if a.dtype.kind == "f" else a.dtype.type(int(a) - int(b) * _truncated(int(a), int(b)))
+    return (
+        np.fmod(a, b) if a.dtype.kind == "f" else a.dtype.type(int(a) - int(b) * _truncated(int(a), int(b)))
+    )
 
 
 def _round_away(a: Any) -> Any:
@@ -207,7 +209,7 @@ class Graph:
         init: Sequence[int],
         body: Callable[[int, list[int]], tuple[int | None, list[int]]],
     ) -> list[int]:
-        """A loop that carries values: `body` has the index and them, and returns `Loop.going` and the next ones.
+        """A loop that carries values. `body` has the index and them; it returns `Loop.going` and the next ones.
 
         A value that the body leaves as it was is not carried. Those that the first turn leaves are tried.
         """
@@ -293,7 +295,9 @@ class Program:
     def operations(self) -> int:
         """The number of operations, each counted once."""
         nodes = self.graph.nodes
-        return sum(nodes[at].op not in ("const", "input", "param", "out", "loop", "index") for at in self.live())
+        return sum(
+            nodes[at].op not in ("const", "input", "param", "out", "loop", "index") for at in self.live()
+        )
 
     def without_dead_state(self) -> tuple[Program, list[int]]:
         """The program of a step without what later steps do not need, and the positions of what is kept.

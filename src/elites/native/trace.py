@@ -129,12 +129,14 @@ class _Tracer:
         """The results of a jaxpr."""
         jaxpr, consts = (closed.jaxpr, closed.consts) if hasattr(closed, "consts") else (closed, ())
         values: dict[Any, Array] = {}
-        values |= {var: self._constant(np.asarray(const)) for var, const in zip(jaxpr.constvars, consts, strict=True)}
+        values |= {
+            var: self._constant(np.asarray(const)) for var, const in zip(jaxpr.constvars, consts, strict=True)
+        }
         values |= dict(zip(jaxpr.invars, arguments, strict=True))
 
         def read(variable: Any) -> Array:
             if isinstance(variable, core.Literal):
-                return self._constant(np.asarray(variable.val, variable.aval.dtype))
+                return self._constant(np.asarray(variable.val, _slot(variable).dtype))
             return values[variable]
 
         for equation in jaxpr.eqns:
@@ -172,7 +174,9 @@ class _Tracer:
     def _each(self, function: Callable[..., int], *arrays: Array) -> Array:
         """A scalar function of each element."""
         together = np.broadcast_arrays(*arrays)
-        results = [function(*nodes) for nodes in zip(*(array.ravel().tolist() for array in together), strict=True)]
+        results = [
+            function(*nodes) for nodes in zip(*(array.ravel().tolist() for array in together), strict=True)
+        ]
         return np.array(results, int).reshape(together[0].shape)
 
     def _known(self, array: Array) -> np.ndarray | None:
@@ -235,7 +239,7 @@ class _Tracer:
         return g.select(zero, a, g.select(special, g.like(a, 0), g.op("rem", a, safe)))
 
     def _divisor(self, a: int, b: int) -> tuple[int, int, int]:
-        """Whether an integer divisor is 0, one that is fit for any machine, and whether the result overflows."""
+        """Whether an integer divisor is 0, one that no machine refuses, and whether the result overflows."""
         g = self.graph
         zero, special = g.op("eq", b, g.like(b, 0)), g.const(False, "bool")
         if self._kind(a) == "i":
@@ -305,7 +309,9 @@ class _Tracer:
     def _do_bitcast_convert_type(self, equation: Any, x: Array) -> list[Array]:
         before, after = _slot(equation.invars[0]).dtype, _slot(equation.outvars[0]).dtype
         if "bool" in (before, after) or np.dtype(before).itemsize != np.dtype(after).itemsize:
-            raise UnknownPrimitiveError(f"JAX's operation bitcast_convert_type of {before} to {after} cannot be compiled")
+            raise UnknownPrimitiveError(
+                f"JAX's operation bitcast_convert_type of {before} to {after} cannot be compiled"
+            )
         return [self._each(lambda node: self.graph.bits(node, after), x)]
 
     def _do_select_n(self, equation: Any, which: Array, *cases: Array) -> list[Array]:
@@ -389,7 +395,9 @@ class _Tracer:
 
     def _cumulative(self, op: str, x: Array, axis: int, reverse: bool) -> Array:
         moved = np.moveaxis(np.flip(x, axis) if reverse else x, axis, 0)
-        rows = list(itertools.accumulate(moved, functools.partial(self._each, functools.partial(self.graph.op, op))))
+        rows = list(
+            itertools.accumulate(moved, functools.partial(self._each, functools.partial(self.graph.op, op)))
+        )
         whole = np.moveaxis(np.stack(rows), 0, axis)
         return np.flip(whole, axis) if reverse else whole
 
@@ -421,7 +429,9 @@ class _Tracer:
         dtype = _slot(equation.outvars[0]).dtype
         left, right = self._rows(a, batch_a, sums_a), self._rows(b, batch_b, sums_b)
         results = [
-            self._folded("add", [g.op("mul", g.cast(x, dtype), g.cast(y, dtype)) for x, y in zip(r, c, strict=True)])
+            self._folded(
+                "add", [g.op("mul", g.cast(x, dtype), g.cast(y, dtype)) for x, y in zip(r, c, strict=True)]
+            )
             for rows, columns in zip(left, right, strict=True)
             for r in rows
             for c in columns
@@ -436,8 +446,10 @@ class _Tracer:
 
     # Indices
 
-    def _windows(self, starts: Sequence[int], most: Sequence[int], clip: bool) -> list[tuple[tuple[int, ...], int]]:
-        """Where a window may start, each with the condition that it does; `most` is the last place per axis."""
+    def _windows(
+        self, starts: Sequence[int], most: Sequence[int], clip: bool
+    ) -> list[tuple[tuple[int, ...], int]]:
+        """Where a window may start, each with its condition; `most` is the last place on each axis."""
         g, per_axis = self.graph, []
         for start, last in zip(starts, most, strict=True):
             known = self.graph.value(start)
@@ -452,19 +464,21 @@ class _Tracer:
                     places[-1] = (last, g.op("le", g.like(start, last), start))
             per_axis.append(places)
         return [
-            (tuple(at for at, _ in places), self._folded("and", [g.const(True, "bool"), *(is_ for _, is_ in places)]))
+            (
+                tuple(at for at, _ in places),
+                self._folded("and", [g.const(True, "bool"), *(is_ for _, is_ in places)]),
+            )
             for places in itertools.product(*per_axis)
         ]
 
-    def _read(self, x: Array, starts: Sequence[int], sizes: Sequence[int], clip: bool, filler: int | None) -> Array:
+    def _read(
+        self, x: Array, starts: Sequence[int], sizes: Sequence[int], clip: bool, filler: int | None
+    ) -> Array:
         """A window of an array."""
         most = [length - size for length, size in zip(x.shape, sizes, strict=True)]
         found = self._windows(starts, most, clip)
         windows = [(x[tuple(map(slice, at, np.add(at, sizes)))], here) for at, here in found]
-        if filler is None:
-            result = windows.pop()[0]
-        else:
-            result = np.full(sizes, filler)
+        result = windows.pop()[0] if filler is None else np.full(sizes, filler)
         for window, here in windows:
             result = self._each(lambda new, old, here=here: self.graph.select(here, new, old), window, result)
         return result
@@ -603,7 +617,8 @@ class _Tracer:
     def _do_while(self, equation: Any, *arrays: Array) -> list[Array]:
         p, g = equation.params, self.graph
         for_test, for_body, carry = _split(
-            arrays, (p["cond_nconsts"], p["body_nconsts"], len(arrays) - p["cond_nconsts"] - p["body_nconsts"])
+            arrays,
+            (p["cond_nconsts"], p["body_nconsts"], len(arrays) - p["cond_nconsts"] - p["body_nconsts"]),
         )
         before = len(g.nodes)
         while len(g.nodes) - before < UNROLL:
@@ -631,14 +646,18 @@ class _Tracer:
 
     def _keys(self, words: Array) -> Array:
         pairs = words.reshape(-1, 2).tolist()
-        return np.array([self.graph.op(_KEY, *pair, dtype=_KEY) for pair in pairs], int).reshape(words.shape[:-1])
+        return np.array([self.graph.op(_KEY, *pair, dtype=_KEY) for pair in pairs], int).reshape(
+            words.shape[:-1]
+        )
 
     def _by_jax(self, function: Callable[..., Any], axes: int, *arrays: Array) -> Array:
         """JAX's own function of words, mapped over the first axes."""
         for _ in range(axes):
             function = jax.vmap(function)
         dtypes = [self.graph.nodes[int(array.flat[0])].dtype for array in arrays]
-        shapes = [jax.ShapeDtypeStruct(x.shape, jnp.dtype(name)) for x, name in zip(arrays, dtypes, strict=True)]
+        shapes = [
+            jax.ShapeDtypeStruct(x.shape, jnp.dtype(name)) for x, name in zip(arrays, dtypes, strict=True)
+        ]
         return self.closed(jax.make_jaxpr(function)(*shapes), arrays)[0]
 
     def _do_random_wrap(self, equation: Any, words: Array) -> list[Array]:

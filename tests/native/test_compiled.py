@@ -1,0 +1,127 @@
+"""The program that is built, and the cache of machine code."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from elites import ElitesError
+from elites.native import compile_function, compiled
+from elites.native.trace import trace
+
+
+def operations(function, *examples):
+    return trace(function, *examples)[0].operations()
+
+
+X = jnp.zeros((), jnp.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x: (x + (jnp.arange(3.0).sum() - 3), x * 1 / 1, lax.neg(lax.neg(x))), 0),
+        (lambda x: ((x + 1) * (1 + x),), 2),  # shared
+        (lambda x: (jnp.where(jnp.arange(2) == 1, x, 0.0)[1],), 0),
+        (lambda x: (jnp.zeros(4).at[2].set(x)[2], [jnp.sin(x)][1:]), 0),
+        (lambda x: (x * 0, x - x), 2),  # NaN stays
+        (lambda x: (jnp.array([[0.0, 1], [1, 0]]) @ jnp.stack([x, x]),), 2),
+    ],
+)
+def test_operations_that_are_left(function, left):
+    assert operations(function, X) == left
+
+
+def test_a_loop_carries_only_what_changes_and_is_needed():
+    """The constant is folded, the invariant computed before the loop, and the unused sum left out."""
+
+    def turn(i, now):
+        x, unused, constant, fixed = now
+        for _ in range(30):
+            x = jnp.sqrt(jnp.abs(x)) * constant + fixed * fixed
+        return x, unused + x, constant, fixed
+
+    def function(x, fixed):
+        return (lax.fori_loop(0, 1000, turn, (x, jnp.float32(0), jnp.float32(1), fixed))[0],)
+
+    program, _, _ = trace(function, X, X)
+    live = [program.graph.nodes[at] for at in program.live()]
+    assert sum(node.op == "param" for node in live) == 1
+    assert [node.block for node in live if node.op == "mul"] == [0]  # before the loop
+    assert program.operations() == 3 * 30 + 1
+
+
+def test_a_step_keeps_the_state_that_later_steps_need():
+    """b is needed for a, and c for b; d and e are needed for nothing."""
+
+    def step(state, action):
+        a, b, c, d, e = state
+        return jnp.stack([a + b, b + c, c * 2, e, d + a]), a + action
+
+    program, _, _ = trace(step, jnp.zeros(5), X)
+    smaller, kept = program.without_dead_state()
+    assert kept == [0, 1, 2]
+    assert smaller.operations() == 4
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
+    made = []
+    monkeypatch.setattr(compiled, "machine_code", lambda ir: made.append(ir) or machine_code(ir))
+    return tmp_path / "native", made
+
+
+machine_code = compiled.machine_code
+
+
+def test_code_is_made_once(cache):
+    folder, made = cache
+    constant = np.float32([1, 2])
+
+    def build(scale=3.0, lanes=4):
+        return compile_function(lambda x: (jax.nn.relu(x) * jnp.asarray(constant) * scale,), X, lanes=lanes)
+
+    expected = build()(np.float32([1, -1]))[0][0]
+    np.testing.assert_array_equal(expected, [[3, 6], [0, 0]])
+    np.testing.assert_array_equal(build()(np.float32([1, -1]))[0][0], expected)
+    assert len(made) == 1
+    build(scale=4.0)
+    build(lanes=8)
+    constant[0] = 5  # hidden in the function
+    np.testing.assert_array_equal(build()(np.float32([1, -1]))[0][0], [[15, 6], [0, 0]])
+    assert len(made) == 4
+    assert len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda content: content[:-7], lambda content: b"", lambda content: content[:40] + b"x" + content[41:]],
+)
+def test_damaged_code_is_made_again(cache, damage):
+    folder, made = cache
+
+    def build():
+        return compile_function(lambda x: (x + 1,), X)
+
+    build()
+    file = next(folder.iterdir())
+    file.write_bytes(damage(file.read_bytes()))
+    assert build()(np.float32([1]))[0][0] == 2
+    build()
+    assert len(made) == 2
+
+
+def test_the_key_has_the_parameters_of_operations(cache):
+    _, made = cache
+    for axis in (0, 1):
+        x = np.arange(4, dtype=np.float32).reshape(1, 2, 2)
+        ours = compile_function(lambda x, axis=axis: (lax.cumsum(x, axis),), jnp.zeros((2, 2)))(x)[0][0]
+        np.testing.assert_array_equal(ours, np.cumsum(x, axis + 1))
+    assert len(made) == 2
+
+
+def test_lanes_must_be_positive():
+    with pytest.raises(ElitesError, match=r"^lanes is 0; it must be at least 1$"):
+        compile_function(lambda x: (x,), X, lanes=0)
