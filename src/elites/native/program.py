@@ -209,7 +209,7 @@ class Graph:
         init: Sequence[int],
         body: Callable[[int, list[int]], tuple[int | None, list[int]]],
     ) -> list[int]:
-        """A loop that carries values. `body` has the index and them; it returns `Loop.going` and the next ones.
+        """A loop that carries values: `body` has the index and them, and returns `going` and the next ones.
 
         A value that the body leaves as it was is not carried. Those that the first turn leaves are tried.
         """
