@@ -297,6 +297,32 @@ def test_conditions():
     agree(lambda x: lax.cond(x > 0, lambda x: x, lambda x: 2 * x, x), FLOATS)
 
 
+def test_functions_in_functions():
+    @jax.custom_vjp
+    def cubed(x):
+        return x * x * x
+
+    cubed.defvjp(lambda x: (cubed(x), x), lambda x, g: (g,))
+    wave = jax.checkpoint(lambda x: jnp.floor(x) * 3)
+
+    def function(x):
+        ours = jax.jit(wave)(x), jax.nn.relu(x), cubed(x)
+        return [*ours, jax.grad(lambda x: wave(x) * x + jax.nn.relu(x) * x)(x)]
+
+    agree(function, np.float32([-2.5, 0, 0.75, 3]))
+
+
+def test_a_key_that_a_loop_carries_is_refused():
+    def function(seed):
+        def turn(_, key):
+            return jax.random.split(key, 1)[0]
+
+        return (jax.random.key_data(lax.fori_loop(0, 1000, turn, jax.random.key(seed))),)
+
+    with pytest.raises(UnknownPrimitiveError, match=r"^a random key that a loop carries"):
+        compile_function(function, jnp.uint32(0))
+
+
 def test_random_numbers():
     def function(seed):
         key = jax.random.key(seed)

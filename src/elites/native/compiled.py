@@ -251,7 +251,9 @@ def _described(closed: Any) -> Iterator[bytes]:
                 for one in values:
                     yield from _described(one)
             elif key not in _NOT_PART_OF_THE_RESULT:
-                yield f"{key}={value}".encode()
+                yield key.encode()
+                for one in values:  # long arrays are shortened in their text
+                    yield one.tobytes() if isinstance(one, np.ndarray) else str(one).encode()
     yield repr([name(variable) for variable in jaxpr.outvars]).encode()
 
 

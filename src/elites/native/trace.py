@@ -54,8 +54,9 @@ _CALLS = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
     "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
 }
-_SAME = ("copy", "copy_p", "device_put", "stop_gradient", "optimization_barrier", "reduce_precision")
+_SAME = ("copy", "copy_p", "device_put", "stop_gradient", "optimization_barrier")
 
 Array = np.ndarray  # of nodes
 
@@ -201,7 +202,6 @@ class _Tracer:
             "rem": self._rem,
             "pow": self._pow,
             "is_finite": lambda a: g.op("lt", g.op("abs", a), g.like(a, np.inf)),
-            "nextafter": self._nextafter,
             "clamp": lambda low, x, high: g.op("min", g.op("max", x, low), high),
             "add_any": functools.partial(g.op, "add"),
             "shift_left": functools.partial(self._shift, "shl"),
@@ -252,16 +252,6 @@ class _Tracer:
         if self._kind(x) != "f":
             raise UnknownPrimitiveError("JAX's operation pow of integers cannot be compiled")
         return functions_of(g)["pow"](x, g.cast(y, "float32"))
-
-    def _nextafter(self, x: int, y: int) -> int:
-        g = self.graph
-        zero, bits = g.like(x, 0), g.bits(x, "int32")
-        away = g.op("eq", g.op("lt", zero, x), g.op("lt", x, y))  # from zero
-        step = g.select(away, g.const(1, "int32"), g.const(-1, "int32"))
-        least = g.op("copysign", g.bits(g.const(1, "int32"), "float32"), y)
-        moved = g.select(g.op("eq", x, zero), least, g.bits(g.op("add", bits, step), "float32"))
-        broken = g.op("or", g.op("ne", x, x), g.op("ne", y, y))
-        return g.select(broken, g.like(x, np.nan), g.select(g.op("eq", x, y), y, moved))
 
     def _shift(self, op: str, a: int, by: int) -> int:
         """0 where nothing is left."""
@@ -641,8 +631,12 @@ class _Tracer:
     # Random numbers: a key is one node, whose arguments are its two words
 
     def _words(self, keys: Array) -> Array:
-        nodes = [self.graph.nodes[key].args for key in keys.ravel().tolist()]
-        return np.array(nodes, int).reshape(*keys.shape, 2)
+        nodes = [self.graph.nodes[key] for key in keys.ravel().tolist()]
+        if any(node.op != _KEY for node in nodes):
+            raise UnknownPrimitiveError(
+                "a random key that a loop carries or a condition chooses cannot be compiled"
+            )
+        return np.array([node.args for node in nodes], int).reshape(*keys.shape, 2)
 
     def _keys(self, words: Array) -> Array:
         pairs = words.reshape(-1, 2).tolist()
