@@ -57,7 +57,7 @@ def emit(program: Program, lanes: int) -> str:
     """The text of a module with the function `elites_program`.
 
     Its arguments are a pointer per group of inputs, a pointer per group of outputs, and a number of blocks of
-    lanes. A group in memory is `[blocks, numbers, lanes]`, 4 bytes each: what is narrower is widened to 32
+    lanes. A group in memory is `[blocks, numbers, lanes]`, 4 bytes each: what is narrower is in the lower
     bits. All of a block is read before anything is written, so that a state can be replaced in place.
     """
     return "\n".join(_Emitter(program, lanes).module())
@@ -144,8 +144,7 @@ class _Emitter:
         dtype, value, at = self.nodes[node].dtype, self.operand(node), f"%s{next(self.labels)}"
         stored = f"<{self.lanes} x {_MEMORY.get(dtype, element(dtype))}>"
         if dtype in _MEMORY:
-            extend = "sext" if dtype.startswith("int") else "zext"
-            yield f"  {at}.word = {extend} {self.vector(dtype)} {value} to {stored}"
+            yield f"  {at}.word = zext {self.vector(dtype)} {value} to {stored}"
             value = f"{at}.word"
         yield f"  {at} = getelementptr i8, ptr {pointer}, i64 {position * self.lanes * WORD}"
         yield f"  store {stored} {value}, ptr {at}, align {WORD}"
