@@ -98,6 +98,16 @@ def test_a_robot_steps_as_under_brax(name):
     agree(made, step, shaken, actions(task, 1)[0], 10 * tolerance)
 
 
+def test_a_robot_begins_as_under_brax():
+    task = make_task("brax-hopper")
+    seeds = np.arange(COUNT, dtype=np.uint32)
+    ours = compile_function(task.reset, jnp.uint32(0))(seeds)
+    theirs = jax.jit(jax.vmap(task.reset))(seeds)
+    for mine, other in zip(ours, theirs, strict=True):
+        for one, leaf in zip(mine, jax.tree.leaves(other), strict=True):
+            assert_close(one, leaf, 1e-5)
+
+
 def test_nan_spreads_as_under_brax():
     task = make_task("brax-hopper")
     states, example = start(task)

@@ -223,10 +223,15 @@ def _keep(file: Path, made: _Kept) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _described(closed: Any) -> Iterator[bytes]:
-    """All of a jaxpr, as bytes that are the same in every process."""
+def _described(closed: Any, seen: dict[int, int] | None = None) -> Iterator[bytes]:
+    """All of a jaxpr, as bytes that are the same in every process. `seen` has the ids of those before."""
     from jax.extend import core
 
+    seen = {} if seen is None else seen
+    if id(closed) in seen:
+        yield f"as {seen[id(closed)]}".encode()
+        return
+    seen[id(closed)] = len(seen)
     jaxpr, consts = (closed.jaxpr, closed.consts) if hasattr(closed, "consts") else (closed, ())
     numbers: dict[Any, int] = {}
 
@@ -249,7 +254,7 @@ def _described(closed: Any) -> Iterator[bytes]:
             if any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in values):
                 yield key.encode()
                 for one in values:
-                    yield from _described(one)
+                    yield from _described(one, seen)
             elif key not in _NOT_PART_OF_THE_RESULT:
                 yield key.encode()
                 for one in values:  # long arrays are shortened in their text
@@ -257,4 +262,4 @@ def _described(closed: Any) -> Iterator[bytes]:
     yield repr([name(variable) for variable in jaxpr.outvars]).encode()
 
 
-_NOT_PART_OF_THE_RESULT = {"jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "update_consts", "name", "ctx_mesh"}
+_NOT_PART_OF_THE_RESULT = {"jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "name", "ctx_mesh"}
