@@ -38,23 +38,49 @@ def actions(task, steps, count=COUNT):
     return np.random.default_rng(0).uniform(-1, 1, (steps, count, task.action_size)).astype(np.float32)
 
 
-def assert_close(ours, theirs, tolerance):
-    """Relative to the size of the vector that a number belongs to."""
-    theirs = np.asarray(theirs)
+def error(ours, theirs):
+    """The largest difference in each lane, relative to the size of the vector that a number belongs to."""
+    ours, theirs = (np.asarray(array).reshape(len(array), -1) for array in (ours, theirs))
     if theirs.dtype.kind != "f":
-        np.testing.assert_array_equal(ours, theirs)
-        return
-    size = np.maximum(1, np.abs(theirs).max(tuple(range(1, theirs.ndim)), keepdims=True, initial=0))
-    assert np.abs((ours - theirs) / size).max(initial=0) < tolerance
+        return np.where((ours == theirs).all(1), 0, np.inf)
+    size = np.maximum(1, np.abs(theirs).max(1, keepdims=True, initial=0))
+    return np.abs((ours - theirs) / size).max(1, initial=0)
 
 
-def agree(made, step, states, action, tolerance=1e-5):
-    """The state may differ more: Brax makes 4e-5 of a change of its last bits in joint velocities."""
-    after = step(states, action)
-    for k, (ours, theirs) in enumerate(zip(made(states, action), after, strict=True)):
-        for mine, other in zip(ours, jax.tree.leaves(theirs), strict=True):
-            assert_close(mine, other, 5 * tolerance if k == 0 else tolerance)
-    return after
+def differ(ours, theirs, tolerance):
+    """The lanes whose results differ.
+
+    States may differ more than the rest: Brax makes 4e-5 of a change of their last bits in joint velocities.
+    """
+    worst = [
+        error(mine, other) / (5 * tolerance if k == 0 else tolerance)
+        for k, (group, others) in enumerate(zip(ours, theirs, strict=True))
+        for mine, other in zip(group, jax.tree.leaves(others), strict=True)
+    ]
+    return ~(np.max(worst, axis=0) <= 1)
+
+
+def jump(made, step, states, action, tolerance=1e-5):
+    """The state after a step, and the number of lanes at a jump of Brax's.
+
+    A contact that begins within rounding makes two different results of one state. Then ours is what Brax
+    makes of the state with other last bits.
+    """
+    after, ours = step(states, action), made(states, action)
+    wrong = differ(ours, after, tolerance)
+    jumps, random = wrong.sum(), np.random.default_rng(0)
+    for _ in range(10 if jumps else 0):
+        near = jax.tree.map(
+            lambda leaf: (
+                (leaf * (1 + 6e-8 * random.integers(-1, 2, leaf.shape))).astype(leaf.dtype)
+                if leaf.dtype == jnp.float32
+                else leaf
+            ),
+            states,
+        )
+        wrong &= differ(ours, step(near, action), 3 * tolerance)
+    assert not wrong.any()
+    return after, jumps
 
 
 def test_a_task_of_ones_own():
@@ -82,12 +108,13 @@ def test_a_robot_steps_as_under_brax(name):
     made = compile_function(stepping(task), example, jnp.zeros(task.action_size))
     step = jax.jit(jax.vmap(stepping(task)))
     tolerance = 5e-5 if name == "brax-halfcheetah" else 1e-5  # sixteen frames amplify rounding
-    touched, ended = set(), set()
+    touched, ended, jumps = set(), set(), 0
     for action in actions(task, 60):
-        after = agree(made, step, states, action, tolerance)
-        states = after[0]
+        after, more = jump(made, step, states, action, tolerance)
+        states, jumps = after[0], jumps + more
         touched |= set(np.unique(after[2][1]))
         ended |= set(np.unique(after[2][0]))
+    assert jumps <= 0.005 * 60 * COUNT
     assert len(touched) == 2  # feet on the floor, and in the air
     assert len(ended) == (2 if name == "brax-hopper" else 1)
     random = np.random.default_rng(1)
@@ -95,7 +122,7 @@ def test_a_robot_steps_as_under_brax(name):
         lambda leaf: (leaf + 0.02 * random.normal(size=leaf.shape)).astype(leaf.dtype),
         states,
     )
-    agree(made, step, shaken, actions(task, 1)[0], 10 * tolerance)
+    jump(made, step, shaken, actions(task, 1)[0], 10 * tolerance)
 
 
 def test_a_robot_begins_as_under_brax():
@@ -105,7 +132,7 @@ def test_a_robot_begins_as_under_brax():
     theirs = jax.jit(jax.vmap(task.reset))(seeds)
     for mine, other in zip(ours, theirs, strict=True):
         for one, leaf in zip(mine, jax.tree.leaves(other), strict=True):
-            assert_close(one, leaf, 1e-5)
+            assert error(one, leaf).max() < 1e-5
 
 
 def test_nan_spreads_as_under_brax():
