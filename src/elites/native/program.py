@@ -7,6 +7,7 @@ to be finite: x · 0 and x - x stay.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -335,8 +336,6 @@ def in_order(program: Program) -> dict[int, list[int]]:
 
 def fingerprint(parts: Iterable[bytes]) -> str:
     """A name for content."""
-    import hashlib
-
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
