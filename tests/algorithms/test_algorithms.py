@@ -404,6 +404,11 @@ def test_the_baselines_begin_as_their_authors_did():
         ("map-elites", {"archive": "tree"}, "archive is 'tree'; it must be one of cvt, grid"),
         ("map-elites", {"line_draw": "layer"}, "line_draw is 'layer'; it must be one of offspring, tensor"),
         ("map-elites-sampling", {"samples": 0}, "samples is 0"),
+        (
+            "td3",
+            {"batch": 10**6, "evaluate_every": 10**6},
+            "evaluate_every is 1000000; it must be at most 2,147",
+        ),
         ("td3", {"buffer_size": 14, "repeat_transitions": True}, "buffer_size is 14; it must be at least 15"),
         ("deep-grid", {"depth": 0}, "depth is 0"),
         ("map-elites-es", {"pairs": 150}, "pairs is 150; it must be a multiple of chunk"),

@@ -18,6 +18,7 @@ from elites.archives.archive import Solutions, empty_archive
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.episode import Ending
 from elites.variation.covariance import PARTS, SEEDS, make_strategies, size_in_bytes
+from elites.variation.isotropic import Ranking
 
 RIBS = {"full": "cma_es", "separable": "sep_cma_es", "limited-memory": "lm_ma_es"}
 GRID = (50, 50)
@@ -142,7 +143,8 @@ def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone
         parents = 0 if generation == 25 else int(rng.integers(1, batch))
         fresh = rng.normal(size=(1, dimensions)).astype(np.float32)
         values = fitness[:, None].astype(np.float32)
-        arrays = strategies.tell(arrays, samples, order[None], values[None], np.array([parents]), fresh)
+        ranking = Ranking(order[None], values[None], np.array([parents]), fresh)
+        arrays = strategies.tell(arrays, samples, ranking)
         kept.tell(order, values, parents)
         if parents == 0:
             kept.reset(fresh[0])
@@ -160,7 +162,8 @@ def test_a_strategy_that_has_converged_starts_anew(es):
     arrays, samples = strategies.ask(arrays, jax.random.key(0))
     order, values = np.tile(np.arange(4), (2, 1)), np.tile(np.arange(4.0, 0, -1)[:, None], (2, 1, 1))
     fresh = np.full((2, 10), 7, np.float32)
-    told = strategies.tell(arrays, samples, order, values.astype(np.float32), np.array([2, 2]), fresh)
+    ranking = Ranking(order, values.astype(np.float32), np.array([2, 2]), fresh)
+    told = strategies.tell(arrays, samples, ranking)
     np.testing.assert_array_equal(told["mean"][0], fresh[0])
     assert told["sigma"][0] == 0.5
     assert np.abs(np.asarray(told["mean"][1])).max() < 7

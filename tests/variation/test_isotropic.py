@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ribs.emitters.opt import CMAEvolutionStrategy
 
-from elites.variation.isotropic import IsotropicStrategies
+from elites.variation.isotropic import IsotropicStrategies, Ranking
 
 SIGMA = 0.5
 
@@ -43,7 +43,7 @@ def test_it_agrees_with_a_full_covariance_in_high_dimension_with_few_samples():
         assert np.allclose(np.square(scaled).mean((1, 2)), 1, atol=0.1)
         values = -np.square(np.asarray(samples) - 0.2).sum(2)
         order, parents = np.argsort(-values, 1), rng.integers(1, batch + 1, 2)
-        arrays = tell(arrays, samples, order, values[..., None], parents, np.zeros((2, dimensions)))
+        arrays = tell(arrays, samples, Ranking(order, values[..., None], parents, np.zeros((2, dimensions))))
         for index, reference in enumerate(references):
             reference.cov.update_eigensystem(reference.current_eval, reference.lazy_gap_evals)
             reference._solutions = np.asarray(samples[index], np.float64)
@@ -94,8 +94,8 @@ def test_a_generation_is_that_of_pyribs_with_its_stops_and_restarts(
         name: np.stack([other[name][0], value])
         for name, value in (("mean", mean), ("sigma", np.float32(sigma)), ("ps", ps))
     }
-    both = (np.stack([part] * 2) for part in (samples, order, values, np.array(parents), fresh))
-    told = jax.tree.map(lambda array: array[1], tell(arrays, *both))
+    both, *ranks = (np.stack([part] * 2) for part in (samples, order, values, np.array(parents), fresh))
+    told = jax.tree.map(lambda array: array[1], tell(arrays, both, Ranking(*ranks)))
     for name in ("mean", "ps", "sigma"):
         expected = getattr(reference, name)
         np.testing.assert_allclose(told[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())

@@ -84,7 +84,7 @@ class AlgorithmConfig:
     archive: Literal["cvt", "grid"] = "cvt"
     """Shape of the cells: CVT or a regular grid."""
     cvt_version: Annotated[int, Range(1, CVT_VERSION)] = CVT_VERSION
-    """Version of the CVT: 2 has converged, 1 has not and is that of earlier runs."""
+    """Version of the CVT: 2 begins with k-means++ and is uniform in one dimension, 1 is for earlier runs."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -34,7 +34,7 @@ from elites.memory import available_bytes
 from elites.options import Range, Rate
 from elites.tasks.task import Task
 from elites.variation.covariance import Kind, make_strategies, size_in_bytes
-from elites.variation.isotropic import Arrays
+from elites.variation.isotropic import Arrays, Ranking
 from elites.variation.offspring import orphans
 
 
@@ -109,11 +109,13 @@ class CMAMAPElites(Algorithm):
         elites = select(archive, jax.random.fold_in(key, Stream.PARENT), self.config.emitters)
         strategies = self.strategies.tell(
             state.strategies,
-            samples=batch.parameters.reshape(*each, -1),
-            order=jnp.lexsort((gain, rank))[:, ::-1],
-            values=jnp.stack([rank, gain], -1),
-            parents=(rank > 0).sum(1),
-            fresh=archive.elites.parameters[elites],
+            batch.parameters.reshape(*each, -1),
+            Ranking(
+                order=jnp.lexsort((gain, rank))[:, ::-1],
+                values=jnp.stack([rank, gain], -1),
+                parents=(rank > 0).sum(1),
+                fresh=archive.elites.parameters[elites],
+            ),
         )
         progress = advance(state.progress, evaluation)
         return State(archive, strategies, progress), mark_skipped(evaluation, status)

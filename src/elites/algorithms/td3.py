@@ -86,6 +86,13 @@ class TD3(Algorithm):
         self.distinct = config.buffer_size // copies  # transitions in the buffer
         require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {copies}")
         self.steps = config.batch * config.evaluate_every  # of a generation
+        most = (2**31 - 1) // config.batch
+        require(
+            config.evaluate_every <= most,
+            "evaluate_every",
+            config.evaluate_every,
+            f"at most {most:,} with batch {config.batch:,}",
+        )
         waiting = config.random_steps // copies
 
         def phase(generation: int) -> Phase:
@@ -132,12 +139,12 @@ class TD3(Algorithm):
             return jax.lax.cond(begun, self._learn, lambda state, _: state, state, training_key), None
 
         def copy(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, jax.Array]:
-            state, _ = jax.lax.scan(step, state, inputs)
+            key, first = inputs
+            state, _ = jax.lax.scan(step, state, (jax.random.split(key, each), first + jnp.arange(each)))
             return state, self.policy.flat(state.td3.actor)
 
-        keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), (round.policies, each))
-        numbers = jnp.arange(self.steps).reshape(round.policies, each)
-        state, copies = jax.lax.scan(copy, state, (keys, numbers))
+        keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
+        state, copies = jax.lax.scan(copy, state, (keys, each * jnp.arange(round.policies)))
         return state, self.batch(actor=orphans(copies))
 
     def _learn(self, state: State, key: jax.Array) -> State:

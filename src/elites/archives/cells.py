@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from importlib.resources import as_file, files
 from typing import Literal, NamedTuple
@@ -171,16 +171,16 @@ def centroids_in_unit_cube(count: int, dimensions: int, version: int = CVT_VERSI
     """The centroids of a CVT of the unit cube, sorted by the first dimension, then the next.
 
     Version 2 is Lloyd's iteration from k-means++ until it converges; in one dimension that is a uniform grid.
-    Version 1, of earlier runs, began with random samples and ended after 200 iterations.
+    Version 1, of earlier runs, began with random samples and took at most 200 iterations.
     """
     if version > 1 and dimensions == 1:
         return ((np.arange(count) + 0.5) / count)[:, None]
     generator = np.random.default_rng(CVT_SEED)
     points = generator.random((SAMPLES, dimensions))
     if version == 1:
-        centroids = lloyd(points, points[:count], itertools.repeat(None, 200))
+        centroids = lloyd(points, points[:count], iterations=200)
     else:
-        centroids = lloyd(points, spread_out(points, count, generator), itertools.count())
+        centroids = lloyd(points, spread_out(points, count, generator))
     return centroids[np.lexsort(centroids.T[::-1])]
 
 
@@ -199,15 +199,15 @@ def spread_out(points: np.ndarray, count: int, generator: np.random.Generator) -
     return points[drawn]
 
 
-def lloyd(points: np.ndarray, centroids: np.ndarray, iterations: Iterable[object]) -> np.ndarray:
-    """k-means centroids of points, by Lloyd's iteration until no centroid moves.
+def lloyd(points: np.ndarray, centroids: np.ndarray, iterations: int | None = None) -> np.ndarray:
+    """k-means centroids of points, by Lloyd's iteration until no centroid moves, or at most `iterations`.
 
     A k-d tree finds the nearest centroids: many times faster than scipy's `kmeans2` in few dimensions.
     """
     from scipy.spatial import cKDTree
 
     count = len(centroids)
-    for _ in iterations:
+    for _ in itertools.count() if iterations is None else range(iterations):
         nearest = cKDTree(centroids).query(points, workers=-1)[1]
         sizes = np.bincount(nearest, minlength=count)
         sums = np.stack([np.bincount(nearest, axis, minlength=count) for axis in points.T], axis=1)

@@ -18,7 +18,8 @@ from elites.errors import ElitesError
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
-from elites.experiments.generation import Generation, keys_of
+from elites.experiments.generation import keys_of
+from elites.experiments.replications import make_programs
 from elites.experiments.run import run
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
@@ -93,10 +94,9 @@ class Optimiser:
         self.name, self.seed = algorithm, seed
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         self.generation = self.evaluations = 0
-        self._functions, self._keys = Generation(self.algorithm, 1, NO_LIMIT), keys_of([seed])
-        self._ask = jax.jit(self._functions.ask, static_argnums=4, donate_argnums=0)
-        self._tell = jax.jit(self._functions.tell, static_argnums=7, donate_argnums=0)
-        self._state: Any = jax.jit(self._functions.init)(self._keys)
+        self._programs = make_programs(self.algorithm, 1, NO_LIMIT, describes=False)
+        self._functions, self._keys = self._programs.functions, keys_of([seed])
+        self._state: Any = self._programs.init(self._keys)
         self._round = 0
         self._batch: Any = None
 
@@ -108,7 +108,9 @@ class Optimiser:
         if round.episodes > 1:
             raise ElitesError(f"{self.name} evaluates a vector several times: use elites.optimise")
         place = np.int32(self.generation), np.int32(self._round)
-        self._state, self._batch = jax.block_until_ready(self._ask(self._state, self._keys, *place, round))
+        self._state, self._batch = jax.block_until_ready(
+            self._programs.ask(self._state, self._keys, *place, round)
+        )
         return np.asarray(self._batch.parameters[0])
 
     def tell(self, fitness: ArrayLike, descriptor: ArrayLike) -> np.ndarray:
@@ -137,7 +139,7 @@ class Optimiser:
         whole = jax.tree.map(lambda array: jnp.asarray(array)[None], evaluation)
         place = np.int32(self.generation), np.int32(self._round)
         self._state, status, _ = jax.block_until_ready(
-            self._tell(
+            self._programs.tell(
                 self._state,
                 self._keys,
                 *place,
@@ -155,7 +157,7 @@ class Optimiser:
 
     def archive(self) -> SavedArchive:
         """The elites so far, best first."""
-        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._functions.archives(self._state))
+        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._programs.archives(self._state))
         about = {
             "algorithm": self.name,
             "hyper_parameters": dataclasses.asdict(self.algorithm.config),

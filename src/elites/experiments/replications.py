@@ -141,7 +141,7 @@ def make_replications(
         elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
         settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
-    if runs_inside(task) and configs[0].shares_program:
+    if runs_inside(task) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
     return driver(configs, algorithm, threads, cluster)
 

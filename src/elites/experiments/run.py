@@ -89,11 +89,12 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
     """
     if not group.is_incomplete():
         refuse_taken(group.path)
-    require_memory(config.make_algorithm(), seeds if config.shares_program else 1)
+    together = config.shares_program
+    require_memory(config.make_algorithm(), seeds if together else 1)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None
-        if config.shares_program:
+        if together:
             current = stack.enter_context(_replications(configs, execution))
         group.create_folder()
         stack.enter_context(folder_lock(group.path))

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.variation.isotropic import Arrays, IsotropicStrategies
+from elites.variation.isotropic import Arrays, IsotropicStrategies, Ranking
 
 Kind = Literal["isotropic", "full", "separable", "limited-memory"]
 SEEDS = "seeds"  # uint32 [strategies], of the last samples
@@ -100,41 +100,19 @@ class CovarianceStrategies:
             self._ask, (_shapes(arrays), samples), arrays, vmap_method="sequential"
         )
 
-    def tell(
-        self,
-        arrays: Arrays,
-        samples: jax.Array,
-        order: jax.Array,
-        values: jax.Array,
-        parents: jax.Array,
-        fresh: jax.Array,
-    ) -> Arrays:
+    def tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
         """As `IsotropicStrategies.tell`; the samples are drawn again."""
         return jax.pure_callback(  # type: ignore[no-any-return]
-            self._tell,
-            _shapes(arrays),
-            arrays,
-            order,
-            values,
-            parents,
-            fresh,
-            vmap_method="sequential",
+            self._tell, _shapes(arrays), arrays, ranking, vmap_method="sequential"
         )
 
     def _ask(self, arrays: Arrays) -> tuple[dict[str, np.ndarray], np.ndarray]:
         strategies = self._objects(arrays)
         return self._read(arrays, strategies), np.stack([samples for _, samples in strategies])
 
-    def _tell(
-        self,
-        arrays: Arrays,
-        order: np.ndarray,
-        values: np.ndarray,
-        parents: np.ndarray,
-        fresh: np.ndarray,
-    ) -> dict[str, np.ndarray]:
+    def _tell(self, arrays: Arrays, ranking: Ranking) -> dict[str, np.ndarray]:
         strategies = self._objects(arrays)
-        updates = zip(strategies, *map(np.asarray, (order, values, parents, fresh)), strict=True)
+        updates = zip(strategies, *map(np.asarray, ranking), strict=True)
         for (strategy, _), ranks, value, count, origin in updates:
             strategy.tell(ranks, value, int(count))
             if count == 0 or strategy.check_stop(value[ranks].astype(float)):  # its norm could overflow

@@ -6,6 +6,8 @@ path (pc), and the learning rates c1 and cμ, are for the covariance only.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -13,6 +15,15 @@ Arrays = dict[str, jax.Array]  # [strategies, …]
 
 SMALLEST = 1e-11  # step size
 FLAT = 1e-12  # distance between the ranking values of the best and the worst sample
+
+
+class Ranking(NamedTuple):
+    """How the samples of each strategy did."""
+
+    order: jax.Array  # indices of the samples from best to worst [strategies, batch]
+    values: jax.Array  # ranking values of the samples, in their own order [strategies, batch, …]
+    parents: jax.Array  # number of best samples to use [strategies]; 0 restarts the strategy
+    fresh: jax.Array  # starting points of restarts [strategies, dimensions]
 
 
 class IsotropicStrategies:
@@ -30,41 +41,19 @@ class IsotropicStrategies:
         noise = jax.random.normal(key, (self.count, self.batch, self.dimensions))
         return arrays, arrays["mean"][:, None] + arrays["sigma"][:, None, None] * noise
 
-    def tell(
-        self,
-        arrays: Arrays,
-        samples: jax.Array,
-        order: jax.Array,
-        values: jax.Array,
-        parents: jax.Array,
-        fresh: jax.Array,
-    ) -> Arrays:
-        """Moves each strategy towards its best samples, or restarts it.
+    def tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
+        """Moves each strategy towards its best samples, or restarts it if it has no parents or has converged.
 
-        Args:
-            arrays: as returned by `ask`.
-            samples: as returned by `ask`.
-            order: indices of the samples from best to worst `[strategies, batch]`.
-            values: ranking values of the samples, in their own order `[strategies, batch, …]`.
-            parents: number of best samples to use `[strategies]`. A strategy with 0 parents restarts, as does
-                one that has converged.
-            fresh: starting points of restarts `[strategies, dimensions]`.
+        `arrays` and `samples` are as returned by `ask`.
         """
-        return jax.vmap(self._tell)(arrays, samples, order, values, parents, fresh)
+        return jax.vmap(self._tell)(arrays, samples, ranking)
 
     def _start(self, mean: jax.Array) -> Arrays:
         return {"mean": mean, "sigma": jnp.float32(self.sigma), "ps": jnp.zeros_like(mean)}
 
-    def _tell(
-        self,
-        arrays: Arrays,
-        samples: jax.Array,
-        order: jax.Array,
-        values: jax.Array,
-        parents: jax.Array,
-        fresh: jax.Array,
-    ) -> Arrays:
+    def _tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
         """The same for one strategy."""
+        order, values, parents, fresh = ranking
         n, mean, sigma = self.dimensions, arrays["mean"], arrays["sigma"]
         weights = recombination_weights(jnp.maximum(parents, 1), self.batch)
         mueff = 1 / jnp.square(weights).sum()

@@ -172,6 +172,5 @@ class QDGymSimulator:
         sizes = np.zeros(1, np.int64)
         angles = np.zeros(self.task.action_size)
         stop = np.ones(1, np.uint8)
-        noise = np.zeros((0, self.task.action_size), np.float32)
-        trace = self._no_trace
+        noise, trace = draw_noise(0, 0.0, 0, self.task.action_size), self._no_trace
         episode.rollout(self.world, self.anatomy, parameters, sizes, angles, 0, True, stop, trace, noise)
