@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from elites.archives.archive import Status
     from elites.errors import ElitesError
     from elites.evaluation.evaluation import Evaluation, Evaluator
+    from elites.evaluation.native import NativeEvaluator
     from elites.evaluation.processes import ProcessEvaluator
     from elites.evaluation.threads import ThreadEvaluator
     from elites.experiments.config import RunConfig
@@ -73,6 +74,7 @@ _HOME = {
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
     "Metric": "elites.metrics.metric",
+    "NativeEvaluator": "elites.evaluation.native",
     "Optimiser": "elites.experiments.optimise",
     "Outcome": "elites.experiments.loop",
     "PGAMAPElites": "elites.algorithms.pga_map_elites",
@@ -135,6 +137,7 @@ __all__ = [
     "MAPElites",
     "MAPElitesConfig",
     "Metric",
+    "NativeEvaluator",
     "Optimiser",
     "Outcome",
     "PGAMAPElites",

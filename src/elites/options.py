@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from elites.errors import ElitesError, require
 
@@ -72,6 +72,8 @@ Patience = Annotated[float, Range(0, 1_000_000_000, above=True)]
 Workers = Annotated[int, Range(1, 4096)]
 Threads = Annotated[int, Range(1, max(64, 8 * (os.cpu_count() or 1)))]
 """Threads or processes on this machine."""
+Physics = Literal["xla", "native"]
+"""What computes the episodes of a task in JAX: XLA, or machine code of our own in threads."""
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elites.cli.command import Folder
-from elites.options import Evaluations, Replications, Seed, Threads
+from elites.options import Evaluations, Physics, Replications, Seed, Threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ class Correct:
     """deep-grid: whether a member of the cell is drawn for each replication, instead of its best."""
     threads: Threads | None = None
     """Threads; the default is one per core."""
+    physics: Physics | None = None
+    """Tasks in JAX: what computes the episodes, xla or native; the default is the run's."""
 
     def run(self) -> int:
         from elites.experiments.correct import correct
@@ -57,6 +59,7 @@ class Correct:
                 seed=self.seed,
                 redraw=self.redraw,
                 threads=self.threads,
+                physics=self.physics,
                 on_progress=bar,
                 log=bar.log,
             )

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from elites.errors import ElitesError
-from elites.options import EpisodeLength, Finite, Index, Pixels, Seed
+from elites.options import EpisodeLength, Finite, Index, Physics, Pixels, Seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,8 @@ class Replay:
     """Largest number of steps to show. Default: the whole episode."""
     size: tuple[Pixels, Pixels] | None = None
     """Width and height of each elite's picture in pixels. Default: 480 360, with --grid 240 180."""
+    physics: Physics | None = None
+    """Tasks in JAX: what computes the episodes, xla or native. Default: the run's."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar
@@ -54,6 +56,7 @@ class Replay:
                 out=self.out,
                 steps=self.steps,
                 size=self.size,
+                physics=self.physics,
                 on_frame=bar,
             )
         print(table(replayed))

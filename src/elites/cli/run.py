@@ -13,7 +13,7 @@ import tyro
 from elites.cli.command import Folder
 from elites.cli.options import ExecutionOptions, TaskOptions
 from elites.errors import ElitesError
-from elites.options import Evaluations, Interval, Replications, Seed, Seeds, Snapshots
+from elites.options import Evaluations, Interval, Physics, Replications, Seed, Seeds, Snapshots
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
@@ -45,6 +45,10 @@ class RunOptions(TaskOptions, ExecutionOptions):
     correct_redraw: bool = False
     """deep-grid: whether a correction draws a member of the cell for each replication."""
 
+    physics: Physics | None = None
+    """Tasks in JAX: what computes the episodes, xla or native, machine code in threads. They round
+    differently. The default is native where the task can be compiled, unless there is a GPU and few cores."""
+
     def run(self) -> int:
         from elites.experiments.config import RunConfig
         from elites.experiments.display import Display
@@ -66,6 +70,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
             correct_every=self.correct_every,
             correct_replications=self.correct_replications,
             correct_redraw=self.correct_redraw,
+            physics=self.physics,
             hyper_parameters=hyper_parameters,
             task_parameters=self.task_parameters(),
         )

@@ -12,6 +12,7 @@ import tyro
 from elites.options import (
     Evaluations,
     Interval,
+    Physics,
     Replications,
     Seconds,
     Seed,
@@ -51,6 +52,8 @@ class StudyRun:
     """Episodes per elite and correction. Default: 50."""
     snapshots: Snapshots | None = None
     """Number of archives of each run to keep during the run."""
+    physics: Physics | None = None
+    """Tasks in JAX: what computes the episodes, xla or native code. Default: each run chooses."""
     workers: Workers | None = None
     """Number of runs at once. Default: one per core, fewer where memory is short."""
     threads: Workers | None = None
@@ -70,7 +73,7 @@ class StudyRun:
         from elites.studies.run import conclude, run_study
 
         names = ("seeds", "first_seed", "evaluations", "correct", "correct_every", "correct_replications")
-        changes = {name: getattr(self, name) for name in (*names, "snapshots")}
+        changes = {name: getattr(self, name) for name in (*names, "snapshots", "physics")}
         study = make_study(self.study, tasks=self.tasks, algorithms=self.algorithms, **changes)
         states = run_study(
             study,

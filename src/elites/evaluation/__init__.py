@@ -5,17 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from elites.errors import ElitesError
-from elites.options import Threads, converted
+from elites.options import Physics, Threads, converted
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
-def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, cluster: str | None = None) -> Any:
-    """An `Evaluator` of this task, here or on a Ray cluster. It must be closed after use."""
+def evaluator_of(
+    task: Task,
+    hidden: tuple[int, ...],
+    threads: int | None,
+    cluster: str | None = None,
+    physics: Physics | None = None,
+) -> Any:
+    """An `Evaluator` of this task, here or on a Ray cluster. It must be closed after use.
+
+    `physics` is for tasks in JAX, whose default is XLA.
+    """
     if cluster is None:
         converted(Threads | None, "threads", threads)
+    refuse_physics(task, physics)
     if isinstance(task, DeviceTask):
         refuse_cluster(task, cluster)
+        if physics == "native":
+            from elites.evaluation.native import NativeEvaluator
+
+            return NativeEvaluator(task, hidden=hidden, threads=threads)
         from elites.evaluation.device import DeviceEvaluator
 
         return DeviceEvaluator(task, hidden=hidden)
@@ -37,6 +51,12 @@ def evaluator_of(task: Task, hidden: tuple[int, ...], threads: int | None, clust
 
         return ProcessEvaluator(task, hidden=hidden, processes=threads)
     raise ElitesError(f"{task.name} has no evaluator; it must be a HostTask or a DeviceTask")
+
+
+def refuse_physics(task: Task, physics: Physics | None) -> None:
+    """Raises an error where a physics is chosen for a task that has its own simulator, or none."""
+    if physics is not None and not isinstance(task, DeviceTask):
+        raise ElitesError(f"physics is {physics}; it is for tasks in JAX, such as Brax's, not {task.name}")
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:

@@ -20,11 +20,11 @@ from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.function import evaluate_function
 from elites.genomes import Genome
-from elites.options import Spread, converted
+from elites.options import Physics, Spread, converted
 from elites.policies import Policy
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import FunctionTask
-from elites.tasks.task import DeviceTask, Stepping, Task
+from elites.tasks.task import DeviceTask, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
 AT_ONCE = {"cpu": 1000}  # episodes: more are no faster, and progress would be reported too rarely
@@ -75,7 +75,7 @@ def rollout(
         action = jax.vmap(policy.act)(layers, each).reshape(count, task.action_size)
         if action_noise == 0:
             return action
-        noise = jax.vmap(lambda seed: _action_noise(seed, step, task.action_size))(flat)
+        noise = jax.vmap(lambda seed: noise_of_step(seed, step, task.action_size))(flat)
         return jnp.clip(action + action_noise * noise, -1, 1)
 
     states, observation = jax.vmap(task.reset)(flat)
@@ -104,7 +104,7 @@ def rollout(
     def one(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
         alive, action = running.alive, act(running.observation, running.step)
         after = jax.vmap(task.step)(running.states, action)
-        _check_descriptor(task, after)
+        check_descriptor(task, after.descriptor.shape[1:], after.descriptor.dtype)
         finite = (
             jnp.isfinite(after.reward)
             & jnp.isfinite(action).all(-1)
@@ -150,11 +150,7 @@ def rollout(
     ending, descriptor = done.ending, done.descriptor / jnp.maximum(done.length, 1)[:, None]
     if task.describes_episodes:
         descriptor = jax.vmap(task.episode_descriptor)(descriptor, done.states)
-        if descriptor.shape[1:] != (task.descriptor_size,):
-            raise ElitesError(
-                f"{task.name}: the episode descriptor has the shape {list(descriptor.shape[1:])}; "
-                f"it must be [{task.descriptor_size}]"
-            )
+        check_episode_descriptor(task, descriptor.shape[1:])
         finite = jnp.isfinite(descriptor).all(-1)
         ending = jnp.where(valid & ~finite, jnp.uint8(Ending.INVALID), ending)
         valid &= finite
@@ -170,21 +166,29 @@ def rollout(
     )
 
 
-def _action_noise(seed: jax.Array, step: jax.Array, size: int) -> jax.Array:
+def noise_of_step(seed: jax.Array, step: jax.Array, size: int) -> jax.Array:
     """Standard normal numbers `[size]` for a step of the episode with this seed."""
     key = jax.random.fold_in(jax.random.key(seed), NOISE_STREAM)
     return jax.random.normal(jax.random.fold_in(key, step), (size,))
 
 
-def _check_descriptor(task: DeviceTask, after: Stepping) -> None:
-    """A descriptor that is cast silently would be a wrong one."""
-    shape, dtype = after.descriptor.shape[1:], after.descriptor.dtype
+def check_descriptor(task: DeviceTask, shape: tuple[int, ...], dtype: Any) -> None:
+    """Raises an error if a step's descriptor is another one than announced: a cast would hide it."""
     fits = np.can_cast(dtype, task.step_descriptor_dtype, "same_kind")
     if shape != (task.step_descriptor_size,) or not fits:
         raise ElitesError(
             f"{task.name}: a step's descriptor is {dtype}{list(shape)}; it must be "
             f"{task.step_descriptor_dtype}[{task.step_descriptor_size}] "
             "(step_descriptor_dtype, step_descriptor_size)"
+        )
+
+
+def check_episode_descriptor(task: DeviceTask, shape: tuple[int, ...]) -> None:
+    """Raises an error if an episode's descriptor is of another length than announced."""
+    if shape != (task.descriptor_size,):
+        raise ElitesError(
+            f"{task.name}: the episode descriptor has the shape {list(shape)}; "
+            f"it must be [{task.descriptor_size}]"
         )
 
 
@@ -205,9 +209,11 @@ def _transitions(
     return Transitions(*(row.reshape(*shape, *row.shape[1:]) for row in rows))
 
 
-def runs_inside(task: Task) -> bool:
-    """Whether evaluations of this task can be part of a program."""
-    return isinstance(task, DeviceTask) or (isinstance(task, FunctionTask) and task.is_jax)
+def runs_inside(task: Task, physics: Physics | None) -> bool:
+    """Whether evaluations of this task are part of a program."""
+    return (isinstance(task, DeviceTask) and physics != "native") or (
+        isinstance(task, FunctionTask) and task.is_jax
+    )
 
 
 def evaluate_inside(

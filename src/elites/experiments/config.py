@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
+from elites.evaluation import refuse_physics
 from elites.evaluation.offset import with_measured_offset
 from elites.files import one_line
 from elites.metrics.metric import METRICS, Metric, load_metric
 from elites.options import (
     Evaluations,
     Interval,
+    Physics,
     Replications,
     Seed,
     Snapshots,
@@ -25,7 +28,7 @@ from elites.options import (
 )
 from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
-from elites.tasks.task import CompiledTask, HostTask, Task
+from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 from elites.versions import package_version
 
 
@@ -42,6 +45,7 @@ class RunConfig:
     correct_replications: Replications = 50
     correct_redraw: bool = False
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
+    physics: Physics | None = None  # of a task in JAX; None: `with_physics` chooses when the run starts
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -56,6 +60,7 @@ class RunConfig:
         make_config(self.algorithm, **self.hyper_parameters)
         self.make_metrics()
         task = self.make_task()
+        refuse_physics(task, self.physics)
         if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # measured only once
             object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
 
@@ -91,6 +96,21 @@ class RunConfig:
         }
 
 
+def with_physics(config: RunConfig, log: Callable[[str], None]) -> RunConfig:
+    """The configuration with the physics of its episodes. `log` is told which, if there is a choice.
+
+    An error if it cannot be the one that is asked for.
+    """
+    task = config.make_task()
+    if not isinstance(task, DeviceTask):
+        return config
+    from elites.evaluation.native import choose_physics
+
+    physics, line = choose_physics(task, config.physics)
+    log(line)
+    return dataclasses.replace(config, physics=physics)
+
+
 def refuse_redraw(algorithm: str, redraw: bool) -> None:
     """Raises an error if `redraw` is set for an algorithm with one member per cell."""
     if redraw and not find_algorithm(algorithm).has_members:
@@ -113,7 +133,10 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     try:
         settings = record.settings()
         hyper_parameters = {"cvt_version": 1, **settings["hyper_parameters"]}  # a run from before version 2
-        return RunConfig(**{**settings, "hyper_parameters": hyper_parameters}), record.versions
+        config = RunConfig(**{**settings, "hyper_parameters": hyper_parameters})
+        if config.physics is None and isinstance(config.make_task(), DeviceTask):  # from before the choice
+            config = dataclasses.replace(config, physics="xla")
+        return config, record.versions
     except ElitesError as error:
         raise ElitesError(f"{run.config}: {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:

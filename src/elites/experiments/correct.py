@@ -23,7 +23,7 @@ from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.files import error_in_one_line, read_arrays, remove_partials, write_arrays
 from elites.memory import require_bytes
-from elites.options import Replications, Seed, Threads, converted, types_of
+from elites.options import Physics, Replications, Seed, Threads, converted, types_of
 from elites.results import names, schemas
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
@@ -51,6 +51,7 @@ class Settings:
     replications: Replications = 50
     seed: Seed = 0
     redraw: bool = False  # deep-grid: a member of the cell is drawn for each replication
+    native: bool = False  # whether native code computes the episodes of a task in JAX
 
     def __post_init__(self) -> None:
         for name, expected in types_of(Settings).items():
@@ -69,6 +70,7 @@ def correct(
     seed: int = 0,
     redraw: bool = False,
     threads: int | None = None,
+    physics: Physics | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> CorrectedArchive:
@@ -86,13 +88,16 @@ def correct(
         redraw: deep-grid: whether a member of the cell is drawn for each replication, as its authors did,
             instead of its best. Needs a run with `keep_members`.
         threads: number of threads, which changes only the speed; the default is one per core.
+        physics: what computes the episodes of a task in JAX, "xla" or "native"; the default is the run's.
         on_progress: called regularly with the number of episodes done and the total.
         log: called with each line for the user.
     """
     run = RunFolder(folder)
-    settings = Settings(replications=replications, seed=seed, redraw=redraw)
     converted(Threads | None, "threads", threads)
+    converted(Physics | None, "physics", physics)
     record = run.read_record()
+    chosen = physics or record.physics
+    settings = Settings(replications=replications, seed=seed, redraw=redraw, native=chosen == "native")
     with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
@@ -109,7 +114,7 @@ def correct(
                 f"{record.task} has {task.descriptor_size}"
             )
         with (
-            evaluator_of(task, hidden, threads) as evaluator,
+            evaluator_of(task, hidden, threads, physics=chosen) as evaluator,
             Interrupts("stopping") as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):

@@ -246,7 +246,11 @@ class _Loop:
     def correct(self) -> None:
         """Corrects the current archives, and writes a row of `corrections.csv` for each."""
         clock, config = time.perf_counter(), self.config
-        settings = Settings(replications=config.correct_replications, redraw=config.correct_redraw)
+        settings = Settings(
+            replications=config.correct_replications,
+            redraw=config.correct_redraw,
+            native=config.physics == "native",
+        )
         rows = []
         for index, (folder, archive) in enumerate(
             zip(self.folders, self.current.saved_archives(), strict=True)

@@ -34,6 +34,7 @@ from elites.experiments.generation import (
 )
 from elites.memory import require_bytes
 from elites.metrics.metric import METRICS
+from elites.options import Physics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.members import Members, members_of
@@ -61,12 +62,13 @@ class Replications(ABC):
     ) -> None:
         self.started = time.perf_counter()
         self.configs, self.metrics = configs, configs[0].make_metrics()
-        require_memory(algorithm, len(configs))
+        physics = configs[0].physics
+        require_memory(algorithm, physics, len(configs))
         describes = len(self.metrics) > len(METRICS)
         self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes)
         self.functions, self.keys = self.programs.functions, keys_of([config.seed for config in configs])
         self.algorithm, hidden = algorithm, algorithm.config.hidden
-        self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster)
+        self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.environment_steps = [0] * len(configs)
         self.state: Any = jax.block_until_ready(self.programs.init(self.keys))
@@ -141,7 +143,7 @@ def make_replications(
         elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
         settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
-    if runs_inside(task) and algorithm.shares_program(task, algorithm.config):
+    if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
     return driver(configs, algorithm, threads, cluster)
 
@@ -352,7 +354,7 @@ def _shared_programs(
     return Programs(Generation(kind(task, config), count, budget, describes=describes))
 
 
-def bytes_needed(algorithm: Algorithm) -> int:
+def bytes_needed(algorithm: Algorithm, physics: Physics | None) -> int:
     """Memory of one replication: its state, and the largest batch with its transitions or, for a checkpoint,
     a copy of its largest array."""
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
@@ -368,12 +370,11 @@ def bytes_needed(algorithm: Algorithm) -> int:
     # A program on the device needs copies of arrays that it updates, and of transitions: as they come, by
     # episode, and as rows of the buffer.
     batch = max(batch, algorithm.working_bytes())
-    return (
-        3 * state_bytes // 2 + 6 * batch if isinstance(task, DeviceTask) else state_bytes + max(batch, *sizes)
-    )
+    inside = isinstance(task, DeviceTask) and physics != "native"
+    return 3 * state_bytes // 2 + 6 * batch if inside else state_bytes + max(batch, *sizes)
 
 
-def require_memory(algorithm: Algorithm, count: int = 1) -> None:
+def require_memory(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> None:
     """Raises an error if the replications do not fit into memory, before anything is allocated."""
     what = "this run takes" if count == 1 else f"{count} seeds take"
-    require_bytes(count, bytes_needed(algorithm), what, "seeds")
+    require_bytes(count, bytes_needed(algorithm, physics), what, "seeds")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from elites.errors import ElitesError, require
-from elites.experiments.config import RunConfig, load_config, versions
+from elites.experiments.config import RunConfig, load_config, versions, with_physics
 from elites.experiments.execution import Execution
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import Outcome, drive
@@ -56,6 +56,7 @@ def run(
     if seeds > 1:
         return run_group(config, seeds, GroupFolder(path), execution)
     refuse_taken(path)
+    config = with_physics(config, execution.log)
     home = RunFolder(path)
     with _replications([config], execution) as current:  # fails before anything is written
         home.create_folder()
@@ -89,8 +90,9 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
     """
     if not group.is_incomplete():
         refuse_taken(group.path)
+    config = with_physics(config, execution.log)
     together = config.shares_program
-    require_memory(config.make_algorithm(), seeds if together else 1)
+    require_memory(config.make_algorithm(), config.physics, seeds if together else 1)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None

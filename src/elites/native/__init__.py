@@ -5,6 +5,6 @@ and of that vector code (`emit`), which is kept on disk (`compiled`). It knows n
 """
 
 from elites.native.compiled import Compiled, compile_function
-from elites.native.trace import UnknownPrimitiveError
+from elites.native.program import UnknownPrimitiveError
 
 __all__ = ["Compiled", "UnknownPrimitiveError", "compile_function"]

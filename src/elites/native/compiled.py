@@ -75,6 +75,18 @@ def _machine() -> Any:
     )
 
 
+class Loaded:
+    """Object code in this process. `address` is that of its function."""
+
+    def __init__(self, code: bytes, name: str) -> None:
+        with _LOCK:
+            backing = llvm.parse_assembly("")
+            self._engine = llvm.create_mcjit_compiler(backing, _machine())
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            self._engine.finalize_object()
+            self.address: int = self._engine.get_function_address(name)
+
+
 class Compiled:
     """A function that runs on blocks of lanes.
 
@@ -88,12 +100,8 @@ class Compiled:
         self.kept = made.kept
         self.operations = made.operations
         self.code_bytes = len(made.code)
-        with _LOCK:
-            backing = llvm.parse_assembly("")
-            self._engine = llvm.create_mcjit_compiler(backing, _machine())
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(made.code))
-            self._engine.finalize_object()
-            self.address: int = self._engine.get_function_address(ENTRY)
+        self._code = Loaded(made.code, ENTRY)
+        self.address = self._code.address
         pointers = [ctypes.c_void_p] * (len(made.arguments) + len(made.results))
         self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(self.address)
 

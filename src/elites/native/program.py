@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from elites.errors import ElitesError
+
 OUTERMOST = 0  # the block that is in no loop
+MOST = 500_000  # nodes: a larger program would take minutes to compile
+
+
+class UnknownPrimitiveError(ElitesError):
+    """A function has an operation that cannot be compiled."""
 
 
 class Node(NamedTuple):
@@ -103,6 +110,8 @@ class Graph:
 
     def new(self, op: str, args: tuple[int, ...], dtype: str, block: int, value: Any = None) -> int:
         """A node of its own."""
+        if len(self.nodes) == MOST:
+            raise UnknownPrimitiveError(f"a function of more than {MOST:,} operations cannot be compiled")
         self.nodes.append(Node(op, args, dtype, block, value))
         return len(self.nodes) - 1
 

@@ -19,9 +19,8 @@ import numpy as np
 from jax.extend import core
 from jax.lax import GatherScatterMode
 
-from elites.errors import ElitesError
 from elites.native.functions import functions_of
-from elites.native.program import Graph, Program, Slot
+from elites.native.program import Graph, Program, Slot, UnknownPrimitiveError
 
 UNROLL = 2000  # operations of a loop that is written out at most
 DTYPES = ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float32")
@@ -59,10 +58,6 @@ _CALLS = {
 _SAME = ("copy", "copy_p", "device_put", "stop_gradient", "optimization_barrier")
 
 Array = np.ndarray  # of nodes
-
-
-class UnknownPrimitiveError(ElitesError):
-    """A function has an operation that cannot be compiled."""
 
 
 def trace(function: Callable[..., Any], *examples: Any) -> tuple[Program, list[list[Slot]], list[list[Slot]]]:

@@ -1,25 +1,27 @@
 """Brax tasks: an episode is run again, recording the pose of every link, and drawn by a small renderer.
 
-The program is not the evaluator's, so it rounds differently, and the physics amplifies such differences: the
-fitness of the episode that is drawn may differ from the recorded one.
+Under XLA the program is not the run's, so it rounds differently, and the physics amplifies such differences:
+the fitness of the episode that is drawn may differ from the recorded one. Native code gives the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.policies import Policy
+from elites.evaluation import evaluator_of
+from elites.options import Physics
 from elites.replays.capsules import Camera, Shapes
 from elites.replays.scene import Scene, SmoothTarget
 from elites.tasks.brax import BraxTask
 from elites.tasks.brax.simulation import model_of
-from elites.tasks.task import DeviceTask
+from elites.tasks.task import DeviceTask, Stepping
 
 SPHERE, CAPSULE = 2, 3  # MuJoCo's numbers for these shapes
 COLOUR, FOOT_COLOUR = (225, 115, 40), (45, 70, 120)
@@ -28,50 +30,62 @@ VIEWS = {"ant": (35.0, -25.0, 5.5, 0.5)}  # yaw and pitch in degrees, distance, 
 SIDE = (0.0, -10.0, 3.4, 0.8)
 
 
-class _Path(NamedTuple):
-    """The poses of the links before each step, and the results of the step; `[n, T, …]`."""
+@dataclass(frozen=True, kw_only=True)
+class _Posed(BraxTask):
+    """A task whose steps are also described by the poses of all links."""
 
-    position: jax.Array
-    rotation: jax.Array
-    reward: jax.Array
-    descriptor: jax.Array
-    terminated: jax.Array
+    step_descriptor_dtype: ClassVar[str] = "float32"
+
+    @property
+    def links(self) -> int:
+        return int(model_of(self)[0].nbody) - 1
+
+    @property
+    def step_descriptor_size(self) -> int:
+        """The feet's contacts, and a position and a rotation per link."""
+        return self.descriptor_size + 7 * self.links
+
+    def step(self, state: Any, action: jax.Array) -> Stepping:
+        after = super().step(state, action)
+        return after._replace(descriptor=jnp.concatenate([after.descriptor, *_poses(after.state)]))
+
+    def episode_descriptor(self, mean: jax.Array, state: Any) -> jax.Array:
+        return mean[: self.descriptor_size]
+
+
+def _poses(state: Any) -> tuple[jax.Array, jax.Array]:
+    return state.x.pos.reshape(-1), state.x.rot.reshape(-1)
 
 
 def run(
-    task: DeviceTask, hidden: tuple[int, ...], parameters: np.ndarray, seeds: list[int], size: tuple[int, int]
+    task: DeviceTask,
+    hidden: tuple[int, ...],
+    parameters: np.ndarray,
+    seeds: list[int],
+    size: tuple[int, int],
+    physics: Physics | None,
 ) -> tuple[list[Scene], np.ndarray, np.ndarray, np.ndarray]:
     """The scenes of these controllers' episodes, with fitness, descriptor and length of each."""
     if not isinstance(task, BraxTask):
         raise ElitesError(f"{task.name} cannot be drawn; device tasks other than Brax's have no renderer")
-    policy = Policy.of(task, hidden)
-
-    def one(controller: jax.Array, seed: jax.Array) -> tuple[_Path, Any]:
-        layers = policy.layers(controller)
-
-        def step(carried: tuple[Any, jax.Array], _: None) -> tuple[tuple[Any, jax.Array], _Path]:
-            state, observation = carried
-            after = task.step(state, policy.act(layers, observation))
-            recorded = _Path(state.x.pos, state.x.rot, after.reward, after.descriptor, after.terminated)
-            return (after.state, after.observation), recorded
-
-        (last, _), path = jax.lax.scan(step, task.reset(seed), length=task.episode_length)
-        return path, (last.x.pos, last.x.rot)
-
-    recorded, last = jax.jit(jax.vmap(one))(jnp.asarray(parameters), jnp.asarray(seeds, jnp.uint32))
-    path: Any = _Path(*map(np.asarray, recorded))  # type: ignore[arg-type]
-    length = np.where(path.terminated.any(1), path.terminated.argmax(1) + 1, task.episode_length)
-    executed = np.arange(task.episode_length) < length[:, None]
-    fitness = np.where(executed, path.reward, 0).sum(1)
-    descriptor = (executed[..., None] & path.descriptor).sum(1) / length[:, None]
-    scenes: list[Scene] = []
-    for index, steps in enumerate(length):
-        positions, rotations = (
-            np.concatenate([array[index], np.asarray(end)[index, None]])[: steps + 1]
-            for array, end in ((path.position, last[0]), (path.rotation, last[1]))
-        )
-        scenes.append(BraxScene(task, positions, rotations, size))
-    return scenes, fitness, descriptor, length
+    posed = _Posed(**{field.name: getattr(task, field.name) for field in fields(BraxTask)})
+    with evaluator_of(posed, hidden, None, physics=physics) as evaluator:
+        evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
+    first = jax.jit(jax.vmap(lambda seed: _poses(task.reset(seed)[0])))(jnp.asarray(seeds, jnp.uint32))
+    later = np.split(
+        evaluation.transitions.step_descriptors,
+        [task.descriptor_size, task.descriptor_size + 3 * posed.links],
+        2,
+    )[1:]
+    positions, rotations = (
+        np.concatenate([np.asarray(start)[:, None], rest], 1).reshape(len(seeds), -1, posed.links, width)
+        for start, rest, width in zip(first, later, (3, 4), strict=True)
+    )
+    scenes: list[Scene] = [
+        BraxScene(task, positions[index, : steps + 1], rotations[index, : steps + 1], size)
+        for index, steps in enumerate(evaluation.length)
+    ]
+    return scenes, evaluation.fitness, evaluation.descriptor, evaluation.length
 
 
 class BraxScene:

@@ -13,7 +13,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.memory import require_bytes
-from elites.options import EpisodeLength, Pixels, Seed, converted
+from elites.options import EpisodeLength, Physics, Pixels, Seed, converted
 from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
 from elites.results.archive import SavedArchive
@@ -52,6 +52,7 @@ def replay(
     out: Path | str | None = None,
     steps: int | None = None,
     size: tuple[int, int] | None = None,
+    physics: Physics | None = None,
     on_frame: Callable[[int, int], None] | None = None,
 ) -> tuple[Path, list[Replayed]]:
     """Draws elites of a run as MP4 or GIF. Returns the path of the file and the results of each episode.
@@ -67,6 +68,7 @@ def replay(
             folder.
         steps: largest number of steps to show.
         size: width and height of each elite's picture in pixels.
+        physics: what computes the episodes of a task in JAX, "xla" or "native"; by default the run's.
         on_frame: function that is called with the number of pictures done and their total.
     """
     folder = Path(folder)
@@ -77,6 +79,7 @@ def replay(
     converted(Seed | None, "seed", seed)
     converted(EpisodeLength | None, "steps", steps)
     converted(tuple[Pixels, Pixels] | None, "size", size)
+    converted(Physics | None, "physics", physics)
     from elites.tasks import make_task
     from elites.tasks.function import FunctionTask
 
@@ -105,7 +108,7 @@ def replay(
     task = make_task(record.task, **record.task_parameters)
     if isinstance(task, FunctionTask):
         raise ElitesError(f"{task.name} is a function without an environment; there is nothing to draw")
-    scenes, replayed = _run(task, archive, present, seeds, size)
+    scenes, replayed = _run(task, archive, present, seeds, size, physics or record.physics)
     shown = iter([(_caption(archive, one), scene) for one, scene in zip(replayed, scenes, strict=True)])
     tiles = [None if elite is None else next(shown) for elite in elites]
     _draw(path, tiles, shape or (1, 1), size, steps, on_frame)
@@ -126,7 +129,12 @@ def _caption(archive: SavedArchive, one: Replayed) -> str:
 
 
 def _run(
-    task: Any, archive: SavedArchive, elites: list[int], seeds: list[int], size: tuple[int, int]
+    task: Any,
+    archive: SavedArchive,
+    elites: list[int],
+    seeds: list[int],
+    size: tuple[int, int],
+    physics: Physics | None,
 ) -> tuple[list[Scene], list[Replayed]]:
     """Runs the episodes again."""
     from elites.evaluation import evaluator_of
@@ -138,9 +146,9 @@ def _run(
     if isinstance(task, DeviceTask):
         from elites.replays.brax import run
 
-        scenes, fitness, descriptor, length = run(task, hidden, parameters, seeds, size)
+        scenes, fitness, descriptor, length = run(task, hidden, parameters, seeds, size, physics)
     else:
-        with evaluator_of(task, hidden, None) as evaluator:
+        with evaluator_of(task, hidden, None, physics=physics) as evaluator:
             evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
         fitness, descriptor, length = evaluation.fitness, evaluation.descriptor, evaluation.length
         scene_class: Callable[..., Scene]

@@ -124,13 +124,14 @@ def corrected_archive(
 
 
 def describe_correction(
-    archive: SavedArchive, replications: int, seed: int = 0, redraw: bool = False
+    archive: SavedArchive, replications: int, seed: int = 0, redraw: bool = False, native: bool = False
 ) -> dict[str, Any]:
     """The inputs of a corrected archive. The same inputs give the same file."""
     return {
         "replications": replications,
         "seed": seed,
         "redraw": redraw,
+        "native": native,
         "archive": archive.digest(),
         "algorithm": archive.about["algorithm"],
         "task": archive.about["task"],

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -47,6 +47,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hyper_parameters: dict[str, Any] = {}
     task_parameters: dict[str, Any] = {}
     metrics: list[str] = []  # further ones, by their import paths
+    physics: Literal["xla", "native"] | None = None  # of a task in JAX; null in runs before the choice: xla
     versions: dict[str, str | None] = {}
 
     @property
@@ -90,6 +91,7 @@ class StudyRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     correct_every: Whole = 0
     correct_replications: Whole = 0
     metrics: list[str] = []
+    physics: Literal["xla", "native"] | None = None
     reference: str = ""
 
 
@@ -142,6 +144,7 @@ class CorrectedAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     replications: Positive
     seed: Whole = 0
     redraw: bool = False
+    native: bool = False
     archive: str
     algorithm: Name
     hyper_parameters: dict[str, Any] | UnsetType = UNSET

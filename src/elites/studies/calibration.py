@@ -30,7 +30,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     import jax
 
     from elites.cache import keep_compiled_programs
-    from elites.experiments.config import RunConfig
+    from elites.experiments.config import RunConfig, with_physics
     from elites.experiments.replications import bytes_needed
     from elites.memory import available_bytes
     from elites.tasks.task import DeviceTask
@@ -40,16 +40,19 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     rollouts: dict[str, dict[str, float]] = {}
     learning: dict[str, dict[str, float]] = {}
     cells: list[dict[str, Any]] = []
-    for config, seeds in zip(configs, request["seeds"], strict=True):
+    for given, seeds in zip(configs, request["seeds"], strict=True):
+        config = given
         cells.append(dict(NOTHING))
         try:
+            if request["calibrate"]:
+                config = with_physics(config, lambda _: None)
             algorithm = config.make_algorithm()
-            cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm)}
+            cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm, config.physics)}
             if not request["calibrate"]:
                 continue
             if isinstance(algorithm.task, DeviceTask) and config.shares_program:
                 say(f"measuring {config.algorithm} on {config.task}")
-                cells[-1]["pace"] = _device_pace(config, seeds)
+                cells[-1]["pace"] = _group_pace(config, seeds)
                 continue
             task = _key(config.task, config.task_parameters)
             if task not in rollouts:
@@ -107,7 +110,7 @@ def _rollouts(config: Any) -> dict[str, float]:
     task = config.make_task()
     keys = jax.random.split(jax.random.key(0), CONTROLLERS)
     parameters = np.asarray(jax.jit(jax.vmap(Policy.of(task).init))(keys))
-    with evaluator_of(task, (128, 128), None) as evaluator:
+    with evaluator_of(task, (128, 128), None, physics=config.physics) as evaluator:
         evaluator.evaluate(parameters[:2], np.arange(2))  # compiles
         steps, episodes, started = 0, 0, time.perf_counter()
         while (seconds := time.perf_counter() - started) < ROLLOUT_SECONDS:
@@ -165,8 +168,9 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
     return length if length < task.episode_length and "episode_length" not in task.fixed else None
 
 
-def _device_pace(config: Any, seeds: int) -> dict[str, float]:
-    """Seconds per generation of all replications in one program."""
+def _group_pace(config: Any, seeds: int) -> dict[str, float]:
+    """Seconds per generation of all replications in one program, or of its episodes and the rest."""
+    from elites.experiments.generation import evaluations_of
     from elites.experiments.replications import make_replications
 
     short = _with_short_opening(config)
@@ -180,4 +184,14 @@ def _device_pace(config: Any, seeds: int) -> dict[str, float]:
         (generation, *_) = current.advance(current.evaluations + 1)
     finally:
         current.evaluator.close()
-    return {"generation_s": generation.timings["device_s"], "start_s": until_first}
+    spent = generation.timings
+    if "device_s" in spent:
+        return {"generation_s": spent["device_s"], "start_s": until_first}
+    steps = spent["steps_per_s"] * spent["rollouts_s"]
+    rounds = current.functions.rounds(current.generation - 1)
+    return {
+        "learning_s": spent["ask_s"] + spent["tell_s"],
+        "steps_per_s": spent["steps_per_s"],
+        "random_length": steps / (seeds * evaluations_of(rounds)),
+        "start_s": until_first,
+    }

@@ -41,7 +41,8 @@ class Measured:
 
 def cell_of(config: RunConfig) -> str:
     """A key for runs that cost the same."""
-    return json.dumps([config.task, config.task_parameters, config.algorithm, config.hyper_parameters])
+    of_task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
+    return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
 
 
 def unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
@@ -76,6 +77,8 @@ def _refuse_other_settings(study: Path, job: Job) -> None:
         present = run.read_record().settings()
         planned = json.loads(json.dumps(config.record()))
         for name in (field.name for field in dataclasses.fields(RunConfig)):
+            if name == "physics" and planned[name] is None:  # it was chosen when the run started
+                continue
             if present[name] != planned[name]:
                 raise ElitesError(
                     f"{run} has {name} {_difference(present[name], planned[name])}, not "

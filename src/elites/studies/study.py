@@ -17,6 +17,7 @@ from elites.files import one_line, open_file
 from elites.options import (
     Evaluations,
     Interval,
+    Physics,
     Replications,
     Seed,
     Seeds,
@@ -66,6 +67,7 @@ class Study:
     correct_every: Interval = 0  # the archives along the way too
     correct_replications: Replications = 50
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
+    physics: Physics | None = None  # of tasks in JAX; None: each run chooses when it starts
     reference: str = ""  # algorithm that a report compares all others with; empty: the report's default
 
     def __post_init__(self) -> None:
@@ -76,7 +78,11 @@ class Study:
             twice = sorted({slug for slug in chosen if chosen.count(slug) > 1})
             if twice:
                 raise ElitesError(f"{what} name {twice[0]} twice")
-        self.jobs()  # checks the configuration of every run
+        jobs = self.jobs()  # checks the configuration of every run
+        if self.physics is not None and all(job.configs[0].physics is None for job in jobs):
+            raise ElitesError(
+                f"physics is {self.physics}; it is for tasks in JAX, such as Brax's, and the study has none"
+            )
 
     def jobs(self) -> list[Job]:
         """Its runs, the first seed of everything first; replications that share a program are one job."""
@@ -87,9 +93,11 @@ class Study:
         jobs: list[tuple[int, Job]] = []
         for task in self.tasks:
             parameters = _task_parameters(task)  # once for all of its runs: it may take seconds
+            in_jax = isinstance(make_task(task.name, **parameters), DeviceTask)
+            physics = self.physics if in_jax else None
             for algorithm in self.algorithms:
                 configs = [
-                    self._config(task.name, parameters, algorithm, self.first_seed + index)
+                    self._config(task.name, parameters, physics, algorithm, self.first_seed + index)
                     for index in range(self.seeds)
                 ]
                 home = f"{RUNS}/{task.slug()}/{algorithm.slug()}"
@@ -100,7 +108,14 @@ class Study:
                     jobs.append((index, Job(folder, tuple(group), not single, self.correct)))
         return tuple(job for _, job in sorted(jobs, key=lambda entry: entry[0]))
 
-    def _config(self, task: str, parameters: Mapping[str, Any], algorithm: Choice, seed: int) -> RunConfig:
+    def _config(
+        self,
+        task: str,
+        parameters: Mapping[str, Any],
+        physics: Physics | None,
+        algorithm: Choice,
+        seed: int,
+    ) -> RunConfig:
         return RunConfig(
             algorithm=algorithm.name,
             task=task,
@@ -110,6 +125,7 @@ class Study:
             correct_every=self.correct_every,
             correct_replications=self.correct_replications,
             metrics=self.metrics,
+            physics=physics,
             correct_redraw=bool(self.correct_every) and bool(algorithm.parameters.get("keep_members")),
             hyper_parameters=dict(algorithm.parameters),
             task_parameters=dict(parameters),

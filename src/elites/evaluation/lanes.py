@@ -1,0 +1,289 @@
+"""Whole episodes in machine code, several robots side by side: policy, step, ends and records.
+
+The functions of a task are compiled by `elites.native`; here they are called by their addresses, without the
+interpreter's lock. A lane whose episode has ended takes the next one. All code that Numba compiles for it is
+in this file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from elites.machine_code import Compiler
+
+TERMINATED, TRUNCATED, INVALID = 0, 1, 2  # elites.tasks.episode.Ending
+
+compiled = Compiler(__file__)
+
+
+class Code(NamedTuple):
+    """Addresses of the functions of a task and its controllers."""
+
+    reset: int
+    act: int
+    step: int
+    perceptron: int
+
+
+class Layout(NamedTuple):
+    """How a controller and a state are stored."""
+
+    sizes: np.ndarray  # of the layers
+    padded: np.ndarray
+    weights: np.ndarray  # of each layer: where they begin
+    biases: np.ndarray
+    kept: np.ndarray  # positions of the numbers of a state that steps need
+
+
+class Block(NamedTuple):
+    """The memory of a thread, `[numbers, lanes]` unless it says otherwise."""
+
+    seeds: np.ndarray  # of the next episodes
+    begun: np.ndarray  # their whole states
+    seen: np.ndarray  # their first observations
+    state: np.ndarray
+    observation: np.ndarray
+    raw: np.ndarray  # what the controllers return
+    moment: np.ndarray  # seed, step and spread of the noise on actions
+    action: np.ndarray
+    gained: np.ndarray  # reward and fitness
+    described: np.ndarray  # the step's descriptor
+    final: np.ndarray  # the episode's descriptor if it ends here
+    flags: np.ndarray  # whether it ends, all was finite, and the episode's descriptor is
+    weights: np.ndarray  # [lanes, numbers]
+    holds: np.ndarray  # [lanes], the controller in each row of weights
+    dense: np.ndarray  # [lanes], whether its rows of inputs that are 0 must be read
+    slot: np.ndarray  # [lanes], the row of weights of each lane
+    episode: np.ndarray  # [lanes], -1: none
+    length: np.ndarray  # [lanes]
+
+
+class Batch(NamedTuple):
+    """The episodes of a call, `[episodes, …]`. Without records, those are of length 0."""
+
+    parameters: np.ndarray  # [controllers, P]
+    seeds: np.ndarray
+    fitness: np.ndarray
+    descriptor: np.ndarray
+    lengths: np.ndarray
+    endings: np.ndarray
+    observations: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    step_descriptors: np.ndarray
+
+
+if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1 runs the same code interpreted
+
+    def call(address: int, arguments: tuple[int, ...]) -> None:
+        """Calls a function of addresses and whole numbers."""
+        words = [ctypes.c_ssize_t] * len(arguments)
+        ctypes.CFUNCTYPE(None, *words)(address)(*arguments)
+
+    def fetch_add(counter: np.ndarray, amount: int) -> int:
+        """Adds to a counter that threads share. Returns what it was."""
+        before = int(counter[0])
+        counter[0] += amount
+        return before
+
+else:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+    from numba.np.arrayobj import make_array
+
+    @intrinsic
+    def call(typing: Any, address: Any, arguments: Any) -> Any:
+        """Calls a function of addresses and whole numbers."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            words = [builder.extract_value(values[1], k) for k in range(len(arguments))]
+            kind = ir.FunctionType(ir.VoidType(), [word.type for word in words])
+            builder.call(builder.inttoptr(values[0], kind.as_pointer()), words)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, arguments), generate
+
+    @intrinsic
+    def fetch_add(typing: Any, counter: Any, amount: Any) -> Any:
+        """Adds to a counter that threads share. Returns what it was."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            array = make_array(signature.args[0])(context, builder, value=values[0])
+            return builder.atomic_rmw("add", array.data, values[1], "monotonic")
+
+        return types.int64(counter, types.int64), generate
+
+
+@compiled
+def run(
+    code: Code,
+    layout: Layout,
+    block: Block,
+    batch: Batch,
+    steps: int,
+    total: int,
+    threads: int,
+    counter: np.ndarray,
+    stop: np.ndarray,
+) -> None:
+    """Runs episodes of the batch until none of the first `total` is left, or `stop[0]` is set."""
+    lanes = len(block.episode)
+    used = min(lanes, -(-total // threads))
+    per_controller = len(batch.seeds) // max(1, len(batch.parameters))
+    for lane in range(lanes):
+        block.episode[lane] = -1
+        block.holds[lane] = -1
+    first = taken = ready = 0  # the episodes that begin next: the first one, how many began, and their number
+    running, left = 0, True
+    while True:
+        if left and running < used:
+            for lane in range(used):
+                if block.episode[lane] >= 0:
+                    continue
+                if taken == ready:
+                    ready, taken = min(used, max(1, (total - counter[0]) // (2 * threads))), 0
+                    first = fetch_add(counter, ready)
+                    ready = min(ready, total - first)
+                    if ready <= 0:
+                        left = False
+                        break
+                    for k in range(lanes):
+                        block.seeds[0, k] = batch.seeds[first + min(k, ready - 1)]
+                    call(
+                        code.reset,
+                        (block.seeds.ctypes.data, block.begun.ctypes.data, block.seen.ctypes.data, 1),
+                    )
+                episode = first + taken
+                for k in range(len(layout.kept)):
+                    block.state[k, lane] = block.begun[layout.kept[k], taken]
+                for k in range(len(block.seen)):
+                    block.observation[k, lane] = block.seen[k, taken]
+                if len(batch.actions) > 0:
+                    for k in range(len(block.seen)):
+                        batch.observations[episode, 0, k] = block.seen[k, taken]
+                block.moment[0, lane] = batch.seeds[episode]
+                block.episode[lane], block.length[lane] = episode, 0
+                hold(layout, block, batch.parameters, episode // per_controller, lane)
+                taken += 1
+                running += 1
+        if running == 0 or stop[0]:
+            return
+        for lane in range(used):
+            if block.episode[lane] >= 0:
+                slot = block.slot[lane]
+                call(
+                    code.perceptron,
+                    (
+                        block.weights[slot].ctypes.data,
+                        block.observation.ctypes.data,
+                        block.raw.ctypes.data,
+                        lane,
+                        block.dense[slot],
+                    ),
+                )
+                block.moment[1, lane] = block.length[lane]
+        call(code.act, (block.raw.ctypes.data, block.moment.ctypes.data, block.action.ctypes.data, 1))
+        call(
+            code.step,
+            (
+                block.state.ctypes.data,
+                block.action.ctypes.data,
+                block.state.ctypes.data,
+                block.observation.ctypes.data,
+                block.gained.ctypes.data,
+                block.described.ctypes.data,
+                block.final.ctypes.data,
+                block.flags.ctypes.data,
+                1,
+            ),
+        )
+        for lane in range(used):
+            episode = block.episode[lane]
+            if episode < 0:
+                continue
+            if len(batch.actions) > 0:
+                record(block, batch, episode, lane)
+            block.length[lane] += 1
+            if block.flags[0, lane] != 0 or block.length[lane] == steps:
+                finish(block, batch, episode, lane)
+                block.episode[lane] = -1
+                running -= 1
+
+
+@compiled
+def hold(layout: Layout, block: Block, parameters: np.ndarray, controller: int, lane: int) -> None:
+    """Finds the row of weights that holds a controller, or copies it into one that no lane uses."""
+    lanes = len(block.episode)
+    free = -1
+    for slot in range(lanes):
+        if block.holds[slot] == controller:
+            block.slot[lane] = slot
+            return
+        used = False
+        for other in range(lanes):
+            if other != lane and block.episode[other] >= 0 and block.slot[other] == slot:
+                used = True
+        if not used:
+            free = slot
+    block.slot[lane], block.holds[free] = free, controller
+    block.dense[free] = copy(layout, parameters[controller], block.weights[free])
+
+
+@compiled
+def copy(layout: Layout, parameters: np.ndarray, weights: np.ndarray) -> int:
+    """Copies a flat controller as `elites.native.perceptron` reads it. Whether a number is not finite."""
+    layers = len(layout.sizes) - 1
+    start = 0
+    for layer in range(layers):
+        inputs, outputs = layout.sizes[layer], layout.sizes[layer + 1]
+        across = layout.padded[layer] if layer == layers - 1 else layout.padded[layer + 1]
+        at = layout.weights[layer]
+        for i in range(inputs):
+            row = parameters[start + i * outputs : start + (i + 1) * outputs]
+            if layer < layers - 1:
+                target = weights[at + i * across : at + i * across + outputs]
+                for j in range(outputs):
+                    target[j] = row[j]
+            else:
+                for j in range(outputs):
+                    weights[at + j * across + i] = row[j]
+        start += inputs * outputs
+        for j in range(outputs):
+            weights[layout.biases[layer] + j] = parameters[start + j]
+        start += outputs
+    largest = np.uint32(0)
+    bits = parameters.view(np.uint32)
+    for k in range(len(bits)):  # without its sign a float's bits grow with it
+        largest = max(largest, bits[k] & np.uint32(0x7FFFFFFF))
+    return 1 if largest >= np.uint32(0x7F800000) else 0
+
+
+@compiled
+def record(block: Block, batch: Batch, episode: int, lane: int) -> None:
+    """Writes a step of an episode into its rows."""
+    step = block.length[lane]
+    for k in range(len(block.observation)):
+        batch.observations[episode, step + 1, k] = block.observation[k, lane]
+    for k in range(len(block.action)):
+        batch.actions[episode, step, k] = block.action[k, lane]
+    for k in range(len(block.described)):
+        batch.step_descriptors[episode, step, k] = block.described[k, lane]
+    batch.rewards[episode, step] = block.gained[0, lane]
+
+
+@compiled
+def finish(block: Block, batch: Batch, episode: int, lane: int) -> None:
+    """Writes the result of an episode that has ended; its ending is the last of it."""
+    ending = TERMINATED if block.flags[0, lane] != 0 else TRUNCATED
+    if block.flags[1, lane] == 0 or block.flags[2, lane] == 0:
+        ending = INVALID
+    batch.fitness[episode] = np.float32(np.nan) if ending == INVALID else block.gained[1, lane]
+    for k in range(len(block.final)):
+        batch.descriptor[episode, k] = np.float32(np.nan) if ending == INVALID else block.final[k, lane]
+    batch.lengths[episode] = block.length[lane]
+    batch.endings[episode] = ending

@@ -1,0 +1,299 @@
+"""Episodes of tasks that are pure JAX as machine code, on threads: no XLA, several robots per thread at once.
+
+What an episode is, is defined in `rollout` of `device.py`: how it ends, what is recorded. Numbers agree with
+those to rounding. The bits of an episode depend on task, controller and seed alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from elites.errors import ElitesError
+from elites.evaluation import lanes
+from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
+from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.threads import checked_batch
+from elites.native import Compiled, UnknownPrimitiveError, compile_function
+from elites.native.compiled import aligned
+from elites.native.perceptron import Perceptron
+from elites.options import Physics, Spread, Threads, converted
+from elites.tasks.episode import Ending
+from elites.tasks.task import DeviceTask
+
+CORES_BESIDE_A_GPU = 8  # so many are faster than a GPU, which launches a kernel for each small operation
+REPORT_SECONDS = 0.05  # between looks for episodes that have ended
+
+
+class Programs(NamedTuple):
+    """The functions of a task as machine code."""
+
+    reset: Compiled
+    step: Compiled
+    act: Callable[[bool], Compiled]  # with noise or without
+
+
+def programs_of(task: DeviceTask) -> Programs:
+    """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled."""
+    try:
+        hash(task)
+    except TypeError:
+        return _compiled(task)
+    return _shared(task)
+
+
+@functools.lru_cache(maxsize=8)
+def _shared(task: DeviceTask) -> Programs:
+    return _compiled(task)
+
+
+def _compiled(task: DeviceTask) -> Programs:
+    dtype = jnp.float32 if np.dtype(task.step_descriptor_dtype).kind == "f" else jnp.int32
+    kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
+
+    def begin(seed: jax.Array) -> tuple[Any, ...]:
+        state, observation = task.reset(seed)
+        total = jnp.zeros(task.step_descriptor_size, dtype)
+        return (_plain(state), jnp.float32(0), total, jnp.int32(0)), observation.astype(jnp.float32)
+
+    def advance(before: Any, action: jax.Array) -> tuple[Any, ...]:
+        plain, fitness, total, length = before
+        after = task.step(_with_keys(plain, kinds), action)
+        check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
+        reward, observation = after.reward.astype(jnp.float32), after.observation.astype(jnp.float32)
+        described = after.descriptor.astype(dtype)
+        numbers = [reward[None], action, observation, *([described] if dtype == jnp.float32 else [])]
+        finite = jnp.isfinite(jnp.concatenate(numbers)).all()
+        fitness, total, length = fitness + reward, total + described, length + 1
+        final, described_well = total / length, jnp.bool_(True)
+        if task.describes_episodes:
+            final = task.episode_descriptor(final, after.state)
+            check_episode_descriptor(task, final.shape)
+            described_well = jnp.isfinite(final).all()
+        return (
+            (_plain(after.state), fitness, total, length),
+            observation,
+            (reward, fitness),
+            described,
+            final.astype(jnp.float32),
+            (after.terminated | ~finite, finite, described_well),
+        )
+
+    def act(raw: jax.Array, moment: Any, *, noisy: bool) -> tuple[jax.Array]:
+        action = jnp.tanh(raw)
+        if noisy:
+            seed, step, spread = moment
+            action = jnp.clip(action + spread * noise_of_step(seed, step, task.action_size), -1, 1)
+        return (action,)
+
+    numbers = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
+    moment = jnp.uint32(0), jnp.int32(0), jnp.float32(0)
+    start = jax.eval_shape(begin, jnp.uint32(0))[0]
+    return Programs(
+        compile_function(begin, jnp.uint32(0)),
+        compile_function(advance, start, numbers, state=True),
+        functools.cache(lambda noisy: compile_function(functools.partial(act, noisy=noisy), numbers, moment)),
+    )
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(state: Any) -> Any:
+    """A state with the words of its random keys."""
+    arrays = jax.tree.map(jnp.asarray, state)
+    return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, arrays)
+
+
+def _with_keys(plain: Any, kinds: Any) -> Any:
+    """The state that `_plain` was made of; `kinds` are the types of its arrays."""
+    return jax.tree.map(
+        lambda kind, leaf: (
+            jax.random.wrap_key_data(leaf, impl=kind.dtype._impl.name) if _is_key(kind) else leaf
+        ),
+        kinds,
+        plain,
+    )
+
+
+def choose_physics(task: DeviceTask, wanted: Physics | None) -> tuple[Physics, str]:
+    """The physics of episodes and a line that says so: the one that is wanted, or the faster one.
+
+    An error if that is to be native and an operation cannot be compiled.
+    """
+    if wanted == "xla" or (wanted is None and not _is_fast()):
+        return "xla", "physics: XLA"
+    try:
+        programs_of(task)
+    except UnknownPrimitiveError as error:
+        if wanted is not None:
+            raise ElitesError(f"{task.name} cannot use native physics: {error}") from None
+        return "xla", f"physics: XLA, as {error} to native code"
+    return "native", "physics: native code in threads"
+
+
+def _is_fast() -> bool:
+    """Whether machine code on this machine's cores is faster than XLA on its device."""
+    return jax.default_backend() == "cpu" or len(os.sched_getaffinity(0)) >= CORES_BESIDE_A_GPU
+
+
+class NativeEvaluator:
+    """Runs batches of controllers on a task that is pure JAX, in threads."""
+
+    def __init__(
+        self, task: DeviceTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
+    ) -> None:
+        """`hidden` are the sizes of the hidden layers; there is one thread per core by default.
+
+        UnknownPrimitiveError, which names it, if an operation of the task cannot be compiled.
+        """
+        threads = len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
+        self.task = task
+        self.sizes = task.controller(hidden)
+        self._programs = programs_of(task)
+        self._perceptron = Perceptron(self.sizes, self._programs.step.lanes)
+        places = np.array(self._perceptron.layout)
+        self._layout = lanes.Layout(
+            np.array(self.sizes),
+            np.array(self._perceptron.padded),
+            places[:-1, 0].copy(),
+            places[:-1, 1].copy(),
+            np.array(self._programs.step.kept, np.int64),
+        )
+        self._blocks = [self._block() for _ in range(threads)]
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
+        self._stop = np.zeros(1, np.uint8)
+
+    def _block(self) -> lanes.Block:
+        """Memory for a thread."""
+        reset, step = self._programs.reset, self._programs.step
+        width = step.lanes
+        real = np.dtype(self.task.step_descriptor_dtype).kind == "f"
+        (seeds,), (begun, seen) = ([array[0] for array in group] for group in reset.buffers(1))
+        (state, action), (_, observation, gained, described, final, flags) = (
+            [array[0] for array in group] for group in step.buffers(1)
+        )
+        return lanes.Block(
+            seeds=seeds,
+            begun=begun,
+            seen=seen.view(np.float32),
+            state=state,
+            observation=observation.view(np.float32),
+            raw=aligned((self.task.action_size, width)).view(np.float32),
+            moment=aligned((3, width)),
+            action=action.view(np.float32),
+            gained=gained.view(np.float32),
+            described=described.view(np.float32 if real else np.int32),
+            final=final.view(np.float32),
+            flags=flags,
+            weights=aligned((width, self._perceptron.numbers)).view(np.float32),
+            holds=np.zeros(width, np.int64),
+            dense=np.zeros(width, np.int64),
+            slot=np.zeros(width, np.int64),
+            episode=np.zeros(width, np.int64),
+            length=np.zeros(width, np.int64),
+        )
+
+    def evaluate(
+        self,
+        parameters: ArrayLike,
+        seeds: ArrayLike,
+        *,
+        transitions: bool = False,
+        action_noise: float = 0.0,
+        limit: int | None = None,
+        on_episode: Callable[[int], None] | None = None,
+    ) -> Evaluation[np.ndarray]:
+        """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
+        if not self._blocks:
+            raise ElitesError("the evaluator is closed")
+        parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
+        noise = converted(Spread, "action_noise", action_noise)
+        evaluation = blank_evaluation(self.task, seeds, transitions)
+        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
+        code = lanes.Code(
+            self._programs.reset.address,
+            self._programs.act(noise > 0).address,
+            self._programs.step.address,
+            self._perceptron.address,
+        )
+        batch = self._batch(parameters, evaluation)
+        counter = np.zeros(1, np.int64)
+        self._stop[0] = 0
+        threads, steps = len(self._blocks), self.task.episode_length
+        for block in self._blocks:
+            block.moment[2].view(np.float32)[:] = noise
+        workers = [
+            self._executor.submit(
+                lanes.run, code, self._layout, block, batch, steps, total, threads, counter, self._stop
+            )
+            for block in self._blocks
+        ]
+        try:
+            _report(workers, batch, on_episode)
+        finally:
+            self._stop[0] = 1
+            wait(workers)
+        return evaluation
+
+    def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> lanes.Batch:
+        """The arrays of an evaluation, with one row per episode."""
+        rows = evaluation.transitions or blank_evaluation(self.task, np.zeros(0), True).transitions
+        assert rows is not None
+        count, axes = evaluation.seed.size, evaluation.seed.ndim
+        results = [
+            array.reshape(count, *array.shape[axes:])
+            for array in (
+                evaluation.seed,
+                evaluation.fitness,
+                evaluation.descriptor,
+                evaluation.length,
+                evaluation.ending,
+            )
+        ]
+        recorded = [
+            row.reshape(count, *row.shape[axes:]) if evaluation.transitions is not None else row
+            for row in rows
+        ]
+        return lanes.Batch(parameters, *results, *recorded)
+
+    def at_once(self, episodes: int) -> int | None:
+        """None: any number is fine."""
+        return None
+
+    def close(self) -> None:
+        """Ends the threads and frees their memory."""
+        self._executor.shutdown()
+        self._blocks.clear()
+
+    def __enter__(self) -> NativeEvaluator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _report(
+    workers: list[Future[None]], batch: lanes.Batch, on_episode: Callable[[int], None] | None
+) -> None:
+    """Waits for all episodes, and reports each of them when it has ended."""
+    reported = np.zeros(len(batch.endings), bool)
+    running: Any = workers
+    while running:
+        done, running = wait(running, timeout=None if on_episode is None else REPORT_SECONDS)
+        for worker in done:
+            worker.result()
+        if on_episode is not None:
+            new = (batch.endings != Ending.SKIPPED) & ~reported
+            reported |= new
+            for length in batch.lengths[new]:
+                on_episode(int(length))
