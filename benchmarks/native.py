@@ -1,26 +1,30 @@
-"""Physics of Brax's robots as machine code in one thread, and under XLA: random actions, no policy.
+"""Brax's robots in native code and under XLA: whole episodes of controllers with 128-128 hidden units.
 
-    python benchmarks/native.py [--robots hopper walker2d] [--no-xla]
+    python benchmarks/native.py [--robots hopper walker2d] [--quick]
 
-`taskset -c 0` gives XLA one core. The last line is one JSON object: steps per second, and the seconds of each
-part of the compilation, of all, and of a start with code from the cache; both trace with JAX.
+No episode ends before its last step, so that all steps that are computed count. XLA uses all cores. The last
+line is one JSON object: `steps_per_s` by robot under XLA and in native code on one thread and on two, the
+`ratio` of two threads to XLA, the `shares` of physics, policy and the rest in the time of one thread, and the
+`seconds` until native code is there, at first and from the cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 ROBOTS = ("hopper", "walker2d", "halfcheetah", "ant")
-EPISODES = 128
-STEPS = 100
-REPETITIONS = 5  # the best counts
+EPISODES, STEPS = 128, 250
+REPETITIONS = {"xla": 2, "native_1": 5, "native_2": 5}  # the best counts
 
 
 def main() -> None:
@@ -28,89 +32,93 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--robots", nargs="+", choices=ROBOTS, default=ROBOTS)
-    parser.add_argument("--no-xla", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="the hopper alone, with short episodes")
     options = parser.parse_args()
-    steps, seconds = {}, {}
+    robots, steps = (("hopper",), STEPS // 5) if options.quick else (options.robots, STEPS)
+    results: dict[str, dict[str, Any]] = {"steps_per_s": {}, "ratio": {}, "shares": {}, "seconds": {}}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ELITES_CACHE"] = folder
-        for robot in options.robots:
-            steps[robot], seconds[robot] = measure(robot, not options.no_xla)
-            print(robot, steps[robot], seconds[robot], flush=True)
-    print(json.dumps({"steps_per_s": steps, "seconds": seconds}))
+        for robot in robots:
+            measured = measure(robot, steps)
+            print(robot, measured, flush=True)
+            for name, value in measured.items():
+                results[name][robot] = value
+    print(json.dumps(results))
 
 
-def measure(robot: str, xla: bool) -> tuple[dict[str, int], dict[str, float]]:
-    """Steps per second, and seconds of compilation."""
+def measure(robot: str, steps: int) -> dict[str, Any]:
+    """The figures of one robot."""
     import jax
     import jax.numpy as jnp
 
-    from elites import make_task
-    from elites.native import compile_function
-    from elites.native.compiled import aligned, host, machine_code
-    from elites.native.emit import emit
-    from elites.native.trace import from_jaxpr, jaxpr_of
-    from elites.tasks.task import DeviceTask
+    from elites import NativeEvaluator, make_task
+    from elites.evaluation import native
+    from elites.evaluation.device import DeviceEvaluator
+    from elites.tasks.brax import BraxTask
 
-    task = make_task(f"brax-{robot}")
-    assert isinstance(task, DeviceTask)
+    @dataclass(frozen=True, kw_only=True)
+    class Endless(BraxTask):
+        """The robot that may fall."""
 
-    def step(state: Any, action: jax.Array) -> tuple[Any, ...]:
-        after = task.step(state, action)
-        return after.state, (after.observation, after.reward), (after.terminated, after.descriptor)
+        def step(self, state: Any, action: jax.Array) -> Any:
+            return super().step(state, action)._replace(terminated=jnp.bool_(False))
 
-    states, _ = jax.jit(jax.vmap(task.reset))(jnp.arange(EPISODES, dtype=jnp.uint32))
-    example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), states)
-    action = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
-    clock = Clock()
-    traced = jaxpr_of(step, example, action)
-    clock("jaxpr")
-    program = from_jaxpr(*traced)[0].without_dead_state()[0]
-    clock("scalarise")
-    machine_code(emit(program, host().lanes))
-    clock("llvm")
-    compile_function(step, example, action, state=True)
-    clock("all")
-    made = compile_function(step, example, action, state=True)
-    clock("cached")
+    base = make_task(f"brax-{robot}", episode_length=steps)
+    task = Endless(**{field.name: getattr(base, field.name) for field in fields(base)})
+    xla = DeviceEvaluator(task)
+    keys = jax.random.split(jax.random.key(0), EPISODES)
+    parameters, seeds = np.asarray(jax.vmap(xla.policy.init)(keys)), np.arange(EPISODES)
 
-    actions = np.random.default_rng(0).uniform(-1, 1, (STEPS, EPISODES, task.action_size)).astype(np.float32)
-    packed = [made.pack(1, [row]) for row in actions]
-    start = made.pack(0, [np.asarray(leaf) for leaf in jax.tree.leaves(states)])
-    memory, (_, results) = aligned(start.shape), made.buffers(len(start))
+    def prepared(threads: int) -> tuple[NativeEvaluator, float]:
+        native._shared.cache_clear()
+        started = time.perf_counter()
+        evaluator = NativeEvaluator(task, threads=threads)
+        evaluator.evaluate(parameters[:1], seeds[:1])
+        return evaluator, time.perf_counter() - started
 
-    def native() -> None:
-        memory[:] = start
-        for row in packed:
-            made.run([memory, row], [memory, *results[1:]])
-
-    rates = {"native_1": rate(native)}
-    if xla:
-        scanned = jax.jit(lambda now, rows: jax.lax.scan(lambda s, a: jax.vmap(step)(s, a)[:2], now, rows))
-        rates["xla"] = rate(lambda: jax.block_until_ready(scanned(states, actions)))
-    return rates, {name: round(value, 3) for name, value in clock.seconds.items()}
+    one, first = prepared(1)
+    two, again = prepared(2)
+    evaluators: dict[str, Any] = {"xla": xla, "native_1": one, "native_2": two}
+    rates = {
+        name: rate(functools.partial(evaluator.evaluate, parameters, seeds), REPETITIONS[name])
+        for name, evaluator in evaluators.items()
+    }
+    return {
+        "steps_per_s": rates,
+        "ratio": round(rates["native_2"] / rates["xla"], 1),
+        "shares": shares(one, lambda: one.evaluate(parameters, seeds)),
+        "seconds": {"first": round(first, 2), "cached": round(again, 2)},
+    }
 
 
-class Clock:
-    """Seconds since the last call, by name."""
-
-    def __init__(self) -> None:
-        self.last = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def __call__(self, name: str) -> None:
-        self.seconds[name] = time.perf_counter() - self.last
-        self.last = time.perf_counter()
-
-
-def rate(function: Any) -> int:
+def rate(evaluate: Callable[[], Any], repetitions: int) -> int:
     """Steps per second, the best of some; the first call may compile."""
-    function()
-    best = float("inf")
-    for _ in range(REPETITIONS):
-        start = time.perf_counter()
+    steps = int(evaluate().length.sum())
+    return round(steps / best(evaluate, repetitions))
+
+
+def best(function: Callable[[], Any], repetitions: int) -> float:
+    """Seconds of a call, the best of some."""
+    seconds = []
+    for _ in range(repetitions):
+        started = time.perf_counter()
         function()
-        best = min(best, time.perf_counter() - start)
-    return round(EPISODES * STEPS / best)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def shares(evaluator: Any, evaluate: Callable[[], Any]) -> dict[str, float]:
+    """What of the time is gone if the physics, or the policy, does nothing; the rest is bookkeeping."""
+    from elites.native.compiled import Loaded, machine_code
+
+    nothing = Loaded(machine_code("define void @nothing() {\n  ret void\n}"), "nothing")
+    code, whole = evaluator._code(False), best(evaluate, REPETITIONS["native_1"])
+    gone = {}
+    for name, part in (("physics", "step"), ("policy", "perceptron")):
+        evaluator._code = lambda _, part=part: code._replace(**{part: nothing.address})
+        gone[name] = 1 - best(evaluate, REPETITIONS["native_1"]) / whole
+    del evaluator._code
+    return {name: round(share, 2) for name, share in {**gone, "rest": 1 - sum(gone.values())}.items()}
 
 
 if __name__ == "__main__":

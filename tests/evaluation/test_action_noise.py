@@ -1,4 +1,4 @@
-"""Noise on actions: the same rules for episodes in Numba, in worker processes and in one JAX program."""
+"""Noise on actions: the same rules for episodes in Numba, in worker processes, in JAX and in native code."""
 
 import functools
 
@@ -9,6 +9,7 @@ import pytest
 from elites import ElitesError, Policy, ProcessEvaluator, ThreadEvaluator, gymnasium_task, make_task
 from elites.evaluation.device import DeviceEvaluator
 from elites.evaluation.function import FunctionEvaluator
+from elites.evaluation.native import NativeEvaluator
 from elites.tasks.function import function_task
 from tests import outside
 from tests.toy import POINT
@@ -22,10 +23,16 @@ PUSH = gymnasium_task(
     qd_offset=0.0,
     episode_length=15,
 )
-TASKS = {"bullet": make_task("qd-hopper", episode_length=15), "gymnasium": PUSH, "device": POINT}
+TASKS = {
+    "bullet": make_task("qd-hopper", episode_length=15),
+    "gymnasium": PUSH,
+    "device": POINT,
+    "native": POINT,
+}
 MAKE = {
     "bullet": lambda threads: ThreadEvaluator(TASKS["bullet"], hidden=HIDDEN, threads=threads),
     "gymnasium": lambda threads: ProcessEvaluator(PUSH, hidden=HIDDEN, processes=threads),
+    "native": lambda threads: NativeEvaluator(POINT, hidden=HIDDEN, threads=threads),
     # A task inside one program has no threads: with so many controllers in a call instead.
     "device": lambda threads: DeviceEvaluator(POINT, hidden=HIDDEN, chunk=EPISODES // threads),
 }
@@ -109,6 +116,15 @@ def test_threads_and_chunks_change_nothing(kind, noisy):
         )
     close = {"rtol": 1e-5, "atol": 1e-5} if kind == "device" else {"rtol": 0}
     jax.tree.map(functools.partial(np.testing.assert_allclose, **close), alone, noisy)
+
+
+def test_native_noise_is_that_of_xla():
+    parameters, seeds = controllers("native"), np.arange(EPISODES)
+    ours, theirs = (
+        MAKE[kind](1).evaluate(parameters, seeds, transitions=True, action_noise=0.3)
+        for kind in ("native", "device")
+    )
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), ours, theirs)
 
 
 def test_actions_stay_within_their_bounds(kind, evaluate):

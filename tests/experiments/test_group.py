@@ -42,6 +42,7 @@ def small(name, **changes):
             "algorithm": name,
             "task": "point",
             "evaluations": 155,
+            "physics": None if changes.get("task", "point") != "point" else "xla",
             "hyper_parameters": hyper_parameters,
             **changes,
         }
@@ -118,10 +119,12 @@ def test_replications_in_one_program(name, group, tmp_path):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_episodes_outside_the_program_give_the_same_rows_as_inside(name, group, tmp_path, monkeypatch):
+def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(name, group, tmp_path):
     """The same generation, driven in two ways, row by row."""
-    monkeypatch.setattr(replications, "EpisodesInside", replications.EpisodesOutside)
-    outside = run(small(name, seed=3), tmp_path / "outside", seeds=2, execution=Execution(log=quiet))
+    config = small(name, seed=3, physics="native")
+    outside = run(config, tmp_path / "outside", seeds=2, execution=Execution(log=quiet))
+    assert "rollouts_s" in read_table(outside.runs[0].folder / "timings.csv")
+    assert "device_s" in read_table(group(name).runs[0].folder / "timings.csv")
     for one, other in zip(group(name).runs, outside.runs, strict=True):
         expected, rows = (read_table(outcome.folder / "metrics.csv") for outcome in (one, other))
         assert list(rows) == list(expected)
@@ -178,8 +181,10 @@ def test_one_seed_of_a_device_task_is_an_ordinary_run(group, tmp_path):
     assert ", the mean of 2 episodes\n" in show(group("map-elites-sampling").runs[0].folder)
 
 
-def test_corrections_of_a_group(tmp_path):
-    config = small("deep-grid", correct_every=100, correct_replications=3, correct_redraw=True)
+@pytest.mark.parametrize("physics", ["xla", "native"])
+def test_corrections_of_a_group(physics, tmp_path):
+    changes = {"correct_every": 100, "correct_replications": 3, "correct_redraw": True, "physics": physics}
+    config = small("deep-grid", **changes)
     run(config, tmp_path / "group", seeds=2, execution=Execution(log=quiet))
     for seed in (0, 1):
         folder = tmp_path / "group" / f"seed-{seed}"
@@ -269,7 +274,7 @@ def test_td3_forgets_steps_that_gave_nan(tmp_path):
 
 def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, monkeypatch):
     config = small("pga-map-elites")
-    each = replications.bytes_needed(config.make_algorithm())
+    each = replications.bytes_needed(config.make_algorithm(), "xla")
     monkeypatch.setattr("elites.memory.available_bytes", lambda: 5 * each + each // 2)
     with pytest.raises(ElitesError, match=r"20 seeds take .* GB and .* GB are free; 5 seeds fit"):
         run(config, tmp_path / "group", seeds=20, execution=Execution(log=quiet))

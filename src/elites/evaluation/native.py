@@ -220,13 +220,7 @@ class NativeEvaluator:
         noise = converted(Spread, "action_noise", action_noise)
         evaluation = blank_evaluation(self.task, seeds, transitions)
         total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
-        code = lanes.Code(
-            self._programs.reset.address,
-            self._programs.act(noise > 0).address,
-            self._programs.step.address,
-            self._perceptron.address,
-        )
-        batch = self._batch(parameters, evaluation)
+        code, batch = self._code(noise > 0), self._batch(parameters, evaluation)
         counter = np.zeros(1, np.int64)
         self._stop[0] = 0
         threads, steps = len(self._blocks), self.task.episode_length
@@ -244,6 +238,12 @@ class NativeEvaluator:
             self._stop[0] = 1
             wait(workers)
         return evaluation
+
+    def _code(self, noisy: bool) -> lanes.Code:
+        made = self._programs
+        return lanes.Code(
+            made.reset.address, made.act(noisy).address, made.step.address, self._perceptron.address
+        )
 
     def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> lanes.Batch:
         """The arrays of an evaluation, with one row per episode."""
