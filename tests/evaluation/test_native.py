@@ -17,7 +17,9 @@ from elites import ElitesError, Execution, NativeEvaluator, RunConfig, correct, 
 from elites.cli import main
 from elites.evaluation.device import DeviceEvaluator
 from elites.evaluation.native import choose_physics
+from elites.experiments.config import load_config
 from elites.native.compiled import host
+from elites.policies import parameter_count
 from elites.tasks.episode import Ending
 from tests.evaluation.test_device import POLICY, FinalTask, MeanTask, made
 from tests.toy import POINT, PointTask
@@ -49,7 +51,7 @@ class OddTask(PointTask):
 
     def step(self, state, action):
         after = super().step(state, action)
-        return after._replace(reward=jnp.fft.fft(after.state).real[0])
+        return after._replace(reward=jax.lax.lgamma(after.state[0]))
 
 
 def assert_same(one, other):
@@ -92,12 +94,13 @@ def test_episodes_are_those_of_xla(task):
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 def test_weights_that_are_not_finite_count_as_under_xla(bad):
     """Also those behind a rectified unit: 0 · ∞ is NaN."""
-    parameters = controllers(40).copy()
-    parameters[np.arange(40), np.random.default_rng(0).integers(0, parameters.shape[1], 40)] = bad
-    theirs = DeviceEvaluator(POINT, hidden=(4,)).evaluate(parameters, np.arange(40))
-    with NativeEvaluator(POINT, hidden=(4,), threads=1) as evaluator:
-        ours = evaluator.evaluate(parameters, np.arange(40))
-    assert 10 < ours.invalid <= 40
+    evaluators = (make(POINT, hidden=(6, 5)) for make in (NativeEvaluator, DeviceEvaluator))
+    random = np.random.default_rng(0)
+    parameters = random.normal(size=(80, parameter_count((3, 6, 5, 2))))
+    behind = 3 * 6 + 6 + random.integers(0, 6 * 5, 80)  # weights of the second layer
+    parameters[np.arange(80), behind] = bad
+    ours, theirs = (evaluator.evaluate(parameters, np.arange(80)) for evaluator in evaluators)
+    assert 0 < ours.invalid <= 80
     assert_close(ours, theirs)
 
 
@@ -185,7 +188,7 @@ def test_a_robot_lives_as_under_xla():
     expected = theirs.evaluate(parameters, np.arange(20), transitions=True)
     with NativeEvaluator(task, hidden=(8,), threads=2) as evaluator:
         found = evaluator.evaluate(parameters, np.arange(20), transitions=True)
-    assert_close(found, expected, atol=2e-3)
+    assert_close(found, expected, atol=2e-2)
     np.testing.assert_allclose(
         found.transitions.observations[:, :6], expected.transitions.observations[:, :6], atol=1e-4
     )
@@ -248,14 +251,12 @@ def test_a_correction_has_the_physics_of_its_run(tmp_path):
     np.testing.assert_allclose(native.fitness, xla.fitness, rtol=1e-5, atol=1e-5)
 
 
-def test_a_run_from_before_the_choice_stays_under_xla(tmp_path):
-    cut = Execution(max_hours=1e-9, log=quiet)
-    folder = run(small(physics="xla"), tmp_path / "run", execution=cut).folder
-    record = json.loads((folder / "config.json").read_text())
-    assert record.pop("physics") == "xla"
-    (folder / "config.json").write_text(json.dumps(record))
-    assert resume(folder, Execution(log=quiet)).finished
-    assert "device_s" in (folder / "timings.csv").read_text()
+def test_runs_from_before_the_choice_were_under_xla(tmp_path):
+    for task, physics in (("point", "xla"), ("qd-hopper", None)):
+        record = RunConfig(algorithm="map-elites", task=task).record()
+        assert record.pop("physics") is None
+        (tmp_path / "config.json").write_text(json.dumps(record))
+        assert load_config(tmp_path)[0].physics == physics
 
 
 def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypatch):
@@ -264,8 +265,8 @@ def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypat
     assert run(config, tmp_path / "run", execution=Execution(log=told.append)).finished
     assert len(told) == 1
     assert "XLA" in told[0]
-    assert "fft" in told[0]
-    with pytest.raises(ElitesError, match=r"odd cannot use native physics: .*fft"):
+    assert "JAX's operation lgamma cannot be compiled" in told[0]
+    with pytest.raises(ElitesError, match=r"odd cannot use native physics: JAX's operation lgamma"):
         run(small(task="odd"), tmp_path / "other", execution=Execution(log=quiet))
     assert not (tmp_path / "other").exists()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -278,7 +279,7 @@ def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypat
 def test_physics_is_for_tasks_in_jax(capsys):
     with pytest.raises(ElitesError, match=r"physics is native; it is for tasks in JAX, .* not qd-hopper"):
         RunConfig(algorithm="map-elites", task="qd-hopper", physics="native")
-    with pytest.raises(ElitesError, match="physics is cuda; it must be one of xla, native"):
+    with pytest.raises(ElitesError, match="physics is 'cuda'; it must be one of xla, native"):
         small(physics="cuda")
     assert main(["run", "map-elites", "qd-hopper", "--physics", "xla"]) == 2
     (line,) = capsys.readouterr().err.splitlines()

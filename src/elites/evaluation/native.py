@@ -137,7 +137,7 @@ def choose_physics(task: DeviceTask, wanted: Physics | None) -> tuple[Physics, s
     except UnknownPrimitiveError as error:
         if wanted is not None:
             raise ElitesError(f"{task.name} cannot use native physics: {error}") from None
-        return "xla", f"physics: XLA, as {error} to native code"
+        return "xla", f"physics: XLA; native code is not possible: {error}"
     return "native", "physics: native code in threads"
 
 

@@ -226,7 +226,7 @@ def _keep(file: Path, made: _Kept) -> None:
     temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     try:
         temporary.write_bytes(fingerprint([content]).encode() + content)
-        temporary.replace(file)
+        os.replace(temporary, file)
     except OSError:
         temporary.unlink(missing_ok=True)
 
