@@ -81,7 +81,9 @@ class Loaded:
     def __init__(self, code: bytes, name: str) -> None:
         with _LOCK:
             backing = llvm.parse_assembly("")
-            self._engine = llvm.create_mcjit_compiler(backing, _machine())
+            # llvmlite's own memory manager keeps code and constants together: code refers to them by distances
+            # of 32 bits, and in a process with much memory they could be farther apart.
+            self._engine = llvm.create_mcjit_compiler(backing, _machine(), use_lmm=True)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
             self.address: int = self._engine.get_function_address(name)

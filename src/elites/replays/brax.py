@@ -36,9 +36,7 @@ class _Posed(BraxTask):
 
     step_descriptor_dtype: ClassVar[str] = "float32"
 
-    @property
-    def links(self) -> int:
-        return int(model_of(self)[0].nbody) - 1
+    links: int
 
     @property
     def step_descriptor_size(self) -> int:
@@ -68,17 +66,18 @@ def run(
     """The scenes of these controllers' episodes, with fitness, descriptor and length of each."""
     if not isinstance(task, BraxTask):
         raise ElitesError(f"{task.name} cannot be drawn; device tasks other than Brax's have no renderer")
-    posed = _Posed(**{field.name: getattr(task, field.name) for field in fields(BraxTask)})
+    links = int(model_of(task)[0].nbody) - 1  # without the world
+    posed = _Posed(links=links, **{field.name: getattr(task, field.name) for field in fields(BraxTask)})
     with evaluator_of(posed, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
     first = jax.jit(jax.vmap(lambda seed: _poses(task.reset(seed)[0])))(jnp.asarray(seeds, jnp.uint32))
     later = np.split(
         evaluation.transitions.step_descriptors,
-        [task.descriptor_size, task.descriptor_size + 3 * posed.links],
+        [task.descriptor_size, task.descriptor_size + 3 * links],
         2,
     )[1:]
     positions, rotations = (
-        np.concatenate([np.asarray(start)[:, None], rest], 1).reshape(len(seeds), -1, posed.links, width)
+        np.concatenate([np.asarray(start)[:, None], rest], 1).reshape(len(seeds), -1, links, width)
         for start, rest, width in zip(first, later, (3, 4), strict=True)
     )
     scenes: list[Scene] = [
