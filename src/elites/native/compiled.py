@@ -71,7 +71,11 @@ def _machine() -> Any:
     now = host()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=now.name, features=now.features, opt=2, reloc="pic", codemodel="default"
+        cpu=now.name,
+        features=now.features,
+        opt=2,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",  # whole addresses: code and its constants may be far apart in memory
     )
 
 
@@ -81,9 +85,7 @@ class Loaded:
     def __init__(self, code: bytes, name: str) -> None:
         with _LOCK:
             backing = llvm.parse_assembly("")
-            # llvmlite's own memory manager keeps code and constants together: code refers to them by distances
-            # of 32 bits, and in a process with much memory they could be farther apart.
-            self._engine = llvm.create_mcjit_compiler(backing, _machine(), use_lmm=True)
+            self._engine = llvm.create_mcjit_compiler(backing, _machine())
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
             self.address: int = self._engine.get_function_address(name)
