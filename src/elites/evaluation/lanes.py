@@ -139,7 +139,7 @@ def run(
         block.episode[lane] = -1
         block.holds[lane] = -1
     first = taken = ready = 0  # the episodes that begin next: the first one, how many began, and their number
-    running, left = 0, True
+    running, turn, left = 0, 0, True
     while True:
         if left and running < used:
             for lane in range(used):
@@ -173,7 +173,9 @@ def run(
                 running += 1
         if running == 0 or stop[0]:
             return
-        for lane in range(used):
+        turn += 1
+        for k in range(used):  # forwards and backwards in turns: the last weights are still in the cache
+            lane = k if turn % 2 else used - 1 - k
             if block.episode[lane] >= 0:
                 slot = block.slot[lane]
                 call(
