@@ -282,6 +282,25 @@ def test_a_folder_with_other_runs_is_refused(tmp_path):
         plan.unfinished(tmp_path, study.jobs())
 
 
+def test_physics_is_that_of_the_tasks_in_jax(tmp_path):
+    choice = {"tasks": ["brax-hopper", "qd-hopper"], "algorithms": ["map-elites"], "seeds": 2}
+    jobs = make_study("performance", physics="native", **choice).jobs()
+    assert {(config.task, config.physics) for job in jobs for config in job.configs} == {
+        ("brax-hopper", "native"),
+        ("qd-hopper", None),
+    }
+    (job,) = (job for job in make_study("performance", **choice).jobs() if job.group)
+    for config, own in zip(job.configs, job.folders, strict=True):  # as the runs have recorded it
+        (tmp_path / own).mkdir(parents=True)
+        (tmp_path / own / "config.json").write_text(json.dumps({**config.record(), "physics": "native"}))
+    assert plan.unfinished(tmp_path, [job]) == [job]
+    other = next(job for job in make_study("performance", physics="xla", **choice).jobs() if job.group)
+    with pytest.raises(ElitesError, match='has physics "native", not "xla"; --out takes another folder'):
+        plan.unfinished(tmp_path, [other])
+    with pytest.raises(ElitesError, match=r"physics is xla; .* and the study has none"):
+        make_study("performance", physics="xla", tasks=["qd-hopper"])
+
+
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (2, 1)])
 def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, tmp_path):
     def jobs(seeds):
