@@ -16,7 +16,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 
 ROBOTS = ("hopper", "walker2d", "halfcheetah", "ant")
 EPISODES, STEPS = 128, 250
-REPETITIONS = {"xla": 2, "native_1": 5, "native_2": 5}  # the best counts
+REPETITIONS = 4  # in turns, as machines are noisy; the best counts
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--robots", nargs="+", choices=ROBOTS, default=ROBOTS)
     parser.add_argument("--quick", action="store_true", help="the hopper alone, with short episodes")
     options = parser.parse_args()
-    robots, steps = (("hopper",), STEPS // 5) if options.quick else (options.robots, STEPS)
+    robots, steps = (("hopper",), STEPS // 2) if options.quick else (options.robots, STEPS)
     results: dict[str, dict[str, Any]] = {"steps_per_s": {}, "ratio": {}, "shares": {}, "seconds": {}}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ELITES_CACHE"] = folder
@@ -79,32 +79,30 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
     one, first = prepared(1)
     two, again = prepared(2)
     evaluators: dict[str, Any] = {"xla": xla, "native_1": one, "native_2": two}
-    rates = {
-        name: rate(functools.partial(evaluator.evaluate, parameters, seeds), REPETITIONS[name])
+    calls = {
+        name: functools.partial(evaluator.evaluate, parameters, seeds)
         for name, evaluator in evaluators.items()
     }
+    computed = {name: int(call().length.sum()) for name, call in calls.items()}  # the first call may compile
+    seconds = best(calls)
+    rates = {name: round(computed[name] / seconds[name]) for name in calls}
     return {
         "steps_per_s": rates,
         "ratio": round(rates["native_2"] / rates["xla"], 1),
-        "shares": shares(one, lambda: one.evaluate(parameters, seeds)),
+        "shares": shares(one, calls["native_1"]),
         "seconds": {"first": round(first, 2), "cached": round(again, 2)},
     }
 
 
-def rate(evaluate: Callable[[], Any], repetitions: int) -> int:
-    """Steps per second, the best of some; the first call may compile."""
-    steps = int(evaluate().length.sum())
-    return round(steps / best(evaluate, repetitions))
-
-
-def best(function: Callable[[], Any], repetitions: int) -> float:
-    """Seconds of a call, the best of some."""
-    seconds = []
-    for _ in range(repetitions):
-        started = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+def best(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of calls that take turns, the best of some."""
+    seconds = dict.fromkeys(calls, float("inf"))
+    for _ in range(REPETITIONS):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            call()
+            seconds[name] = min(seconds[name], time.perf_counter() - started)
+    return seconds
 
 
 def shares(evaluator: Any, evaluate: Callable[[], Any]) -> dict[str, float]:
@@ -112,12 +110,20 @@ def shares(evaluator: Any, evaluate: Callable[[], Any]) -> dict[str, float]:
     from elites.native.compiled import Loaded, machine_code
 
     nothing = Loaded(machine_code("define void @nothing() {\n  ret void\n}"), "nothing")
-    code, whole = evaluator._code(False), best(evaluate, REPETITIONS["native_1"])
-    gone = {}
-    for name, part in (("physics", "step"), ("policy", "perceptron")):
-        evaluator._code = lambda _, part=part: code._replace(**{part: nothing.address})
-        gone[name] = 1 - best(evaluate, REPETITIONS["native_1"]) / whole
-    del evaluator._code
+    code = evaluator._code(False)
+
+    def without(**parts: int) -> None:
+        evaluator._code = lambda _: code._replace(**parts)
+        evaluate()
+
+    seconds = best(
+        {
+            "whole": without,
+            "physics": functools.partial(without, step=nothing.address),
+            "policy": functools.partial(without, perceptron=nothing.address),
+        }
+    )
+    gone = {name: 1 - seconds[name] / seconds["whole"] for name in ("physics", "policy")}
     return {name: round(share, 2) for name, share in {**gone, "rest": 1 - sum(gone.values())}.items()}
 
 
