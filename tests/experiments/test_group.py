@@ -62,6 +62,18 @@ def files(folder):
     }
 
 
+def cut(config, folder):
+    """A group that is interrupted after its third generation."""
+
+    def stop(report):
+        if report.metrics["generation"] == 3:
+            raise KeyboardInterrupt
+
+    execution = Execution(checkpoint_seconds=0, on_generation=stop, log=quiet)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, folder, seeds=2, execution=execution)
+
+
 @pytest.fixture(scope="module")
 def group(tmp_path_factory):
     """Two replications of an algorithm in one program, made once for all tests."""
@@ -83,17 +95,7 @@ def test_replications_in_one_program(name, group, tmp_path):
     assert all(outcome.finished and outcome.evaluations == 155 for outcome in outcomes)
     assert not (whole / "checkpoints").exists()
 
-    def stop(report):
-        if report.metrics["generation"] == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(
-            config,
-            tmp_path / "cut",
-            seeds=2,
-            execution=Execution(checkpoint_seconds=0, on_generation=stop, log=quiet),
-        )
+    cut(config, tmp_path / "cut")
     with (tmp_path / "cut" / "seed-4" / "metrics.csv").open("a") as file:
         file.write("cut short, 1, 2")
     again = resume(
@@ -120,11 +122,14 @@ def test_replications_in_one_program(name, group, tmp_path):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(name, group, tmp_path):
-    """The same generation, driven in two ways, row by row."""
+    """The same generation, driven in two ways, row by row; and resumed, it ends with the same bits."""
     config = small(name, seed=3, physics="native")
     outside = run(config, tmp_path / "outside", seeds=2, execution=Execution(log=quiet))
     assert "rollouts_s" in read_table(outside.runs[0].folder / "timings.csv")
     assert "device_s" in read_table(group(name).runs[0].folder / "timings.csv")
+    cut(config, tmp_path / "cut")
+    assert resume(tmp_path / "cut", execution=Execution(log=quiet)).finished
+    assert files(tmp_path / "cut") == files(tmp_path / "outside")
     for one, other in zip(group(name).runs, outside.runs, strict=True):
         expected, rows = (read_table(outcome.folder / "metrics.csv") for outcome in (one, other))
         assert list(rows) == list(expected)

@@ -1,7 +1,6 @@
 import csv
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -129,41 +128,9 @@ def test_only_runs_of_equal_settings_share_programs():
         assert programs(**changes) is not programs()
 
 
-def test_killed_at_random_moments_and_resumed_it_ends_the_same(undisturbed, tmp_path):
-    folder, generator, kills, at = tmp_path / "run", random.Random(0), 0, []
-    process = start(folder)
-    while not (folder / "config.json").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    while process.poll() is None:
-        # Once it logs again, let it go on for a moment; the first kill may come before it has.
-        time.sleep(generator.uniform(0.0, 1.0) if kills == 0 else 0)
-        while kills and process.poll() is None and not _grown(folder, at[-1]):
-            time.sleep(0.01)
-        time.sleep(generator.uniform(0.0, 0.3))
-        process.kill()
-        process.communicate()
-        kills += 1
-        at.append(_rows(folder))
-        arguments = command("resume", folder, "--checkpoint-seconds", 0)
-        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if kills == 3:
-            _, told = process.communicate()
-            assert process.returncode == 0, told
-    assert kills == 3, "the run ended before it was killed often enough"
-    assert at[-1] > 0
-    assert_same_result(folder, undisturbed)
-    assert not (folder / "checkpoints").exists()
-    assert _rows(folder, "timings.csv") == _rows(folder)
-
-
 def _rows(folder, name="metrics.csv"):
     path = folder / name
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def _grown(folder, rows):
-    return _rows(folder) > rows
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])

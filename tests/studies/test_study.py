@@ -84,12 +84,13 @@ def test_the_studies_of_fidelity_compare_two_variants_of_one_algorithm():
         assert len({json.dumps(config.hyper_parameters) for config in configs}) == 2
 
 
-def test_the_table_of_fidelity_is_what_its_script_prints():
+@pytest.mark.parametrize("script", ["table.py", "curves.py"])
+def test_the_tables_of_fidelity_are_what_their_scripts_print(script, tmp_path):
     docs = Path(__file__).parents[2] / "docs"
-    printed = subprocess.run(
-        [sys.executable, docs / "fidelity" / "table.py"], capture_output=True, text=True, check=True
-    ).stdout
+    command = [sys.executable, docs / "fidelity" / script, tmp_path / "figure.png"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed in (docs / "fidelity.md").read_text()
+    assert (tmp_path / "figure.png").exists() == (script == "curves.py")
 
 
 def test_a_study_of_one_s_own(tmp_path):

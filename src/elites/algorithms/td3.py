@@ -134,9 +134,10 @@ class TD3(Algorithm):
             if phase.waiting == self.steps:
                 return state, None
             if phase.waiting == 0:
-                return self._learn(state, training_key), None
+                return state._replace(td3=self._learn(state, training_key)), None
             begun = number >= phase.waiting
-            return jax.lax.cond(begun, self._learn, lambda state, _: state, state, training_key), None
+            learned = jax.lax.cond(begun, self._learn, lambda state, _: state.td3, state, training_key)
+            return state._replace(td3=learned), None
 
         def copy(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, jax.Array]:
             key, first = inputs
@@ -147,9 +148,9 @@ class TD3(Algorithm):
         state, copies = jax.lax.scan(copy, state, (keys, each * jnp.arange(round.policies)))
         return state, self.batch(actor=orphans(copies))
 
-    def _learn(self, state: State, key: jax.Array) -> State:
-        """One training step."""
-        return state._replace(td3=critics.train(state.td3, self.config, self.policy, state.buffer, key, 1))
+    def _learn(self, state: State, key: jax.Array) -> critics.TD3:
+        """Critics and actor after one training step."""
+        return critics.train(state.td3, self.config, self.policy, state.buffer, key, 1)
 
     def _act(self, state: State, key: jax.Array, *, at_random: jax.Array) -> State:
         """One step in the environment, added to the buffer. After an episode ends, the next one starts."""
