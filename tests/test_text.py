@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 from rich.console import Console
 
+from elites.experiments import display
 from elites.experiments.display import Bar, Display
+from elites.experiments.execution import Report
 from elites.text import MOST_NAME_BYTES, file_name, folder_name, printable, shortened
 
 NAMES = [
@@ -51,3 +54,26 @@ def test_displays_show_names_as_they_are(name):
     shown = captured.get()
     assert printable(name.split("\n")[0])[:20] in shown
     assert "\N{SMILING FACE WITH OPEN MOUTH AND SMILING EYES}" not in shown
+
+
+@pytest.mark.parametrize("burst", [1, 20], ids=["one by one", "in bursts"])
+def test_the_rate_is_right_however_reports_come(burst, monkeypatch):
+    """1000 evaluations per second: a report each 0.1 s, or twenty of them at once each 2 s."""
+    console, clock = Console(force_terminal=False, width=400), [0.0]
+    monkeypatch.setattr(display.time, "perf_counter", lambda: clock[0])
+    with console.capture() as captured:
+        view = Display("a run", console)
+        for number in range(400):
+            if number % burst == 0:
+                clock[0] = 100 + 0.1 * (number + burst)
+            clock[0] += 1e-4
+            metrics = {
+                "evaluations": 100 * (number + 1),
+                "qd_score": 1.0,
+                "max_fitness": 1.0,
+                "coverage": 0.5,
+            }
+            view(Report(metrics, {}, 10**6, (0,)))
+    rates = [float(line.split("evaluations, ")[1].split("/s")[0]) for line in captured.get().splitlines()]
+    assert len(rates) >= 3
+    np.testing.assert_allclose(rates[1:], 1000, rtol=0.15)

@@ -79,11 +79,11 @@ class Display(LiveView):
     def __call__(self, report: Report) -> None:
         metrics, now = report.metrics, time.perf_counter()
         done = metrics["evaluations"]
-        if self._recent and now - self._recent[-1][0] < APART_SECONDS:  # several reports at once
-            self._recent.pop()
+        if len(self._recent) > 1 and self._recent[-1][0] - self._recent[-2][0] < APART_SECONDS:
+            self._recent.pop()  # reports come one upon another: what is kept is further apart
         self._recent.append((now, done))
         (then, before), *_ = self._recent
-        rate = (done - before) / (now - then) if now > then else 0.0
+        rate = (done - before) / (now - then) if now - then >= APART_SECONDS else 0.0
         left = _duration((report.evaluations - done) / rate) if rate else "…"
         if self.console.is_terminal:
             self._bar.update(self._task, completed=done, total=report.evaluations)
