@@ -49,6 +49,7 @@ benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/td3.py
+	$(BIN)/python benchmarks/native.py
 	$(BIN)/python benchmarks/archive.py
 	$(BIN)/python benchmarks/correct.py
 	$(BIN)/python benchmarks/environments.py
