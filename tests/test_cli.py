@@ -80,6 +80,7 @@ def test_random_controllers_are_evaluated():
         (["random", "--controllers", "-3"], "controllers is -3"),
         (["random", "qd-ant", "--threads", "0"], "threads is 0; it must be from 1 to "),
         (["random", "brax-ant", "--threads", "0"], "threads is 0; it must be from 1 to "),
+        (["random", "qd-ant", "--physics", "xla"], "physics is xla; it is for tasks in JAX"),
         (["random", "--noise", "nan"], "noise is nan; it must be from 0 to "),
         (
             ["random", "--noise-distribution", "flat"],

@@ -10,7 +10,7 @@ import tyro
 
 from elites.cli.options import TaskOptions
 from elites.errors import require
-from elites.options import Count, Seed, Threads
+from elites.options import Count, Physics, Seed, Threads
 from elites.text import shortened
 
 if TYPE_CHECKING:
@@ -31,13 +31,18 @@ class Random(TaskOptions):
     """Seed of the controllers and of their episodes."""
     threads: Threads | None = None
     """Threads; the default is one per core."""
+    physics: Physics | None = None
+    """Tasks in JAX: what computes the episodes, xla or native. Default: the faster one."""
 
     def run(self) -> int:
+        from elites.evaluation import refuse_physics
         from elites.tasks import make_task
 
         last = 2**32 - self.controllers
         require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
         tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # all are checked first
+        for task in tasks:
+            refuse_physics(task, self.physics)
         for task in tasks:
             self._evaluate(task)
         return 0
@@ -50,7 +55,13 @@ class Random(TaskOptions):
         from elites.evaluation import evaluator_of
         from elites.genomes import genome_of
         from elites.memory import require_bytes
+        from elites.tasks.task import DeviceTask
 
+        physics, line = None, ""
+        if isinstance(task, DeviceTask):
+            from elites.evaluation.native import choose_physics
+
+            physics, line = choose_physics(task, self.physics)
         genome = genome_of(task, HIDDEN)
         require_bytes(
             self.controllers,
@@ -68,7 +79,7 @@ class Random(TaskOptions):
             TimeRemainingColumn(),
         )
         with (
-            evaluator_of(task, HIDDEN, self.threads) as evaluator,
+            evaluator_of(task, HIDDEN, self.threads, physics=physics) as evaluator,
             Progress(*columns, transient=True) as progress,
         ):
             bar = progress.add_task(shortened(task.name), total=self.controllers)
@@ -87,5 +98,7 @@ class Random(TaskOptions):
         )
         print(f"  fitness     {low:.1f} to {high:.1f}, median {middle:.1f}")
         print(f"  descriptor  {spread}")
+        if line:
+            print(f"  {line}")
         if evaluation.invalid:
             print(f"  {evaluation.invalid} episodes gave NaN")
