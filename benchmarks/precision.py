@@ -24,6 +24,7 @@ from typing import Any
 
 PRECISIONS = ("float32", "bfloat16")
 METRICS = ("qd_score", "max_fitness")
+LOOPS = 5
 SHAPES = {  # number of products, then inputs [m, k] and weights [k, n]
     "pair of critics": (2, 256, 256, 256),
     "49 actors": (49, 256, 128, 128),
@@ -49,30 +50,33 @@ def in_turns(functions: dict[str, Callable[[], Any]], repetitions: int) -> dict[
 
 
 def products(repetitions: int) -> dict[str, dict[str, float]]:
-    """GFLOP/s of a product and its two gradients."""
+    """GFLOP/s of a product and its two gradients, one after the other as in training."""
     import jax
+    import jax.numpy as jnp
     import numpy as np
 
     from elites.learning.products import PRODUCTS
 
-    def work(precision: Any, *operands: Any) -> Callable[[], Any]:
-        def three(inputs: jax.Array, weights: jax.Array, slope: jax.Array) -> Any:
-            product, pull = jax.vjp(PRODUCTS[precision], inputs, weights)
-            return product, pull(slope)
+    def work(precision: Any, *operands: jax.Array) -> Callable[[], Any]:
+        def three(_: Any, operands: Any) -> Any:
+            inputs, weights, slope = (jnp.clip(operand, -1, 1) for operand in operands)
+            product, pull = jax.vjp(jax.vmap(PRODUCTS[precision]), inputs, weights)
+            return *pull(slope), product
 
-        compiled = jax.jit(jax.vmap(three))
+        compiled = jax.jit(lambda *operands: jax.lax.fori_loop(0, LOOPS, three, operands))
         return lambda: compiled(*operands)
 
     random, rates = np.random.default_rng(0), {}
     for name, (count, m, k, n) in SHAPES.items():
         sizes = ((count, m, k), (count, k, n), (count, m, n))
-        operands = [jax.numpy.asarray(random.standard_normal(size, np.float32)) for size in sizes]
+        operands = [jnp.asarray(random.standard_normal(size, np.float32)) for size in sizes]
         seconds = in_turns({precision: work(precision, *operands) for precision in PRECISIONS}, repetitions)
-        rates[name] = {precision: 6e-9 * count * m * k * n / spent for precision, spent in seconds.items()}
+        operations = LOOPS * 6 * count * m * k * n
+        rates[name] = {precision: 1e-9 * operations / spent for precision, spent in seconds.items()}
     return rates
 
 
-def training(share: float, repetitions: int) -> dict[str, dict[str, float]]:
+def training(repetitions: int, *, quick: bool) -> dict[str, dict[str, float]]:
     """Seconds of the training of critics, of the policy gradients and of the whole `ask` of a generation."""
     import jax
     import jax.numpy as jnp
@@ -83,7 +87,7 @@ def training(share: float, repetitions: int) -> dict[str, dict[str, float]]:
     from elites.tasks import make_task
 
     task, key, random = make_task("brax-walker2d"), jax.random.key(0), np.random.default_rng(0)
-    sizes = {"critic_steps": round(300 * share), "pg_steps": round(50 * share)}
+    sizes = {"critic_steps": 30, "pg_steps": 5} if quick else {}
     algorithms = {
         precision: make_algorithm("pga-map-elites", task, training_precision=precision, **sizes)
         for precision in PRECISIONS
@@ -116,7 +120,7 @@ def training(share: float, repetitions: int) -> dict[str, dict[str, float]]:
             after, batch = algorithm.ask(state, key, algorithm.generation[0])
             return after.learning.td3, batch
 
-        return {"critics": train, "policy gradients": climb, "ask": ask}
+        return {"ask": ask} if quick else {"critics": train, "policy gradients": climb, "ask": ask}
 
     works = {precision: parts(algorithm) for precision, algorithm in algorithms.items()}
     return {
@@ -187,7 +191,7 @@ def main() -> None:
     import jax
 
     repetitions = 3 if options.quick else 10
-    rates, seconds = products(10 * repetitions), training(0.1 if options.quick else 1, repetitions)
+    rates, seconds = products(2 * repetitions), training(repetitions, quick=options.quick)
     ratio = {name: both["bfloat16"] / both["float32"] for name, both in rates.items()}
     ratio |= {name: both["float32"] / both["bfloat16"] for name, both in seconds.items()}
     device, cores = jax.devices()[0].device_kind, len(os.sched_getaffinity(0))
