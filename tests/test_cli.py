@@ -66,6 +66,10 @@ def test_random_controllers_are_evaluated():
             ["run", "map-elites", "qd-ant", "--cells", "100001"],
             "cells is 100001; it must be from 1 to 100,000",
         ),
+        (
+            ["run", "td3", "qd-ant", "--training-precision", "float16"],
+            "invalid choice 'float16' for argument '--training-precision'",
+        ),
         (["resume"], "DIR"),
         (["resume", "nowhere"], "nowhere holds no run"),
         (["show", "nowhere"], "nowhere holds no run"),

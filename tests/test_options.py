@@ -68,6 +68,7 @@ def test_absurd_parameters_of_tasks_are_refused(value):
         ("map-elites-es", {"neighbours": 10_001}, "neighbours is 10001; it must be from 1 to 10,000"),
         ("map-elites-es", {"pairs": 10_000, "chunk": 1}, "pairs is 10000; it must be at most 1000 times"),
         ("map-elites", {"hidden": (8,) * 17}, "hidden is 17 values; it must be from 0 to 16 values"),
+        ("qd-pg", {"training_precision": "half"}, "is 'half'; it must be one of float32, bfloat16"),
         ("map-elites", {"hidden": 8}, "hidden is 8; it must be a list"),
         ("map-elites", {"batch": True}, "batch is True; it must be a whole number"),
         ("map-elites", {"sigma1": "x" * 500}, "sigma1 is 'x+…; it must be a number"),

@@ -373,7 +373,7 @@ def test_defaults_are_the_papers():
         "critic_hidden": (256, 256), "training_batch": 256, "critic_learning_rate": 3e-4,
         "greedy_learning_rate": 3e-4, "discount": 0.99, "smoothing_noise": 0.2, "smoothing_clip": 0.5,
         "target_rate": 0.005, "delay": 2, "buffer_size": 1_000_000, "p_evo": 0.5, "critic_steps": 300,
-        "pg_steps": 50, "pg_learning_rate": 0.005,
+        "pg_steps": 50, "pg_learning_rate": 0.005, "training_precision": "float32",
     }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from elites import (
     tasks,
 )
 from elites.experiments import replications
+from elites.learning import products
 from elites.results.folder import RunFolder
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT
@@ -118,6 +119,21 @@ def test_replications_in_one_program(name, group, tmp_path):
         assert archive.evaluation.max() < 155
         fitness.append(archive.fitness)
     assert not np.array_equal(fitness[0], fitness[1])
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_training_in_bfloat16_resumes_and_tells_where_it_gains_nothing(gains, monkeypatch, tmp_path):
+    monkeypatch.setattr(products, "gains_speed", lambda: gains)
+    config = small("pga-map-elites", hyper_parameters={"training_precision": "bfloat16"})
+    lines, told = [], ["this processor has no bfloat16 products: training is not faster than in float32"]
+    whole = run(config, tmp_path / "whole", seeds=2, execution=Execution(log=lines.append))
+    assert lines == told * (not gains)
+    assert whole.finished
+    limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
+    assert not run(config, tmp_path / "cut", seeds=2, execution=limited).finished
+    assert resume(tmp_path / "cut", execution=Execution(log=lines.append)).finished
+    assert lines == 2 * told * (not gains)
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -2,6 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from elites.learning import critics
 from elites.learning.critics import TD3Config
@@ -40,19 +41,20 @@ def test_isoline_without_spread_returns_the_first_parent():
     np.testing.assert_array_equal(IsoLine(0.0, 0.0).vary(jax.random.key(0), first, second), first)
 
 
-def climb(parents, steps):
+def climb(parents, steps, precision="float32"):
     states = np.random.default_rng(0).uniform(-1, 1, (500, 2)).astype(np.float32)
     buffer = ReplayBuffer(jnp.concatenate([states, np.zeros((500, 5))], axis=1), jnp.int32(0), jnp.int32(500))
     td3 = critics.init(jax.random.key(5), TD3Config(critic_hidden=(16,), critic_init="xavier"), POLICY)
     critic = critics.first(td3.critics)
-    operator = PolicyGradient(POLICY, steps, batch=64, learning_rate=0.01)
+    operator = PolicyGradient(POLICY, steps, batch=64, learning_rate=0.01, precision=precision)
     offspring = operator.vary(jax.random.key(1), parents, critic, buffer)
     return offspring, critic, buffer, jnp.array(states)
 
 
-def test_policy_gradient_climbs_the_critic():
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_policy_gradient_climbs_the_critic(precision):
     parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), 4))
-    offspring, critic, _, states = climb(parents, 50)
+    offspring, critic, _, states = climb(parents, 50, precision)
 
     def mean_value(parameters):
         return critics.value(critic, states, POLICY.apply(parameters, states)).mean()

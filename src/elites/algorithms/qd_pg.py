@@ -95,7 +95,11 @@ class QDPG(Algorithm):
             )
         config = self.config
         self.climb = PolicyGradient(
-            self.policy, config.pg_steps, config.training_batch, config.pg_learning_rate
+            self.policy,
+            config.pg_steps,
+            config.training_batch,
+            config.pg_learning_rate,
+            config.training_precision,
         )
         self.opening = random_rounds(config.initial, config.batch, transitions=True)
         self.generation = (Round("offspring", config.batch, transitions=True),)

@@ -21,6 +21,7 @@ from elites.experiments.execution import Execution
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import Outcome, drive
 from elites.experiments.replications import Replications, make_replications, require_memory
+from elites.learning import products
 from elites.options import Seeds, converted
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
 from elites.text import MOST_NAME_BYTES, folder_name
@@ -182,6 +183,9 @@ def _continue(
 @contextlib.contextmanager
 def _replications(configs: list[RunConfig], execution: Execution) -> Iterator[Replications]:
     current = make_replications(configs, execution.threads, execution.cluster)
+    precision = getattr(current.algorithm.config, "training_precision", "float32")
+    if precision == "bfloat16" and not products.gains_speed():
+        execution.log("this processor has no bfloat16 products: training is not faster than in float32")
     try:
         yield current
     finally:

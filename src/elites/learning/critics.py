@@ -7,6 +7,8 @@ step the greedy actor ascends the first critic, and all targets follow by Polyak
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
@@ -15,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from elites.learning.products import PRODUCTS, Precision, Product
 from elites.learning.replay_buffer import Experience, ReplayBuffer, sample
 from elites.options import Count, Range, Rate, Share, Spread, Widths, check_fields
 from elites.policies import Layers, Policy, init_layers
@@ -58,6 +61,9 @@ class TD3Config:
     """Critic steps per step of the greedy actor and the targets (d)."""
     buffer_size: Annotated[int, Range(1, 2**31 - 1)] = 1_000_000
     """Transitions in the replay buffer."""
+    training_precision: Precision = "float32"
+    """Numbers that the matrix products of training take; sums and all else are float32. bfloat16 is faster on
+    processors with products of it."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -80,13 +86,15 @@ def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
     )
 
 
-def value(critic: Layers, observation: jax.Array, action: jax.Array) -> jax.Array:
+def value(
+    critic: Layers, observation: jax.Array, action: jax.Array, product: Product = operator.matmul
+) -> jax.Array:
     """Q(s, a) of one critic. Shapes broadcast: actions of many actors can share one batch of states."""
     (weights, biases), *others = critic
     split = observation.shape[-1]
-    hidden = observation @ weights[:split] + action @ weights[split:] + biases
+    hidden = product(observation, weights[:split]) + product(action, weights[split:]) + biases
     for weights, biases in others:
-        hidden = jax.nn.relu(hidden) @ weights + biases
+        hidden = product(jax.nn.relu(hidden), weights) + biases
     return hidden[..., 0]
 
 
@@ -148,12 +156,14 @@ def train(
 
 def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array) -> TD3:
     """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise."""
-    next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation) + noise, -1, 1)
-    next_values = jax.vmap(value, (0, None, None))(state.target_critics, batch.next_observation, next_action)
+    product = PRODUCTS[config.training_precision]
+    both_values = jax.vmap(functools.partial(value, product=product), (0, None, None))
+    next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation, product) + noise, -1, 1)
+    next_values = both_values(state.target_critics, batch.next_observation, next_action)
     target = batch.reward + config.discount * (1 - batch.terminal) * next_values.min(0)
 
     def loss(critics: Layers) -> jax.Array:
-        values = jax.vmap(value, (0, None, None))(critics, batch.observation, batch.action)
+        values = both_values(critics, batch.observation, batch.action)
         return ((values - target) ** 2).mean(1).sum()
 
     updates, optimiser = optax.adam(config.critic_learning_rate).update(
@@ -165,10 +175,11 @@ def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experie
 
 def _train_actor(state: TD3, config: TD3Config, policy: Policy, batch: Experience) -> TD3:
     """One ascent step of the greedy actor on Q1, then an update of all targets."""
-    critic = first(state.critics)
+    critic, product = first(state.critics), PRODUCTS[config.training_precision]
 
     def loss(actor: Layers) -> jax.Array:
-        return -value(critic, batch.observation, policy.act(actor, batch.observation)).mean()
+        action = policy.act(actor, batch.observation, product)
+        return -value(critic, batch.observation, action, product).mean()
 
     updates, optimiser = optax.adam(config.greedy_learning_rate).update(
         jax.grad(loss)(state.actor), state.actor_optimiser

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, Protocol
@@ -82,12 +84,17 @@ class Policy:
         """The flat controller of these layers."""
         return jnp.concatenate([array.reshape(-1) for layer in layers for array in layer])
 
-    def act(self, layers: Layers, observations: jax.Array) -> jax.Array:
+    def act(
+        self,
+        layers: Layers,
+        observations: jax.Array,
+        product: Callable[[jax.Array, jax.Array], jax.Array] = operator.matmul,
+    ) -> jax.Array:
         """Actions on observations `[…, observation_size]`."""
         for weights, biases in layers[:-1]:
-            observations = jax.nn.relu(observations @ weights + biases)
+            observations = jax.nn.relu(product(observations, weights) + biases)
         weights, biases = layers[-1]
-        return jnp.tanh(observations @ weights + biases)
+        return jnp.tanh(product(observations, weights) + biases)
 
     def apply(self, parameters: jax.Array, observations: jax.Array) -> jax.Array:
         """Actions of a flat controller. NumPy's and Numba's controllers round differently."""

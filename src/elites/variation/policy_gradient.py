@@ -9,6 +9,7 @@ import optax
 
 from elites.archives.archive import Archive, select
 from elites.learning.critics import TD3, first, value
+from elites.learning.products import PRODUCTS, Precision
 from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
 from elites.variation.offspring import Offspring, children
@@ -22,6 +23,7 @@ class PolicyGradient:
     steps: int
     batch: int
     learning_rate: float
+    precision: Precision = "float32"
 
     def __call__(
         self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
@@ -41,7 +43,7 @@ class PolicyGradient:
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
         """The parents `[n, P]` after their gradient steps. In each step all share one batch of states."""
         policy, optimiser = self.policy, optax.adam(self.learning_rate)
-        sizes = policy.sizes[0], policy.sizes[-1]
+        sizes, product = (policy.sizes[0], policy.sizes[-1]), PRODUCTS[self.precision]
         batches = jax.vmap(lambda step: sample(buffer, step, self.batch, *sizes).observation)(
             jax.random.split(key, self.steps)
         )
@@ -52,8 +54,9 @@ class PolicyGradient:
             actors, state = carry
 
             def loss(actors: Layers) -> jax.Array:
-                actions = jax.vmap(policy.act, (0, None))(actors, observations)
-                return -value(critic, observations, actions).mean(-1).sum()  # a sum: actors are independent
+                actions = jax.vmap(lambda actor: policy.act(actor, observations, product))(actors)
+                values = value(critic, observations, actions, product)
+                return -values.mean(-1).sum()  # a sum: actors are independent
 
             updates, state = optimiser.update(jax.grad(loss)(actors), state)
             return (optax.apply_updates(actors, updates), state), None

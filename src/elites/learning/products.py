@@ -1,0 +1,69 @@
+"""Matrix products of training: in float32, or of bfloat16 numbers with float32 sums."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+Precision = Literal["float32", "bfloat16"]
+Product = Callable[[jax.Array, jax.Array], jax.Array]
+"""Of inputs `[…, k]` and weights `[k, n]`."""
+
+
+@jax.custom_vjp
+def bfloat16_product(inputs: jax.Array, weights: jax.Array) -> jax.Array:
+    """The product of inputs and weights rounded to bfloat16, in float32; so are those of its gradient."""
+    return _forward(inputs, weights)[0]
+
+
+def _forward(inputs: jax.Array, weights: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    rounded = inputs.astype(jnp.bfloat16), weights.astype(jnp.bfloat16)
+    return _sums(*rounded, (inputs.ndim - 1, 0)), rounded
+
+
+def _backward(rounded: tuple[jax.Array, jax.Array], slope: jax.Array) -> tuple[jax.Array, jax.Array]:
+    inputs, weights = rounded
+    slope = slope.astype(jnp.bfloat16)
+    rows = (array.reshape(-1, array.shape[-1]) for array in (inputs, slope))
+    to_weights = jax.lax.platform_dependent(
+        *rows, cpu=_transposed_product, default=lambda inputs, slope: _sums(inputs, slope, (0, 0))
+    )
+    return _sums(slope, weights, (slope.ndim - 1, 1)), to_weights
+
+
+bfloat16_product.defvjp(_forward, _backward)
+
+
+def _transposed_product(left: jax.Array, right: jax.Array) -> jax.Array:
+    """`left.T @ right` for XLA on CPUs, which has bfloat16 products only of a left side as it is in memory.
+
+    Others it computes in float32, so the left side is transposed in memory: the barrier keeps XLA from making
+    a transposed view of it.
+    """
+    transposed = jax.lax.optimization_barrier(left.T.reshape(-1)).reshape(left.T.shape)
+    return _sums(transposed, right, (1, 0))
+
+
+def _sums(left: jax.Array, right: jax.Array, over: tuple[int, int]) -> jax.Array:
+    """The product over a dimension of each side, summed in float32."""
+    dimensions = (((over[0],), (over[1],)), ((), ()))
+    return jax.lax.dot_general(left, right, dimensions, preferred_element_type=jnp.float32)
+
+
+PRODUCTS: dict[Precision, Product] = {"float32": operator.matmul, "bfloat16": bfloat16_product}
+
+
+def gains_speed() -> bool:
+    """Whether this machine has products of bfloat16 numbers, as far as is known."""
+    if jax.default_backend() != "cpu":
+        return True
+    try:
+        features = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return True
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(features)
