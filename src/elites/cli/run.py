@@ -47,7 +47,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
 
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla or native, machine code in threads. They round
-    differently. The default is native where the task can be compiled, unless there is a GPU and few cores."""
+    differently. The default is native where the task can be compiled, and xla on a GPU."""
 
     def run(self) -> int:
         from elites.experiments.config import RunConfig

@@ -29,7 +29,6 @@ from elites.options import Physics, Spread, Threads, converted
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
-CORES_BESIDE_A_GPU = 8  # so many are faster than a GPU, which launches a kernel for each small operation
 REPORT_SECONDS = 0.05  # between looks for episodes that have ended
 
 
@@ -126,11 +125,11 @@ def _with_keys(plain: Any, kinds: Any) -> Any:
 
 
 def choose_physics(task: DeviceTask, wanted: Physics | None) -> tuple[Physics, str]:
-    """The physics of episodes and a line that says so: the one that is wanted, or the faster one.
+    """The physics of episodes and a line that says so: the one that is wanted, or native on CPUs.
 
     An error if that is to be native and an operation cannot be compiled.
     """
-    if wanted == "xla" or (wanted is None and not _is_fast()):
+    if wanted == "xla" or (wanted is None and jax.default_backend() != "cpu"):
         return "xla", "physics: XLA"
     try:
         programs_of(task)
@@ -139,11 +138,6 @@ def choose_physics(task: DeviceTask, wanted: Physics | None) -> tuple[Physics, s
             raise ElitesError(f"{task.name} cannot use native physics: {error}") from None
         return "xla", f"physics: XLA; native code is not possible: {error}"
     return "native", "physics: native code in threads"
-
-
-def _is_fast() -> bool:
-    """Whether machine code on this machine's cores is faster than XLA on its device."""
-    return jax.default_backend() == "cpu" or len(os.sched_getaffinity(0)) >= CORES_BESIDE_A_GPU
 
 
 class NativeEvaluator:
