@@ -48,6 +48,7 @@ check: setup
 benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/generation.py
+	$(BIN)/python benchmarks/precision.py
 	$(BIN)/python benchmarks/td3.py
 	$(BIN)/python benchmarks/native.py
 	$(BIN)/python benchmarks/archive.py

@@ -190,7 +190,7 @@ def main() -> None:
 
     import jax
 
-    repetitions = 3 if options.quick else 10
+    repetitions = 3 if options.quick else 5
     rates, seconds = products(2 * repetitions), training(repetitions, quick=options.quick)
     ratio = {name: both["bfloat16"] / both["float32"] for name, both in rates.items()}
     ratio |= {name: both["float32"] / both["bfloat16"] for name, both in seconds.items()}
