@@ -126,12 +126,17 @@ def test_training_in_bfloat16_resumes_and_tells_where_it_gains_nothing(gains, mo
     monkeypatch.setattr(products, "gains_speed", lambda: gains)
     config = small("pga-map-elites", hyper_parameters={"training_precision": "bfloat16"})
     lines, told = [], ["this processor has no bfloat16 products: training is not faster than in float32"]
-    whole = run(config, tmp_path / "whole", seeds=2, execution=Execution(log=lines.append))
+
+    def note(line):
+        if not line.startswith("physics"):
+            lines.append(line)
+
+    whole = run(config, tmp_path / "whole", seeds=2, execution=Execution(log=note))
     assert lines == told * (not gains)
     assert whole.finished
     limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
     assert not run(config, tmp_path / "cut", seeds=2, execution=limited).finished
-    assert resume(tmp_path / "cut", execution=Execution(log=lines.append)).finished
+    assert resume(tmp_path / "cut", execution=Execution(log=note)).finished
     assert lines == 2 * told * (not gains)
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 

@@ -22,7 +22,7 @@ SIZES = {  # of each algorithm: small enough to take no time
     "evaluate_every": "2", "stored_descriptors": "50", "candidates": "20", "neighbours": "3",
 }  # fmt: skip
 STOP = {"max_hours": "1e-9", "threads": "1", "checkpoint_seconds": "0", "evaluations": "40", "out": "new"}
-HOPPER = {"cells": "16", "episode_length": "20"}
+HOPPER = {"cells": "2", "episode_length": "20"}
 PUSH = {
     "cells": "16",
     "descriptor": "tests.outside:up",
