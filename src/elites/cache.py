@@ -1,9 +1,15 @@
-"""The cache folder, for compiled code and centroids."""
+"""The cache folder, for compiled code and centroids, and what a process keeps of its own."""
 
+import functools
 import os
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def cache_root() -> Path:
@@ -41,3 +47,22 @@ def keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def keep_in_process(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: the last `most` results of a function are kept, unless its arguments cannot be hashed."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        kept = functools.lru_cache(maxsize=most)(function)
+
+        @functools.wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> R:
+            try:
+                hash((arguments, tuple(named.items())))
+            except TypeError:
+                return function(*arguments, **named)
+            return kept(*arguments, **named)  # type: ignore[arg-type]
+
+        return call
+
+    return decorate

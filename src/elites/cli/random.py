@@ -52,16 +52,11 @@ class Random(TaskOptions):
         import numpy as np
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from elites.evaluation import evaluator_of
+        from elites.evaluation import choose_physics, evaluator_of
         from elites.genomes import genome_of
         from elites.memory import require_bytes
-        from elites.tasks.task import DeviceTask
 
-        physics, line = None, ""
-        if isinstance(task, DeviceTask):
-            from elites.evaluation.native import choose_physics
-
-            physics, line = choose_physics(task, self.physics)
+        physics, line = choose_physics(task, self.physics)
         genome = genome_of(task, HIDDEN)
         require_bytes(
             self.controllers,

@@ -59,6 +59,19 @@ def refuse_physics(task: Task, physics: Physics | None) -> None:
         raise ElitesError(f"physics is {physics}; it is for tasks in JAX, such as Brax's, not {task.name}")
 
 
+def choose_physics(task: Task, wanted: Physics | None) -> tuple[Physics | None, str]:
+    """The physics of a task's episodes, and a line that says so; None and no line if there is no choice.
+
+    An error if it cannot be the one that is wanted.
+    """
+    refuse_physics(task, wanted)
+    if not isinstance(task, DeviceTask):
+        return None, ""
+    from elites.evaluation import native
+
+    return native.choose_physics(task, wanted)
+
+
 def refuse_cluster(task: Task, cluster: str | None) -> None:
     """Raises an error where a cluster is given for a task that is pure JAX: it runs inside one program."""
     if cluster is not None:

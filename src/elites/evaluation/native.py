@@ -7,7 +7,6 @@ those to rounding. The bits of an episode depend on task, controller and seed al
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
@@ -17,15 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from elites.cache import keep_in_process
 from elites.errors import ElitesError
 from elites.evaluation import lanes
 from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
-from elites.evaluation.threads import checked_batch
+from elites.evaluation.threads import checked_batch, thread_count
 from elites.native import Compiled, UnknownPrimitiveError, compile_function
 from elites.native.compiled import aligned
 from elites.native.perceptron import Perceptron
-from elites.options import Physics, Spread, Threads, converted
+from elites.options import Physics, Spread, converted
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
@@ -40,21 +40,9 @@ class Programs(NamedTuple):
     act: Callable[[bool], Compiled]  # with noise or without
 
 
+@keep_in_process(most=8)
 def programs_of(task: DeviceTask) -> Programs:
     """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled."""
-    try:
-        hash(task)
-    except TypeError:
-        return _compiled(task)
-    return _shared(task)
-
-
-@functools.lru_cache(maxsize=8)
-def _shared(task: DeviceTask) -> Programs:
-    return _compiled(task)
-
-
-def _compiled(task: DeviceTask) -> Programs:
     dtype = jnp.float32 if np.dtype(task.step_descriptor_dtype).kind == "f" else jnp.int32
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
 
@@ -150,7 +138,7 @@ class NativeEvaluator:
 
         UnknownPrimitiveError, which names it, if an operation of the task cannot be compiled.
         """
-        threads = len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
+        threads = thread_count(threads)
         self.task = task
         self.sizes = task.controller(hidden)
         self._programs = programs_of(task)

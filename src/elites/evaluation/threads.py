@@ -26,7 +26,7 @@ class ThreadEvaluator:
         self, task: CompiledTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
-        threads = len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
+        threads = thread_count(threads)
         self.task = task
         self.sizes = task.controller(hidden)
         self._simulators = [task.simulator() for _ in range(threads)]
@@ -98,6 +98,11 @@ class ThreadEvaluator:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def thread_count(threads: int | None) -> int:
+    """The number that is asked for, or one per core."""
+    return len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
 
 
 def checked_batch(

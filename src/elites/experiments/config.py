@@ -12,7 +12,7 @@ from typing import Any
 from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
-from elites.evaluation import refuse_physics
+from elites.evaluation import choose_physics, refuse_physics
 from elites.evaluation.offset import with_measured_offset
 from elites.files import one_line
 from elites.metrics.metric import METRICS, Metric, load_metric
@@ -101,12 +101,9 @@ def with_physics(config: RunConfig, log: Callable[[str], None]) -> RunConfig:
 
     An error if it cannot be the one that is asked for.
     """
-    task = config.make_task()
-    if not isinstance(task, DeviceTask):
+    physics, line = choose_physics(config.make_task(), config.physics)
+    if physics is None:
         return config
-    from elites.evaluation.native import choose_physics
-
-    physics, line = choose_physics(task, config.physics)
     log(line)
     return dataclasses.replace(config, physics=physics)
 

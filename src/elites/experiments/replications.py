@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import time
 from abc import ABC, abstractmethod
@@ -15,7 +14,7 @@ import numpy as np
 
 from elites.algorithms.base import Algorithm, Round
 from elites.archives.archive import Archive
-from elites.cache import keep_compiled_programs
+from elites.cache import keep_compiled_programs, keep_in_process
 from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.device import evaluate_inside, runs_inside
 from elites.evaluation.environment import raise_failure
@@ -332,22 +331,12 @@ class Programs:
 def make_programs(algorithm: Algorithm, count: int, budget: int, describes: bool) -> Programs:
     """The programs of an algorithm. Runs of equal settings in one process share them, so that only the first
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
-    settings = (type(algorithm), algorithm.config, algorithm.task, count, budget, describes)
-    stateless = algorithm.environment is None or isinstance(algorithm.task, DeviceTask)
-    if stateless and _is_hashable(settings):
-        return _shared_programs(*settings)
+    if algorithm.environment is None or isinstance(algorithm.task, DeviceTask):
+        return _shared_programs(type(algorithm), algorithm.config, algorithm.task, count, budget, describes)
     return Programs(Generation(algorithm, count, budget, describes=describes))
 
 
-def _is_hashable(settings: object) -> bool:
-    try:
-        hash(settings)
-    except TypeError:
-        return False
-    return True
-
-
-@functools.lru_cache(maxsize=4)
+@keep_in_process(most=4)
 def _shared_programs(
     kind: type[Algorithm], config: Any, task: Task, count: int, budget: int, describes: bool
 ) -> Programs:
