@@ -5,6 +5,7 @@ The rest of an episode, policy and bookkeeping, is that of `rollout` in `device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,8 +17,11 @@ from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driv
 from elites.tasks.task import DeviceTask, Stepping
 
 
-def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, fused: bool = False) -> Kernel:
-    """A task's step. The results beside the state: observation, reward, whether it ends, descriptor."""
+def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
+    """A task's step as a function that can be compiled, with examples of a state and an action.
+
+    The results beside the state: observation, reward, whether it ends, descriptor.
+    """
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
 
     def step(plain: Any, action: jax.Array) -> tuple[Any, ...]:
@@ -26,14 +30,14 @@ def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, fused
         numbers = after.observation.astype(jnp.float32), after.reward.astype(jnp.float32)
         return plain_state(after.state), *numbers, after.terminated, after.descriptor
 
+    state = jax.eval_shape(lambda: plain_state(task.reset(jnp.uint32(0))[0]))
+    return step, state, jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
+
+
+def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, fused: bool = False) -> Kernel:
+    """A task's step, with the results of `step_of`."""
     return compile_kernel(
-        step,
-        jax.eval_shape(lambda: plain_state(task.reset(jnp.uint32(0))[0])),
-        jax.ShapeDtypeStruct((task.action_size,), jnp.float32),
-        driver=driver,
-        whole=task.describes_episodes,
-        threads=threads,
-        fused=fused,
+        *step_of(task), driver=driver, whole=task.describes_episodes, threads=threads, fused=fused
     )
 
 

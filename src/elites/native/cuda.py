@@ -151,7 +151,10 @@ class CudaDriver:
 @functools.cache
 def jax_driver() -> CudaDriver:
     """The driver of JAX's first GPU."""
-    device = jax.local_devices(backend="gpu")[0]  # JAX makes its context first
+    try:
+        device = jax.local_devices(backend="gpu")[0]  # JAX makes its context first
+    except RuntimeError as error:
+        raise CudaError(f"JAX has no GPU: {error}") from None
     return CudaDriver(int(getattr(device, "local_hardware_id", None) or 0))
 
 
