@@ -292,9 +292,13 @@ class Robot:
 
         from elites.evaluation.kernels import kernel_physics
 
+        @functools.cache
+        def begun(count: int) -> Any:  # the same for all kernels of a robot
+            reset = jax.jit(kernel_physics(self.endless).reset)
+            return reset(jnp.arange(count, dtype=jnp.uint32))[0]
+
         def all_steps(physics: Any, count: int) -> Callable[[], Any]:
-            seeds, action = jnp.arange(count, dtype=jnp.uint32), self.actions(1, 4, count)[0]
-            states, _ = jax.jit(physics.reset)(seeds)
+            states, action = begun(count), self.actions(1, 4, count)[0]
 
             @jax.jit
             def run(states: Any) -> Any:
