@@ -24,7 +24,7 @@ from elites.options import Physics, Spread, converted
 from elites.policies import Policy
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import FunctionTask
-from elites.tasks.task import DeviceTask, Task
+from elites.tasks.task import DeviceTask, Stepping, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
 AT_ONCE = {"cpu": 1000}  # episodes: more are no faster, and progress would be reported too rarely
@@ -33,8 +33,22 @@ CHUNK_BYTES = 2**31  # of transitions that one call may record
 NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
 
 
+class Batched(NamedTuple):
+    """The functions of a task for a batch of robots."""
+
+    reset: Callable[[jax.Array], tuple[Any, jax.Array]]
+    step: Callable[[Any, jax.Array], Stepping]
+    episode_descriptor: Callable[[jax.Array, Any], jax.Array]
+    axis: int = 0  # of the robots, in the arrays of the states
+
+
+def batched(task: DeviceTask) -> Batched:
+    """A task's own functions, under XLA."""
+    return Batched(jax.vmap(task.reset), jax.vmap(task.step), jax.vmap(task.episode_descriptor))
+
+
 class _Running(NamedTuple):
-    """Episodes in progress, `[n, …]`; the transitions are `[T, n, …]`."""
+    """Episodes in progress, `[n, …]`; the transitions are `[T, n, …]`, and the states as `Batched` says."""
 
     step: jax.Array
     states: Any
@@ -56,12 +70,14 @@ def rollout(
     transitions: bool,
     action_noise: float = 0.0,
     runs: jax.Array | None = None,
+    physics: Batched | None = None,
 ) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
     `action_noise` is as in `Evaluator.evaluate`. Where `runs`, of the seeds' shape, is false the episode
-    counts as skipped.
+    counts as skipped. `physics` takes the place of the task's own functions.
     """
+    physics = physics or batched(task)
     shape, steps = seeds.shape, task.episode_length
     chunks = math.ceil(steps / CHECK_EVERY)
     every = math.ceil(steps / chunks)
@@ -78,7 +94,7 @@ def rollout(
         noise = jax.vmap(lambda seed: noise_of_step(seed, step, task.action_size))(flat)
         return jnp.clip(action + action_noise * noise, -1, 1)
 
-    states, observation = jax.vmap(task.reset)(flat)
+    states, observation = physics.reset(flat)
     alive = jnp.ones(count, bool) if runs is None else runs.reshape(-1)
     sizes = (task.observation_size, task.action_size, None, task.step_descriptor_size)
     dtypes = (jnp.float32, jnp.float32, jnp.float32, dtype)
@@ -103,7 +119,7 @@ def rollout(
 
     def one(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
         alive, action = running.alive, act(running.observation, running.step)
-        after = jax.vmap(task.step)(running.states, action)
+        after = physics.step(running.states, action)
         check_descriptor(task, after.descriptor.shape[1:], after.descriptor.dtype)
         finite = (
             jnp.isfinite(after.reward)
@@ -124,7 +140,7 @@ def rollout(
         recorded = (observed, acted, reward, descriptor)
         return running._replace(
             step=running.step + 1,
-            states=_kept_at_end(alive, after.state, running.states)
+            states=_kept_at_end(alive, after.state, running.states, physics.axis)
             if task.describes_episodes
             else after.state,
             observation=after.observation,
@@ -149,7 +165,7 @@ def rollout(
     valid = done.ending <= Ending.TRUNCATED
     ending, descriptor = done.ending, done.descriptor / jnp.maximum(done.length, 1)[:, None]
     if task.describes_episodes:
-        descriptor = jax.vmap(task.episode_descriptor)(descriptor, done.states)
+        descriptor = physics.episode_descriptor(descriptor, done.states)
         check_episode_descriptor(task, descriptor.shape[1:])
         finite = jnp.isfinite(descriptor).all(-1)
         ending = jnp.where(valid & ~finite, jnp.uint8(Ending.INVALID), ending)
@@ -192,11 +208,13 @@ def check_episode_descriptor(task: DeviceTask, shape: tuple[int, ...]) -> None:
         )
 
 
-def _kept_at_end(alive: jax.Array, after: Any, before: Any) -> Any:
+def _kept_at_end(alive: jax.Array, after: Any, before: Any, axis: int) -> Any:
     """The states after a step; those of episodes that had ended before it stay as they are."""
-    return jax.vmap(lambda runs, *states: jax.tree.map(functools.partial(jnp.where, runs), *states))(
-        alive, after, before
-    )
+    return jax.vmap(
+        lambda runs, *states: jax.tree.map(functools.partial(jnp.where, runs), *states),
+        in_axes=(0, axis, axis),
+        out_axes=axis,
+    )(alive, after, before)
 
 
 def _transitions(

@@ -49,11 +49,11 @@ def programs_of(task: DeviceTask) -> Programs:
     def begin(seed: jax.Array) -> tuple[Any, ...]:
         state, observation = task.reset(seed)
         total = jnp.zeros(task.step_descriptor_size, dtype)
-        return (_plain(state), jnp.float32(0), total, jnp.int32(0)), observation.astype(jnp.float32)
+        return (plain_state(state), jnp.float32(0), total, jnp.int32(0)), observation.astype(jnp.float32)
 
     def advance(before: Any, action: jax.Array) -> tuple[Any, ...]:
         plain, fitness, total, length = before
-        after = task.step(_with_keys(plain, kinds), action)
+        after = task.step(state_with_keys(plain, kinds), action)
         check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
         reward, observation = after.reward.astype(jnp.float32), after.observation.astype(jnp.float32)
         described = after.descriptor.astype(dtype)
@@ -66,7 +66,7 @@ def programs_of(task: DeviceTask) -> Programs:
             check_episode_descriptor(task, final.shape)
             described_well = jnp.isfinite(final).all()
         return (
-            (_plain(after.state), fitness, total, length),
+            (plain_state(after.state), fitness, total, length),
             observation,
             (reward, fitness),
             described,
@@ -95,14 +95,14 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _plain(state: Any) -> Any:
+def plain_state(state: Any) -> Any:
     """A state with the words of its random keys."""
     arrays = jax.tree.map(jnp.asarray, state)
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, arrays)
 
 
-def _with_keys(plain: Any, kinds: Any) -> Any:
-    """The state that `_plain` was made of; `kinds` are the types of its arrays."""
+def state_with_keys(plain: Any, kinds: Any) -> Any:
+    """The state that `plain_state` was made of; `kinds` are the types of its arrays."""
     return jax.tree.map(
         lambda kind, leaf: (
             jax.random.wrap_key_data(leaf, impl=kind.dtype._impl.name) if _is_key(kind) else leaf

@@ -1,7 +1,8 @@
 """Small pure JAX functions as machine code: scalars side by side in the lanes of vector registers.
 
 `compile_function` traces a function (`trace`), makes a program of scalar operations (`program`, `functions`)
-and of that vector code (`emit`), which is kept on disk (`compiled`). It knows nothing of robots.
+and of that vector code (`emit`), which is kept on disk (`compiled`). `cuda` makes kernels of programs. It
+knows nothing of robots.
 """
 
 from elites.native.compiled import Compiled, compile_function

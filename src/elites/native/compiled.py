@@ -19,15 +19,15 @@ import numpy as np
 from elites.cache import cache_folder
 from elites.errors import require
 from elites.native.emit import ENTRY, emit
-from elites.native.program import Slot, fingerprint
+from elites.native.program import Program, Slot, fingerprint
 from elites.native.trace import from_jaxpr, jaxpr_of
 
-_LOCK = threading.RLock()  # LLVM's start is not safe in threads
+LOCK = threading.RLock()  # LLVM's start is not safe in threads
 _ALIGNMENT = 64  # bytes
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """What the cache keeps: object code, and what is needed to call it."""
+class Code(msgspec.Struct, frozen=True):
+    """What the cache keeps: code, and what is needed to call it."""
 
     code: bytes
     arguments: list[list[Slot]]
@@ -49,7 +49,7 @@ class Host:
 @functools.cache
 def host() -> Host:
     """This machine's processor."""
-    with _LOCK:
+    with LOCK:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
     found = llvm.get_host_cpu_features()
@@ -61,7 +61,7 @@ def host() -> Host:
 
 def machine_code(ir: str) -> bytes:
     """Object code for this machine."""
-    with _LOCK:
+    with LOCK:
         module = llvm.parse_assembly(ir)
         machine = _machine()
         return bytes(machine.emit_object(module))
@@ -83,7 +83,7 @@ class Loaded:
     """Object code in this process. `address` is that of its function."""
 
     def __init__(self, code: bytes, name: str) -> None:
-        with _LOCK:
+        with LOCK:
             backing = llvm.parse_assembly("")
             self._engine = llvm.create_mcjit_compiler(backing, _machine())
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -97,7 +97,7 @@ class Compiled:
     `kept`, if the first argument and the first result are a state, are the positions in it that are stored.
     """
 
-    def __init__(self, made: _Kept, lanes: int) -> None:
+    def __init__(self, made: Code, lanes: int) -> None:
         self.lanes = lanes
         self.arguments = made.arguments
         self.results = made.results
@@ -173,11 +173,28 @@ def compile_function(
     """
     width = host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
+    made = kept_code(
+        function,
+        *examples,
+        state=state,
+        target=(width, host()),
+        make=lambda program: machine_code(emit(program, width)),
+    )
+    return Compiled(made, width)
+
+
+def kept_code(
+    function: Callable[..., Any], *examples: Any, state: bool, target: Any, make: Callable[[Program], bytes]
+) -> Code:
+    """The code that `make` makes of a function's program, from the cache if it is there.
+
+    `target` is all that the code depends on beside the function.
+    """
     closed, arguments, results = jaxpr_of(function, *examples)
     key = fingerprint(
         [
             *_described(closed),
-            repr((arguments, results, width, state, host(), llvmlite.__version__)).encode(),
+            repr((arguments, results, state, target, llvmlite.__version__)).encode(),
             *(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))),
         ]
     )
@@ -188,10 +205,10 @@ def compile_function(
         kept = None
         if state:
             program, kept = program.without_dead_state()
-        made = _Kept(machine_code(emit(program, width)), takes, gives, kept, program.operations())
+        made = Code(make(program), takes, gives, kept, program.operations())
         if folder is not None:
             _keep(folder / f"{key}.bin", made)
-    return Compiled(made, width)
+    return made
 
 
 def aligned(shape: tuple[int, ...]) -> np.ndarray:
@@ -214,18 +231,18 @@ def _numbers(words: np.ndarray, dtype: str) -> np.ndarray:
     return np.ascontiguousarray(words).view(dtype)
 
 
-def _cached(file: Path) -> _Kept | None:
+def _cached(file: Path) -> Code | None:
     """What was kept; None if nothing was, or if it cannot be read."""
     try:
         content = file.read_bytes()
         if content[:32].decode("ascii", "replace") != fingerprint([content[32:]]):
             return None
-        return msgspec.msgpack.decode(content[32:], type=_Kept)
+        return msgspec.msgpack.decode(content[32:], type=Code)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _keep(file: Path, made: _Kept) -> None:
+def _keep(file: Path, made: Code) -> None:
     content = msgspec.msgpack.encode(made)
     temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     try:

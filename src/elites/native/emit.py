@@ -1,4 +1,4 @@
-"""A program as LLVM IR: each scalar is a vector with one element per lane."""
+"""A program as LLVM IR: each scalar is a vector with one element per lane, or one number of a thread."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ _INTRINSICS = {
     "u": {"max": "umax", "min": "umin"},
 }  # fmt: skip
 WORD = 4  # bytes of a number of an argument or a result in memory
+MOST_THREADS = 128  # of a kernel's block: few, so that each of them may have all registers
+_PLACE = ("tid", "ntid", "ctaid")  # of a thread: in its block, the block's size, the block in the grid
 
 
 def emit(program: Program, lanes: int) -> str:
@@ -63,12 +65,24 @@ def emit(program: Program, lanes: int) -> str:
     return "\n".join(_Emitter(program, lanes).module())
 
 
+def emit_kernel(program: Program) -> str:
+    """The text of a module with the kernel `elites_program`, for NVIDIA's GPUs: one robot per thread.
+
+    Its arguments are those of `emit` with a number of robots instead of blocks. The first group of inputs and
+    the first of outputs, the state, are `[numbers, robots]`, so that neighbouring threads read neighbouring
+    words; the state can be replaced in place. The other groups are `[robots, numbers]`.
+    """
+    return "\n".join(_KernelEmitter(program, 1).module())
+
+
 def element(dtype: str) -> str:
     """LLVM's type of one number."""
     return _ELEMENTS.get(dtype) or f"i{dtype.lstrip('uint')}"
 
 
 class _Emitter:
+    pointer = "ptr"
+
     def __init__(self, program: Program, lanes: int) -> None:
         self.program = program
         self.lanes = lanes
@@ -79,33 +93,42 @@ class _Emitter:
         self.labels = count()
         self.label = "block"  # where code is being added
 
-    def module(self) -> Iterator[str]:
-        groups = [("in", group) for group in self.program.inputs] + [
-            ("out", group) for group in self.program.outputs
-        ]
-        pointers = [f"%{kind}{k}" for k, (kind, _) in enumerate(groups)]
-        yield f"define void @{ENTRY}({', '.join(f'ptr {pointer}' for pointer in pointers)}, i64 %blocks) {{"
-        yield "start:"
-        yield "  %some = icmp sgt i64 %blocks, 0"
-        yield "  br i1 %some, label %block, label %end"
-        yield "block:"
-        body: list[str] = []
-        here = []
-        for pointer, (_, group) in zip(pointers, groups, strict=True):
-            body.append(f"  {pointer}.offset = mul i64 %number, {len(group) * self.lanes * WORD}")
-            body.append(f"  {pointer}.here = getelementptr i8, ptr {pointer}, i64 {pointer}.offset")
-            here.append(f"{pointer}.here")
+    def groups(self) -> dict[str, tuple[int, ...]]:
+        """The groups of inputs and outputs by the names of their pointers."""
+        kinds = ["in"] * len(self.program.inputs) + ["out"] * len(self.program.outputs)
+        all_ = (*self.program.inputs, *self.program.outputs)
+        return {f"%{kind}{k}": group for k, (kind, group) in enumerate(zip(kinds, all_, strict=True))}
+
+    def parameters(self) -> str:
+        return ", ".join(f"{self.pointer} {name}" for name in self.groups())
+
+    def body(self) -> list[str]:
+        """Reads all inputs, computes, and writes all outputs; `%in0.here` is where a group begins."""
+        groups = [(f"{name}.here", group) for name, group in self.groups().items()]
         inputs = len(self.program.inputs)
         live = self.program.live()
-        for pointer, group in zip(here[:inputs], self.program.inputs, strict=True):
+        body: list[str] = []
+        for pointer, group in groups[:inputs]:
             for k, node in enumerate(group):
                 if node in live:
                     body += self.load(pointer, k, node)
         body += self.block(OUTERMOST)
-        for pointer, group in zip(here[inputs:], self.program.outputs, strict=True):
+        for pointer, group in groups[inputs:]:
             for k, node in enumerate(group):
                 body += self.store(pointer, k, node)
+        return body
+
+    def module(self) -> Iterator[str]:
+        yield f"define void @{ENTRY}({self.parameters()}, i64 %blocks) {{"
+        yield "start:"
+        yield "  %some = icmp sgt i64 %blocks, 0"
+        yield "  br i1 %some, label %block, label %end"
+        yield "block:"
+        body = self.body()
         yield f"  %number = phi i64 [0, %start], [%next, %{self.label}]"
+        for pointer, group in self.groups().items():
+            yield f"  {pointer}.offset = mul i64 %number, {len(group) * self.lanes * WORD}"
+            yield f"  {pointer}.here = getelementptr i8, ptr {pointer}, i64 {pointer}.offset"
         yield from body
         yield "  %next = add i64 %number, 1"
         yield "  %more = icmp slt i64 %next, %blocks"
@@ -115,8 +138,19 @@ class _Emitter:
         yield "}"
         yield from self.declared.values()
 
+    def address(self, name: str, pointer: str, position: int) -> Iterator[str]:
+        """`name` is where a number of a group is."""
+        yield f"  {name} = getelementptr i8, ptr {pointer}, i64 {position * self.lanes * WORD}"
+
     def vector(self, dtype: str) -> str:
-        return f"<{self.lanes} x {element(dtype)}>"
+        return self.wide(element(dtype))
+
+    def wide(self, one: str) -> str:
+        return one if self.lanes == 1 else f"<{self.lanes} x {one}>"
+
+    def all_lanes(self, dtype: str, value: str) -> str:
+        """A constant."""
+        return value if self.lanes == 1 else f"splat ({element(dtype)} {value})"
 
     def type(self, node: int) -> str:
         return self.vector(self.nodes[node].dtype)
@@ -125,16 +159,16 @@ class _Emitter:
         if node not in self.names:
             found = self.nodes[node]
             assert found.op == "const", found
-            self.names[node] = f"splat ({element(found.dtype)} {_literal(found.value)})"
+            self.names[node] = self.all_lanes(found.dtype, _literal(found.value))
         return self.names[node]
 
     def load(self, pointer: str, position: int, node: int) -> Iterator[str]:
         dtype = self.nodes[node].dtype
         name = self.names[node] = f"%v{node}"
-        stored = f"<{self.lanes} x {_MEMORY.get(dtype, element(dtype))}>"
-        yield f"  {name}.at = getelementptr i8, ptr {pointer}, i64 {position * self.lanes * WORD}"
+        stored = self.wide(_MEMORY.get(dtype, element(dtype)))
+        yield from self.address(f"{name}.at", pointer, position)
         loaded = name if dtype not in _MEMORY else f"{name}.word"
-        yield f"  {loaded} = load {stored}, ptr {name}.at, align {WORD}"
+        yield f"  {loaded} = load {stored}, {self.pointer} {name}.at, align {WORD}"
         if dtype == "bool":
             yield f"  {name} = icmp ne {stored} {loaded}, zeroinitializer"
         elif dtype in _MEMORY:
@@ -142,12 +176,12 @@ class _Emitter:
 
     def store(self, pointer: str, position: int, node: int) -> Iterator[str]:
         dtype, value, at = self.nodes[node].dtype, self.operand(node), f"%s{next(self.labels)}"
-        stored = f"<{self.lanes} x {_MEMORY.get(dtype, element(dtype))}>"
+        stored = self.wide(_MEMORY.get(dtype, element(dtype)))
         if dtype in _MEMORY:
             yield f"  {at}.word = zext {self.vector(dtype)} {value} to {stored}"
             value = f"{at}.word"
-        yield f"  {at} = getelementptr i8, ptr {pointer}, i64 {position * self.lanes * WORD}"
-        yield f"  store {stored} {value}, ptr {at}, align {WORD}"
+        yield from self.address(at, pointer, position)
+        yield f"  store {stored} {value}, {self.pointer} {at}, align {WORD}"
 
     def block(self, block: int) -> Iterator[str]:
         for at in self.blocks.get(block, []):
@@ -167,14 +201,9 @@ class _Emitter:
         head, end, turn = f"loop{number}", f"done{number}", f"%turn{number}"
         for k in carried:
             self.names[loop.params[k]] = f"%p{loop.params[k]}"
-        self.names[loop.index] = f"{turn}.all"
+        self.names[loop.index] = turn if self.lanes == 1 else f"{turn}.all"
         self.label = head
-        body = [
-            f"  {turn}.one = insertelement <{self.lanes} x i32> poison, i32 {turn}, i64 0",
-            f"  {turn}.all = shufflevector <{self.lanes} x i32> {turn}.one, <{self.lanes} x i32> poison, "
-            f"<{self.lanes} x i32> zeroinitializer",
-            *self.block(loop.block),
-        ]
+        body = [*self.to_all_lanes(turn), *self.block(loop.block)]
         yield f"  br label %{head}"
         yield f"{head}:"
         yield f"  {turn} = phi i32 [0, %{before}], [{turn}.next, %{self.label}]"
@@ -185,6 +214,8 @@ class _Emitter:
         yield f"  {turn}.next = add i32 {turn}, 1"
         if loop.going is None:
             yield f"  {turn}.more = icmp slt i32 {turn}.next, {loop.length}"
+        elif self.lanes == 1:
+            yield f"  {turn}.more = freeze i1 {self.operand(loop.going)}"
         else:
             reduce = self.declare("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", [self.vector("bool")])
             yield f"  {turn}.more = call i1 @{reduce}({self.vector('bool')} {self.operand(loop.going)})"
@@ -193,6 +224,15 @@ class _Emitter:
         self.label = end
         for k in self.outs(at):
             self.names[k] = self.operand(loop.results[self.nodes[k].value])
+
+    def to_all_lanes(self, turn: str) -> Iterator[str]:
+        """The number of a loop's turn as a vector."""
+        if self.lanes > 1:
+            vector = self.wide("i32")
+            yield f"  {turn}.one = insertelement {vector} poison, i32 {turn}, i64 0"
+            yield (
+                f"  {turn}.all = shufflevector {vector} {turn}.one, {vector} poison, {vector} zeroinitializer"
+            )
 
     def outs(self, loop: int) -> list[int]:
         return [
@@ -217,7 +257,7 @@ class _Emitter:
         if node.op == "select":
             return f"select {vector} {args[0]}, {self.type(at)} {args[1]}, {self.type(at)} {args[2]}"
         if node.op == "not":
-            return f"xor {vector} {args[0]}, splat ({element(source)} -1)"
+            return f"xor {vector} {args[0]}, {self.all_lanes(source, '-1')}"
         if node.op == "neg":
             return f"fneg {vector} {args[0]}" if kind == "f" else f"sub {vector} zeroinitializer, {args[0]}"
         if node.op == "abs":
@@ -252,7 +292,8 @@ class _Emitter:
         return f"{word} {vector} {value} to {result}"
 
     def suffix(self, dtype: str) -> str:
-        return f"v{self.lanes}{'f' if np.dtype(dtype).kind == 'f' else 'i'}{np.dtype(dtype).itemsize * 8}"
+        one = f"{'f' if np.dtype(dtype).kind == 'f' else 'i'}{np.dtype(dtype).itemsize * 8}"
+        return one if self.lanes == 1 else f"v{self.lanes}{one}"
 
     def call(self, name: str, dtype: str, args: Sequence[str]) -> str:
         vector = self.vector(dtype)
@@ -262,6 +303,44 @@ class _Emitter:
     def declare(self, result: str, name: str, args: Sequence[str]) -> str:
         self.declared[name] = f"declare {result} @{name}({', '.join(args)})"
         return name
+
+
+class _KernelEmitter(_Emitter):
+    pointer = "ptr addrspace(1)"  # the GPU's memory
+
+    def module(self) -> Iterator[str]:
+        limit = f'"nvvm.maxntid"="{MOST_THREADS}"'
+        yield f"define ptx_kernel void @{ENTRY}({self.parameters()}, i64 %robots) {limit} {{"
+        yield "start:"
+        for name in _PLACE:
+            yield f"  %{name} = call i32 @{self.declare('i32', f'llvm.nvvm.read.ptx.sreg.{name}.x', [])}()"
+        yield "  %before = mul i32 %ctaid, %ntid"
+        yield "  %number = add i32 %before, %tid"
+        yield "  %robot = zext i32 %number to i64"
+        yield "  %is_there = icmp slt i64 %robot, %robots"
+        yield "  br i1 %is_there, label %block, label %end"
+        yield "block:"
+        yield f"  %row = mul i64 %robots, {WORD}"
+        for pointer, group in self.groups().items():
+            width = WORD if self.is_state(pointer) else len(group) * WORD
+            yield f"  {pointer}.offset = mul i64 %robot, {width}"
+            yield f"  {pointer}.here = getelementptr i8, {self.pointer} {pointer}, i64 {pointer}.offset"
+        yield from self.body()
+        yield "  br label %end"
+        yield "end:"
+        yield "  ret void"
+        yield "}"
+        yield from self.declared.values()
+
+    def is_state(self, pointer: str) -> bool:
+        return pointer.removesuffix(".here") in ("%in0", f"%out{len(self.program.inputs)}")
+
+    def address(self, name: str, pointer: str, position: int) -> Iterator[str]:
+        offset = str(position * WORD)
+        if self.is_state(pointer):
+            offset = f"{name}.offset"
+            yield f"  {offset} = mul i64 %row, {position}"
+        yield f"  {name} = getelementptr i8, {self.pointer} {pointer}, i64 {offset}"
 
 
 def _literal(value: Any) -> str:

@@ -1,0 +1,72 @@
+"""Episodes of tasks that are pure JAX on a GPU, with one kernel for a step of all robots.
+
+The rest of an episode, policy and bookkeeping, is that of `rollout` in `device.py`, under XLA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from elites.evaluation.device import Batched, check_descriptor
+from elites.evaluation.native import plain_state, state_with_keys
+from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driver
+from elites.tasks.task import DeviceTask, Stepping
+
+
+def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
+    """A task's step as a function that can be compiled, with examples of a state and an action.
+
+    The results beside the state: observation, reward, whether it ends, descriptor.
+    """
+    kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
+
+    def step(plain: Any, action: jax.Array) -> tuple[Any, ...]:
+        after = task.step(state_with_keys(plain, kinds), action)
+        check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
+        numbers = after.observation.astype(jnp.float32), after.reward.astype(jnp.float32)
+        return plain_state(after.state), *numbers, after.terminated, after.descriptor
+
+    state = jax.eval_shape(lambda: plain_state(task.reset(jnp.uint32(0))[0]))
+    return step, state, jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
+
+
+def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, fused: bool = False) -> Kernel:
+    """A task's step, with the results of `step_of`."""
+    return compile_kernel(
+        *step_of(task), driver=driver, whole=task.describes_episodes, threads=threads, fused=fused
+    )
+
+
+def kernel_physics(
+    task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, fused: bool = False
+) -> Batched:
+    """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
+
+    UnknownPrimitiveError, which names it, if an operation of the step cannot be compiled. The driver is that
+    of JAX's GPU. `fused` lets it fuse products with sums.
+    """
+    kernel = kernel_of(task, driver or jax_driver(), threads=threads, fused=fused)
+    kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
+    described = kernel.results[4][0]
+
+    def reset(seeds: jax.Array) -> tuple[jax.Array, jax.Array]:
+        states, observation = jax.vmap(task.reset)(seeds)
+        return kernel.pack(jax.vmap(plain_state)(states)), observation.astype(jnp.float32)
+
+    def step(states: jax.Array, actions: jax.Array) -> Stepping:
+        states, observation, reward, terminated, descriptor = kernel(states, actions)
+        return Stepping(
+            states, observation, reward[:, 0], terminated[:, 0] != 0, descriptor.astype(described.dtype)
+        )
+
+    def episode_descriptor(mean: jax.Array, states: jax.Array) -> jax.Array:
+        whole = jax.tree.unflatten(jax.tree.structure(kinds), kernel.unpack(states))
+        return jax.vmap(lambda mean, plain: task.episode_descriptor(mean, state_with_keys(plain, kinds)))(
+            mean, whole
+        )
+
+    return Batched(reset, step, episode_descriptor, axis=1)
