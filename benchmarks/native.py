@@ -17,7 +17,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -49,27 +49,17 @@ def main() -> None:
 def measure(robot: str, steps: int) -> dict[str, Any]:
     """The figures of one robot."""
     import jax
-    import jax.numpy as jnp
+    from shared.endless import Endless, endless
 
-    from elites import NativeEvaluator, make_task
+    from elites import NativeEvaluator
     from elites.evaluation.device import DeviceEvaluator
-    from elites.tasks.brax import BraxTask
 
-    @dataclass(frozen=True, kw_only=True)
-    class Endless(BraxTask):
-        """The robot that may fall."""
-
-        def step(self, state: Any, action: jax.Array) -> Any:
-            return super().step(state, action)._replace(terminated=jnp.bool_(False))
-
-    base = make_task(f"brax-{robot}", episode_length=steps)
-    facts = {field.name: getattr(base, field.name) for field in fields(base)}
-    task = Endless(**facts)
+    task = endless(robot, episode_length=steps)
     xla = DeviceEvaluator(task)
     keys = jax.random.split(jax.random.key(0), EPISODES)
     parameters, seeds = np.asarray(jax.vmap(xla.policy.init)(keys)), np.arange(EPISODES)
 
-    class Again(Endless):
+    class Again(Endless):  # type: ignore[misc]
         """The same robot for a process that has not compiled it: code comes from the cache on disk."""
 
     def prepared(threads: int, task: Endless) -> tuple[NativeEvaluator, float]:
@@ -79,7 +69,7 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
         return evaluator, time.perf_counter() - started
 
     one, first = prepared(1, task)
-    two, again = prepared(2, Again(**facts))
+    two, again = prepared(2, Again(**{field.name: getattr(task, field.name) for field in fields(task)}))
     evaluators: dict[str, Any] = {"xla": xla, "native_1": one, "native_2": two}
     calls = {
         name: functools.partial(evaluator.evaluate, parameters, seeds)

@@ -34,7 +34,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -109,21 +108,12 @@ class Robot:
     """A stage is a method."""
 
     def __init__(self, name: str) -> None:
-        import jax
-        import jax.numpy as jnp
+        from shared.endless import endless
 
         from elites import make_task
-        from elites.tasks.brax import BraxTask
-
-        @dataclass(frozen=True, kw_only=True)
-        class Endless(BraxTask):
-            """The robot that may fall."""
-
-            def step(self, state: Any, action: jax.Array) -> Any:
-                return super().step(state, action)._replace(terminated=jnp.bool_(False))
 
         self.task: Any = make_task(f"brax-{name}")
-        self.endless = Endless(**{field.name: getattr(self.task, field.name) for field in fields(self.task)})
+        self.endless = endless(name)
 
     def environment(self) -> dict[str, Any]:
         import jax

@@ -72,8 +72,8 @@ Patience = Annotated[float, Range(0, 1_000_000_000, above=True)]
 Workers = Annotated[int, Range(1, 4096)]
 Threads = Annotated[int, Range(1, max(64, 8 * (os.cpu_count() or 1)))]
 """Threads or processes on this machine."""
-Physics = Literal["xla", "native"]
-"""What computes the episodes of a task in JAX: XLA, or machine code of our own in threads."""
+Physics = Literal["xla", "native", "cuda"]
+"""What computes the episodes of a task in JAX: XLA, native code in threads, or a CUDA kernel."""
 
 
 @functools.cache

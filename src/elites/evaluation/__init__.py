@@ -32,7 +32,7 @@ def evaluator_of(
             return NativeEvaluator(task, hidden=hidden, threads=threads)
         from elites.evaluation.device import DeviceEvaluator
 
-        return DeviceEvaluator(task, hidden=hidden)
+        return DeviceEvaluator(task, hidden=hidden, physics=physics)
     if isinstance(task, FunctionTask):
         refuse_cluster(task, cluster)
         from elites.evaluation.function import FunctionEvaluator

@@ -42,8 +42,12 @@ class Batched(NamedTuple):
     axis: int = 0  # of the robots, in the arrays of the states
 
 
-def batched(task: DeviceTask) -> Batched:
-    """A task's own functions, under XLA."""
+def batched(task: DeviceTask, physics: Physics | None = None) -> Batched:
+    """A task's functions: under XLA, unless its step is to be a CUDA kernel."""
+    if physics == "cuda":
+        from elites.evaluation.kernels import kernel_physics
+
+        return kernel_physics(task)
     return Batched(jax.vmap(task.reset), jax.vmap(task.step), jax.vmap(task.episode_descriptor))
 
 
@@ -243,6 +247,7 @@ def evaluate_inside(
     transitions: bool,
     action_noise: float,
     runs: jax.Array,
+    physics: Physics | None = None,
 ) -> Evaluation[jax.Array]:
     """Evaluates genomes `[n, P]` inside a program; the arguments are those of `rollout`."""
     if isinstance(task, FunctionTask):
@@ -250,7 +255,14 @@ def evaluate_inside(
     assert isinstance(task, DeviceTask)
     assert isinstance(genome, Policy)
     return rollout(
-        task, genome, parameters, seeds, transitions=transitions, action_noise=action_noise, runs=runs
+        task,
+        genome,
+        parameters,
+        seeds,
+        transitions=transitions,
+        action_noise=action_noise,
+        runs=runs,
+        physics=batched(task, physics),
     )
 
 
@@ -258,9 +270,14 @@ class DeviceEvaluator:
     """Runs batches of controllers on a task that is pure JAX. Batches of the same size share one program."""
 
     def __init__(
-        self, task: DeviceTask, *, hidden: tuple[int, ...] = (128, 128), chunk: int | None = None
+        self,
+        task: DeviceTask,
+        *,
+        hidden: tuple[int, ...] = (128, 128),
+        chunk: int | None = None,
+        physics: Physics | None = None,
     ) -> None:
-        self.task = task
+        self.task, self.physics = task, physics
         self.policy = Policy.of(task, hidden)
         self.chunk = chunk
         self._run = functools.cache(self._compiled)
@@ -268,7 +285,12 @@ class DeviceEvaluator:
     def _compiled(self, transitions: bool, action_noise: float) -> Callable[..., Evaluation[jax.Array]]:
         return jax.jit(
             functools.partial(
-                rollout, self.task, self.policy, transitions=transitions, action_noise=action_noise
+                rollout,
+                self.task,
+                self.policy,
+                transitions=transitions,
+                action_noise=action_noise,
+                physics=batched(self.task, self.physics),
             )
         )
 

@@ -115,15 +115,20 @@ def state_with_keys(plain: Any, kinds: Any) -> Any:
 def choose_physics(task: DeviceTask, wanted: Physics | None) -> tuple[Physics, str]:
     """The physics of episodes and a line that says so: the one that is wanted, or native on CPUs.
 
-    An error if that is to be native and an operation cannot be compiled.
+    An error if an operation cannot be compiled for what is wanted.
     """
     if wanted == "xla" or (wanted is None and jax.default_backend() != "cpu"):
         return "xla", "physics: XLA"
     try:
+        if wanted == "cuda":
+            from elites.evaluation.kernels import kernel_physics
+
+            kernel_physics(task)
+            return "cuda", "physics: a CUDA kernel"
         programs_of(task)
     except UnknownPrimitiveError as error:
         if wanted is not None:
-            raise ElitesError(f"{task.name} cannot use native physics: {error}") from None
+            raise ElitesError(f"{task.name} cannot use {wanted} physics: {error}") from None
         return "xla", f"physics: XLA; native code is not possible: {error}"
     return "native", "physics: native code in threads"
 

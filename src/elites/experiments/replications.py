@@ -64,7 +64,7 @@ class Replications(ABC):
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
         describes = len(self.metrics) > len(METRICS)
-        self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes)
+        self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes, physics)
         self.functions, self.keys = self.programs.functions, keys_of([config.seed for config in configs])
         self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
@@ -247,8 +247,8 @@ class EpisodesInside(Replications):
 class Programs:
     """The functions of a generation, compiled, and whole generations with their episodes inside."""
 
-    def __init__(self, functions: Generation) -> None:
-        self.functions, self.algorithm = functions, functions.algorithm
+    def __init__(self, functions: Generation, physics: Physics | None = None) -> None:
+        self.functions, self.algorithm, self.physics = functions, functions.algorithm, physics
         self.init = jax.jit(functions.init)
         self.ask = jax.jit(functions.ask, static_argnums=4, donate_argnums=0)
         self.episodes = jax.jit(functions.episodes, static_argnums=2)
@@ -309,6 +309,7 @@ class Programs:
                     transitions=round.transitions,
                     action_noise=round.action_noise,
                     runs=runs.reshape(whole),
+                    physics=self.physics,
                 )
                 evaluation = jax.tree.map(
                     lambda array: array.reshape(self.functions.count, -1, *array.shape[1:]), evaluation
@@ -328,19 +329,29 @@ class Programs:
         return states, self.functions.row(states, counts)
 
 
-def make_programs(algorithm: Algorithm, count: int, budget: int, describes: bool) -> Programs:
+def make_programs(
+    algorithm: Algorithm, count: int, budget: int, describes: bool, physics: Physics | None = None
+) -> Programs:
     """The programs of an algorithm. Runs of equal settings in one process share them, so that only the first
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
     if algorithm.environment is None or isinstance(algorithm.task, DeviceTask):
-        return _shared_programs(type(algorithm), algorithm.config, algorithm.task, count, budget, describes)
+        return _shared_programs(
+            type(algorithm), algorithm.config, algorithm.task, count, budget, describes, physics
+        )
     return Programs(Generation(algorithm, count, budget, describes=describes))
 
 
 @keep_in_process(most=4)
 def _shared_programs(
-    kind: type[Algorithm], config: Any, task: Task, count: int, budget: int, describes: bool
+    kind: type[Algorithm],
+    config: Any,
+    task: Task,
+    count: int,
+    budget: int,
+    describes: bool,
+    physics: Physics | None,
 ) -> Programs:
-    return Programs(Generation(kind(task, config), count, budget, describes=describes))
+    return Programs(Generation(kind(task, config), count, budget, describes=describes), physics)
 
 
 def bytes_needed(algorithm: Algorithm, physics: Physics | None) -> int:

@@ -47,7 +47,9 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hyper_parameters: dict[str, Any] = {}
     task_parameters: dict[str, Any] = {}
     metrics: list[str] = []  # further ones, by their import paths
-    physics: Literal["xla", "native"] | None = None  # of a task in JAX; null in runs before the choice: xla
+    physics: Literal["xla", "native", "cuda"] | None = (
+        None  # of a task in JAX; null in runs before the choice: xla
+    )
     versions: dict[str, str | None] = {}
 
     @property
@@ -91,7 +93,7 @@ class StudyRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     correct_every: Whole = 0
     correct_replications: Whole = 0
     metrics: list[str] = []
-    physics: Literal["xla", "native"] | None = None
+    physics: Literal["xla", "native", "cuda"] | None = None
     reference: str = ""
 
 

@@ -1,0 +1,30 @@
+"""Brax's robots without early ends: a fall does not end an episode."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from elites.tasks import make_task
+from elites.tasks.brax import BraxTask
+from elites.tasks.task import Stepping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endless(BraxTask):
+    """A robot that may fall."""
+
+    def step(self, state: Any, action: jax.Array) -> Stepping:
+        after = super().step(state, action)
+        return after._replace(terminated=jnp.zeros_like(after.terminated))
+
+
+def endless(robot: str, **parameters: Any) -> Endless:
+    """The task `brax-ROBOT` without early ends."""
+    real = make_task(f"brax-{robot}", **parameters)
+    facts = {field.name: getattr(real, field.name) for field in dataclasses.fields(real)}
+    return Endless(**facts | {"name": f"endless-{robot}"})
