@@ -279,7 +279,7 @@ def test_a_run_gives_the_noise_to_its_episodes(task):
                 replications.advance(70)
         finally:
             replications.evaluator.close()
-        return np.asarray(replications.state.search.centre)
+        return np.asarray(replications.state[0].search.centre)
 
     assert not np.array_equal(centre(0.0), centre(1.0))
 

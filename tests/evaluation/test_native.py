@@ -270,15 +270,20 @@ def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypat
         run(small(task="odd"), tmp_path / "other", execution=Execution(log=quiet))
     assert not (tmp_path / "other").exists()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert choose_physics(POINT, None)[0] == "xla"
-    assert choose_physics(POINT, "native")[0] == "native"
+    assert choose_physics(POINT, None, threads=2) == ("native", "physics: native code in 2 threads")
+    physics, line = choose_physics(POINT, None, seeds=20, threads=2)
+    assert physics == "xla"
+    assert line.startswith("physics: XLA; a CUDA kernel is not possible: JAX has no GPU")
+    assert choose_physics(POINT, "native", seeds=20, threads=2)[0] == "native"
+    with pytest.raises(ElitesError, match="point cannot use cuda physics: JAX has no GPU"):
+        choose_physics(POINT, "cuda")
 
 
 def test_physics_is_for_tasks_in_jax(capsys):
     with pytest.raises(ElitesError, match=r"physics is native; it is for tasks in JAX, .* not qd-hopper"):
         RunConfig(algorithm="map-elites", task="qd-hopper", physics="native")
-    with pytest.raises(ElitesError, match="physics is 'cuda'; it must be one of xla, native"):
-        small(physics="cuda")
+    with pytest.raises(ElitesError, match="physics is 'gpu'; it must be one of xla, native, cuda"):
+        small(physics="gpu")
     assert main(["run", "map-elites", "qd-hopper", "--physics", "xla"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "physics is xla; it is for tasks in JAX" in line

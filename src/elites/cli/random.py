@@ -56,7 +56,7 @@ class Random(TaskOptions):
         from elites.genomes import genome_of
         from elites.memory import require_bytes
 
-        physics, line = choose_physics(task, self.physics)
+        physics, line = choose_physics(task, self.physics, threads=self.threads)
         genome = genome_of(task, HIDDEN)
         require_bytes(
             self.controllers,

@@ -59,7 +59,9 @@ def refuse_physics(task: Task, physics: Physics | None) -> None:
         raise ElitesError(f"physics is {physics}; it is for tasks in JAX, such as Brax's, not {task.name}")
 
 
-def choose_physics(task: Task, wanted: Physics | None) -> tuple[Physics | None, str]:
+def choose_physics(
+    task: Task, wanted: Physics | None, seeds: int = 1, threads: int | None = None
+) -> tuple[Physics | None, str]:
     """The physics of a task's episodes, and a line that says so; None and no line if there is no choice.
 
     An error if it cannot be the one that is wanted.
@@ -69,7 +71,7 @@ def choose_physics(task: Task, wanted: Physics | None) -> tuple[Physics | None, 
         return None, ""
     from elites.evaluation import native
 
-    return native.choose_physics(task, wanted)
+    return native.choose_physics(task, wanted, seeds, threads)
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:

@@ -19,17 +19,20 @@ from numpy.typing import ArrayLike
 from elites.cache import keep_in_process
 from elites.errors import ElitesError
 from elites.evaluation import lanes
-from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
+from elites.evaluation.device import batched, check_descriptor, check_episode_descriptor, noise_of_step
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
 from elites.native import Compiled, UnknownPrimitiveError, compile_function
 from elites.native.compiled import aligned
+from elites.native.cuda import CudaError
 from elites.native.perceptron import Perceptron
 from elites.options import Physics, Spread, converted
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
 REPORT_SECONDS = 0.05  # between looks for episodes that have ended
+THREADS_PER_SEED = 0.6  # with fewer, a GPU is faster: see docs/performance.md
+_NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}
 
 
 class Programs(NamedTuple):
@@ -112,25 +115,39 @@ def state_with_keys(plain: Any, kinds: Any) -> Any:
     )
 
 
-def choose_physics(task: DeviceTask, wanted: Physics | None) -> tuple[Physics, str]:
-    """The physics of episodes and a line that says so: the one that is wanted, or native on CPUs.
+def choose_physics(
+    task: DeviceTask, wanted: Physics | None, seeds: int = 1, threads: int | None = None
+) -> tuple[Physics, str]:
+    """The physics of episodes and a line that says so: the one that is wanted, or the fastest.
 
-    An error if an operation cannot be compiled for what is wanted.
+    That is native code, unless there is a GPU and too few threads for the seeds. An error if it cannot be the
+    one that is wanted.
     """
-    if wanted == "xla" or (wanted is None and jax.default_backend() != "cpu"):
-        return "xla", "physics: XLA"
-    try:
-        if wanted == "cuda":
-            from elites.evaluation.kernels import kernel_physics
+    threads, problem = thread_count(threads), ""
+    physics = wanted or _fastest(seeds, threads)
+    if physics != "xla":
+        try:
+            _compile(task, physics)
+        except (UnknownPrimitiveError, CudaError) as error:
+            if wanted is not None:
+                raise ElitesError(f"{task.name} cannot use {wanted} physics: {error}") from None
+            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {error}"
+    more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
+    return physics, f"physics: {_NAMES[physics]}{more}"
 
-            kernel_physics(task)
-            return "cuda", "physics: a CUDA kernel"
+
+def _fastest(seeds: int, threads: int) -> Physics:
+    backend = jax.default_backend()
+    if backend == "cpu" or threads >= THREADS_PER_SEED * seeds:
+        return "native"
+    return "cuda" if backend == "gpu" else "xla"
+
+
+def _compile(task: DeviceTask, physics: Physics) -> None:
+    if physics == "native":
         programs_of(task)
-    except UnknownPrimitiveError as error:
-        if wanted is not None:
-            raise ElitesError(f"{task.name} cannot use {wanted} physics: {error}") from None
-        return "xla", f"physics: XLA; native code is not possible: {error}"
-    return "native", "physics: native code in threads"
+    else:
+        batched(task, physics)
 
 
 class NativeEvaluator:

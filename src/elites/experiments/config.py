@@ -96,12 +96,14 @@ class RunConfig:
         }
 
 
-def with_physics(config: RunConfig, log: Callable[[str], None]) -> RunConfig:
-    """The configuration with the physics of its episodes. `log` is told which, if there is a choice.
+def with_physics(
+    config: RunConfig, log: Callable[[str], None], seeds: int = 1, threads: int | None = None
+) -> RunConfig:
+    """The configuration with the physics of its episodes. `log` is called with a line, if there is a choice.
 
     An error if it cannot be the one that is asked for.
     """
-    physics, line = choose_physics(config.make_task(), config.physics)
+    physics, line = choose_physics(config.make_task(), config.physics, seeds, threads)
     if physics is None:
         return config
     log(line)

@@ -55,6 +55,7 @@ class Replications(ABC):
     """Runs that differ only in their seeds, and advance together."""
 
     timings: tuple[str, ...]  # columns of an Advance
+    parts: int  # of equal size; each is a call of a program
 
     def __init__(
         self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
@@ -64,14 +65,23 @@ class Replications(ABC):
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
         describes = len(self.metrics) > len(METRICS)
-        self.programs = make_programs(algorithm, len(configs), configs[0].evaluations, describes, physics)
-        self.functions, self.keys = self.programs.functions, keys_of([config.seed for config in configs])
+        self.parts = self.parts_of(len(configs))
+        size = len(configs) // self.parts
+        self.programs = make_programs(algorithm, size, configs[0].evaluations, describes, physics)
+        self.functions = self.programs.functions
+        seeds = [config.seed for config in configs]
+        self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
         self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.environment_steps = [0] * len(configs)
-        self.state: Any = jax.block_until_ready(self.programs.init(self.keys))
+        self.state: Any = jax.block_until_ready([self.programs.init(keys) for keys in self.keys])  # by part
         raise_failure(algorithm.environment)
+
+    @staticmethod
+    def parts_of(replications: int) -> int:
+        """The number of parts of so many replications."""
+        return 1
 
     @abstractmethod
     def advance(self, until: int) -> list[Advance]:
@@ -79,8 +89,9 @@ class Replications(ABC):
 
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
-        whole = jax.tree.map(np.asarray, self.programs.archives(self.state))
-        return [jax.tree.map(lambda array, i=i: array[i], whole) for i in range(len(self.configs))]
+        parts = [jax.tree.map(np.asarray, self.programs.archives(state)) for state in self.state]
+        each = range(self.functions.count)
+        return [jax.tree.map(lambda array, i=i: array[i], part) for part in parts for i in each]
 
     def saved_archives(self) -> list[SavedArchive]:
         """The archives in the form in which they are saved."""
@@ -101,7 +112,8 @@ class Replications(ABC):
 
     def members(self, index: int) -> Members | None:
         """The members of a replication's cells; None if a cell holds only its elite."""
-        state = jax.tree.map(lambda array: array[index], self.state)
+        part, place = divmod(index, self.functions.count)
+        state = jax.tree.map(lambda array: array[place], self.state[part])
         grid = self.algorithm.members(state)
         return None if grid is None else members_of(grid, self.evaluations)
 
@@ -148,39 +160,61 @@ def make_replications(
 
 
 class EpisodesOutside(Replications):
-    """`ask` and `tell` are programs; the evaluator runs the episodes of all replications as one batch."""
+    """`ask` and `tell` are programs; the evaluator runs the episodes of a part as one batch.
 
-    timings = ("ask_s", "rollouts_s", "tell_s")
+    An accelerator trains one part while the episodes of another run.
+    """
+
+    timings = ("ask_s", "rollouts_s", "tell_s")  # seconds of waiting for each
+
+    @staticmethod
+    def parts_of(replications: int) -> int:
+        """Two or three parts of two replications or more, if they can be equal: they share a program."""
+        return next((parts for parts in (2, 3) if replications % parts == 0 and replications > parts), 1)
 
     def advance(self, until: int) -> list[Advance]:
         """One generation."""
         spent = dict.fromkeys(self.timings, 0.0)
-        keys, counts, steps, evaluations = self.keys, self.functions.no_counts(), 0, self.evaluations
+        steps, evaluations = 0, self.evaluations
+        counts = [self.functions.no_counts() for _ in self.keys]
         generation = np.int32(self.generation)
         rounds = self.functions.rounds(self.generation)
         for number, round in enumerate(rounds):
-            index, started = np.int32(number), time.perf_counter()
-            self.state, batch = self.programs.ask(self.state, keys, generation, index, round)
-            parameters = np.asarray(batch.parameters)
-            raise_failure(self.algorithm.environment)
-            spent["ask_s"] += (ask_end := time.perf_counter()) - started
-            evaluation = self._evaluate(parameters, evaluations, round)
-            spent["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-            self.state, _, counts = self.programs.tell(
-                self.state, keys, generation, index, batch, evaluation, counts, round
-            )
-            jax.block_until_ready(counts)
-            spent["tell_s"] += time.perf_counter() - rollouts_end
-            steps += int(evaluation.length.sum())
+            index, clock, asked = np.int32(number), time.perf_counter(), []
+            for part, keys in enumerate(self.keys):
+                self.state[part], batch = self.programs.ask(self.state[part], keys, generation, index, round)
+                asked.append((batch, self.programs.episodes(keys, np.int32(evaluations), round)[0]))
+            for part, (batch, seeds) in enumerate(asked):
+                parameters, seeds = np.asarray(batch.parameters), np.asarray(seeds)
+                raise_failure(self.algorithm.environment)
+                spent["ask_s"] += (ask_end := time.perf_counter()) - clock
+                evaluation = self._evaluate(parameters, seeds, evaluations, round)
+                spent["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
+                self.state[part], _, counts[part] = self.programs.tell(
+                    self.state[part],
+                    self.keys[part],
+                    generation,
+                    index,
+                    batch,
+                    evaluation,
+                    counts[part],
+                    round,
+                )
+                steps += int(evaluation.length.sum())
+                if part == len(asked) - 1:
+                    jax.block_until_ready(counts)
+                spent["tell_s"] += (clock := time.perf_counter()) - rollouts_end
             evaluations += round.evaluations
-        row = jax.tree.map(np.asarray, self.programs.row(self.state, counts))
+        rows = [self.programs.row(state, count) for state, count in zip(self.state, counts, strict=True)]
+        row = jax.tree.map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *rows)
         spent["steps_per_s"] = steps / max(spent["rollouts_s"], 1e-9)
         return [self._finish(row, evaluations_of(rounds), spent)]
 
-    def _evaluate(self, parameters: np.ndarray, evaluations: int, round: Round) -> Evaluation:
+    def _evaluate(
+        self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
+    ) -> Evaluation:
         """Runs the episodes within the budget; the others count as skipped."""
         replications, policies = parameters.shape[:2]
-        seeds = np.asarray(self.programs.episodes(self.keys, np.int32(evaluations), round)[0])
         limit = min(round.evaluations, max(0, self.functions.budget - evaluations))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
@@ -223,9 +257,9 @@ class EpisodesInside(Replications):
         count = next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), count)
         compiled = rounds in self._compiled
         clock = time.perf_counter()
-        self.state, rows = self.programs.generations(
-            self.state,
-            self.keys,
+        self.state[0], rows = self.programs.generations(
+            self.state[0],
+            self.keys[0],
             jnp.int32(self.generation),
             jnp.int32(self.evaluations),
             jnp.int32(count),

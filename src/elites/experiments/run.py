@@ -57,7 +57,7 @@ def run(
     if seeds > 1:
         return run_group(config, seeds, GroupFolder(path), execution)
     refuse_taken(path)
-    config = with_physics(config, execution.log)
+    config = with_physics(config, execution.log, threads=execution.threads)
     home = RunFolder(path)
     with _replications([config], execution) as current:  # fails before anything is written
         home.create_folder()
@@ -91,8 +91,8 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
     """
     if not group.is_incomplete():
         refuse_taken(group.path)
-    config = with_physics(config, execution.log)
     together = config.shares_program
+    config = with_physics(config, execution.log, seeds if together else 1, execution.threads)
     require_memory(config.make_algorithm(), config.physics, seeds if together else 1)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:

@@ -45,7 +45,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
         cells.append(dict(NOTHING))
         try:
             if request["calibrate"]:
-                config = with_physics(config, lambda _: None)
+                config = with_physics(config, lambda _: None, seeds if config.shares_program else 1)
             algorithm = config.make_algorithm()
             cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm, config.physics)}
             if not request["calibrate"]:
