@@ -34,22 +34,22 @@ def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
     return step, state, jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
 
 
-def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, fused: bool = False) -> Kernel:
+def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exact: bool = False) -> Kernel:
     """A task's step, with the results of `step_of`."""
     return compile_kernel(
-        *step_of(task), driver=driver, whole=task.describes_episodes, threads=threads, fused=fused
+        *step_of(task), driver=driver, whole=task.describes_episodes, threads=threads, exact=exact
     )
 
 
 def kernel_physics(
-    task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, fused: bool = False
+    task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, exact: bool = False
 ) -> Batched:
     """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
 
     UnknownPrimitiveError, which names it, if an operation of the step cannot be compiled. The driver is that
-    of JAX's GPU. `fused` lets it fuse products with sums.
+    of JAX's GPU. `exact` is as in `elites.native.cuda.ptx`.
     """
-    kernel = kernel_of(task, driver or jax_driver(), threads=threads, fused=fused)
+    kernel = kernel_of(task, driver or jax_driver(), threads=threads, exact=exact)
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
     described = kernel.results[4][0]
 

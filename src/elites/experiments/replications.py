@@ -183,9 +183,10 @@ class EpisodesOutside(Replications):
             index, clock, asked = np.int32(number), time.perf_counter(), []
             for part, keys in enumerate(self.keys):
                 self.state[part], batch = self.programs.ask(self.state[part], keys, generation, index, round)
-                asked.append((batch, self.programs.episodes(keys, np.int32(evaluations), round)[0]))
-            for part, (batch, seeds) in enumerate(asked):
-                parameters, seeds = np.asarray(batch.parameters), np.asarray(seeds)
+                seeds = self.programs.episodes(keys, np.int32(evaluations), round)[0]
+                asked.append((batch, *to_host((batch.parameters, seeds))))
+            for part, (batch, *arrays) in enumerate(asked):
+                parameters, seeds = map(np.asarray, arrays)
                 raise_failure(self.algorithm.environment)
                 spent["ask_s"] += (ask_end := time.perf_counter()) - clock
                 evaluation = self._evaluate(parameters, seeds, evaluations, round)
@@ -233,6 +234,14 @@ class EpisodesOutside(Replications):
             for own, numbers in zip(parameters, seeds, strict=True)
         ]
         return Evaluation(*jax.tree.map(lambda *arrays: np.stack(arrays), *parts))
+
+
+def to_host(arrays: Any) -> Any:
+    """Starts copies of arrays to memory of the host that an accelerator writes to itself, if there is one."""
+    (device,) = jax.tree.leaves(arrays)[0].devices()
+    if device.platform == "cpu":
+        return arrays
+    return jax.device_put(arrays, jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host"))
 
 
 class EpisodesInside(Replications):
