@@ -206,7 +206,7 @@ class Robot:
         from elites.evaluation.kernels import step_of
         from elites.native import compile_function
 
-        made = compile_function(*step_of(self.task), state=True)
+        made = compile_function(*step_of(self.task), state=True, fused=True)
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
         packed = [made.pack(0, leaves), made.pack(1, [np.asarray(action)])]
         _, results = made.buffers(len(packed[0]))

@@ -150,3 +150,23 @@ def test_the_key_has_the_parameters_of_operations(cache):
 def test_lanes_must_be_positive():
     with pytest.raises(ElitesError, match=r"^lanes is 0; it must be at least 1$"):
         compile_function(lambda x: (x,), X, lanes=0)
+
+
+def test_products_are_rounded_together_with_their_sums():
+    def function(x, y, z):
+        shared = y * z
+        return x * y + z, x * x - z, z - y * y, shared + 1, shared
+
+    program, _, _ = trace(function, X, X, X)
+    assert program.operations() - program.with_fused_products().operations() == 3  # the shared one stays
+    x, y, z = np.random.default_rng(0).normal(size=(3, 1000)).astype(np.float32)
+    z[:10] = -(x * y)[:10]  # what is left is the rounding of the product
+    fused = compile_function(function, X, X, X, fused=True)(x, y, z)
+    a, b, c = (array.astype(np.longdouble) for array in (x, y, z))
+    expected = [a * b + c, a * a - c, c - b * b]
+    for ours, theirs in zip(fused, expected, strict=False):
+        np.testing.assert_array_equal(ours[0], theirs.astype(np.float32))
+    assert (fused[0][0][:10] != 0).any()
+    plain = compile_function(function, X, X, X)(x, y, z)
+    assert not plain[0][0][:10].any()
+    np.testing.assert_array_equal(fused[3][0], plain[3][0])

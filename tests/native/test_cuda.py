@@ -154,7 +154,8 @@ def test_one_lane_and_kernel_have_the_numbers_of_vectors(name):
     action = actions(task, 1, 40)[0]
     zeros = jnp.zeros(task.action_size)
     vectors, lane = (
-        compile_function(stepping(task), example, zeros, lanes=lanes) for lanes in (host().lanes, 1)
+        compile_function(stepping(task), example, zeros, lanes=lanes, fused=True)
+        for lanes in (host().lanes, 1)
     )
     expected = vectors(states, action)
     for ours, theirs in zip(lane(states, action), expected, strict=True):

@@ -105,7 +105,7 @@ def test_a_robot_steps_as_under_brax(name):
     """From its beginning, from states that it visits, and from states that are shaken."""
     task = make_task(name)
     states, example = start(task)
-    made = compile_function(stepping(task), example, jnp.zeros(task.action_size))
+    made = compile_function(stepping(task), example, jnp.zeros(task.action_size), fused=True)
     step = jax.jit(jax.vmap(stepping(task)))
     tolerance = 5e-5 if name == "brax-halfcheetah" else 1e-5  # sixteen frames amplify rounding
     touched, ended, jumps = set(), set(), 0
@@ -138,7 +138,7 @@ def test_a_robot_begins_as_under_brax():
 def test_nan_spreads_as_under_brax():
     task = make_task("brax-hopper")
     states, example = start(task)
-    made = compile_function(stepping(task), example, jnp.zeros(task.action_size))
+    made = compile_function(stepping(task), example, jnp.zeros(task.action_size), fused=True)
     step = jax.jit(jax.vmap(stepping(task)))
     action = actions(task, 1)[0]
     leaves, tree = jax.tree.flatten(states)

@@ -23,7 +23,7 @@ from elites.evaluation.device import batched, check_descriptor, check_episode_de
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
 from elites.native import Compiled, UnknownPrimitiveError, compile_function
-from elites.native.compiled import aligned, flush_subnormals
+from elites.native.compiled import aligned
 from elites.native.cuda import CudaError
 from elites.native.perceptron import Perceptron
 from elites.options import Physics, Spread, converted
@@ -89,7 +89,7 @@ def programs_of(task: DeviceTask) -> Programs:
     start = jax.eval_shape(begin, jnp.uint32(0))[0]
     return Programs(
         compile_function(begin, jnp.uint32(0)),
-        compile_function(advance, start, numbers, state=True),
+        compile_function(advance, start, numbers, state=True, fused=True),
         functools.cache(lambda noisy: compile_function(functools.partial(act, noisy=noisy), numbers, moment)),
     )
 
@@ -174,7 +174,7 @@ class NativeEvaluator:
             np.array(self._programs.step.kept, np.int64),
         )
         self._blocks = [self._block() for _ in range(threads)]
-        self._executor = ThreadPoolExecutor(threads, "episodes", flush_subnormals)
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
         self._stop = np.zeros(1, np.uint8)
 
     def _block(self) -> lanes.Block:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.algorithms.base import Algorithm, Round
+from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive
 from elites.cache import keep_compiled_programs, keep_in_process
 from elites.evaluation import evaluator_of, refuse_cluster
@@ -74,6 +74,7 @@ class Replications(ABC):
         self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
         self.generation = self.evaluations = 0  # so far, of each replication
+        self.pace: float | None = None  # seconds per generation, once measured
         self.environment_steps = [0] * len(configs)
         self.state: Any = jax.block_until_ready([self.programs.init(keys) for keys in self.keys])  # by part
         raise_failure(algorithm.environment)
@@ -86,6 +87,16 @@ class Replications(ABC):
     @abstractmethod
     def advance(self, until: int) -> list[Advance]:
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
+
+    def _generations_until(self, until: int) -> int:
+        """The number of generations of the next dispatch: for about two seconds, once the pace is known."""
+        left = min(until, self.functions.budget) - self.evaluations
+        most = 1 if self.pace is None else max(1, min(round(DISPATCH_SECONDS / self.pace), ROWS))
+        for count in range(1, most):
+            left -= evaluations_of(self.functions.rounds(self.generation + count - 1))
+            if left <= 0:
+                return count
+        return most
 
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
@@ -159,6 +170,14 @@ def make_replications(
     return driver(configs, algorithm, threads, cluster)
 
 
+class _Asked(NamedTuple):
+    """What a part asked for in a round, on its way to the host."""
+
+    batch: Batch
+    parameters: jax.Array
+    seeds: jax.Array  # of the episodes
+
+
 class EpisodesOutside(Replications):
     """`ask` and `tell` are programs; the evaluator runs the episodes of a part as one batch.
 
@@ -173,43 +192,54 @@ class EpisodesOutside(Replications):
         return next((parts for parts in (2, 3) if replications % parts == 0 and replications > parts), 1)
 
     def advance(self, until: int) -> list[Advance]:
-        """One generation."""
-        spent = dict.fromkeys(self.timings, 0.0)
-        steps, evaluations = 0, self.evaluations
+        """One generation; with several parts, generations for about two seconds."""
+        clock, count = time.perf_counter(), 1 if self.parts == 1 else self._generations_until(until)
+        work = [
+            (ahead, index, round)
+            for ahead in range(count)
+            for index, round in enumerate(self.functions.rounds(self.generation + ahead))
+        ]
+        evaluations = np.cumsum([self.evaluations, *(round.evaluations for *_, round in work)])
+        spent = [dict.fromkeys((*self.timings, "steps_per_s"), 0.0) for _ in range(count)]
+        rows: list[list[Row]] = [[] for _ in range(count)]
         counts = [self.functions.no_counts() for _ in self.keys]
-        generation = np.int32(self.generation)
-        rounds = self.functions.rounds(self.generation)
-        for number, round in enumerate(rounds):
-            index, clock, asked = np.int32(number), time.perf_counter(), []
+
+        def ask(part: int, item: int) -> _Asked:
+            ahead, index, round = work[item]
+            numbers = np.int32(self.generation + ahead), np.int32(index), round
+            self.state[part], batch = self.programs.ask(self.state[part], self.keys[part], *numbers)
+            seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)[0]
+            return _Asked(batch, *to_host((batch.parameters, seeds)))
+
+        asked = [ask(part, 0) for part in range(self.parts)]
+        for item, (ahead, index, round) in enumerate(work):
+            numbers, times = (np.int32(self.generation + ahead), np.int32(index)), spent[ahead]
             for part, keys in enumerate(self.keys):
-                self.state[part], batch = self.programs.ask(self.state[part], keys, generation, index, round)
-                seeds = self.programs.episodes(keys, np.int32(evaluations), round)[0]
-                asked.append((batch, *to_host((batch.parameters, seeds))))
-            for part, (batch, *arrays) in enumerate(asked):
-                parameters, seeds = map(np.asarray, arrays)
+                started = time.perf_counter()
+                batch, parameters, seeds = asked[part].batch, *map(np.asarray, asked[part][1:])
                 raise_failure(self.algorithm.environment)
-                spent["ask_s"] += (ask_end := time.perf_counter()) - clock
-                evaluation = self._evaluate(parameters, seeds, evaluations, round)
-                spent["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
+                times["ask_s"] += (ask_end := time.perf_counter()) - started
+                evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
+                times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
                 self.state[part], _, counts[part] = self.programs.tell(
-                    self.state[part],
-                    self.keys[part],
-                    generation,
-                    index,
-                    batch,
-                    evaluation,
-                    counts[part],
-                    round,
+                    self.state[part], keys, *numbers, batch, evaluation, counts[part], round
                 )
-                steps += int(evaluation.length.sum())
-                if part == len(asked) - 1:
-                    jax.block_until_ready(counts)
-                spent["tell_s"] += (clock := time.perf_counter()) - rollouts_end
-            evaluations += round.evaluations
-        rows = [self.programs.row(state, count) for state, count in zip(self.state, counts, strict=True)]
+                if item + 1 == len(work) or work[item + 1][0] > ahead:  # the generation's last round
+                    rows[ahead].append(self.programs.row(self.state[part], counts[part]))
+                    counts[part] = self.functions.no_counts()
+                if item + 1 < len(work):
+                    asked[part] = ask(part, item + 1)
+                else:
+                    jax.block_until_ready(rows[ahead][-1])
+                times["tell_s"] += time.perf_counter() - rollouts_end
+                times["steps_per_s"] += float(evaluation.length.sum())
+        self.pace = (time.perf_counter() - clock) / count
+        return [self._done(*each) for each in zip(rows, spent, strict=True)]
+
+    def _done(self, rows: list[Row], spent: dict[str, float]) -> Advance:
         row = jax.tree.map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *rows)
-        spent["steps_per_s"] = steps / max(spent["rollouts_s"], 1e-9)
-        return [self._finish(row, evaluations_of(rounds), spent)]
+        spent["steps_per_s"] /= max(spent["rollouts_s"], 1e-9)
+        return self._finish(row, evaluations_of(self.functions.rounds(self.generation)), spent)
 
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
@@ -254,14 +284,11 @@ class EpisodesInside(Replications):
     ) -> None:
         super().__init__(configs, algorithm, threads, cluster)
         self._compiled: set[tuple[Round, ...]] = set()
-        self._pace: float | None = None  # seconds per generation, once measured
 
     def advance(self, until: int) -> list[Advance]:
         """Generations of the same kind, for about two seconds."""
         rounds = self.functions.rounds(self.generation)
-        each = evaluations_of(rounds)
-        count = 1 if self._pace is None else round(DISPATCH_SECONDS / self._pace)
-        count = max(1, min(count, ROWS, -(-(min(until, self.functions.budget) - self.evaluations) // each)))
+        each, count = evaluations_of(rounds), self._generations_until(until)
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(count)]
         count = next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), count)
         compiled = rounds in self._compiled
@@ -276,7 +303,7 @@ class EpisodesInside(Replications):
         )
         done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
         seconds = (time.perf_counter() - clock) / count
-        self._pace = seconds if compiled else self._pace
+        self.pace = seconds if compiled else self.pace
         self._compiled.add(rounds)
         single = [jax.tree.map(lambda array, i=i: array[i], done) for i in range(count)]
         return [

@@ -44,6 +44,8 @@ class Host:
     features: str
     lanes: int
     """Numbers of 32 bits in a vector register."""
+    fuses: bool
+    """Whether it rounds a product and a sum together."""
 
 
 @functools.cache
@@ -56,7 +58,8 @@ def host() -> Host:
     lanes = 16 if found.get("avx512f") else 8 if found.get("avx") else 4
     # Otherwise LLVM would use half of a register on some processors.
     features = [found.flatten(), *(["-prefer-256-bit"] if lanes == 16 else [])]
-    return Host(llvm.get_host_cpu_name(), ",".join(features), lanes)
+    fuses = lanes == 16 or bool(found.get("fma")) or "aarch64" in llvm.get_default_triple()
+    return Host(llvm.get_host_cpu_name(), ",".join(features), lanes, fuses)
 
 
 def machine_code(ir: str) -> bytes:
@@ -89,49 +92,6 @@ class Loaded:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
             self.address: int = self._engine.get_function_address(name)
-
-
-_FLUSH = {  # bits of the processor's control word for floating point
-    "x86": """
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
-define void @elites_flush() {
-  %word = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %word)
-  %before = load i32, ptr %word
-  %after = or i32 %before, 32832
-  store i32 %after, ptr %word
-  call void @llvm.x86.sse.ldmxcsr(ptr %word)
-  ret void
-}""",
-    "aarch64": """
-declare i64 @llvm.aarch64.get.fpcr()
-declare void @llvm.aarch64.set.fpcr(i64)
-define void @elites_flush() {
-  %before = call i64 @llvm.aarch64.get.fpcr()
-  %after = or i64 %before, 16777216
-  call void @llvm.aarch64.set.fpcr(i64 %after)
-  ret void
-}""",
-}
-
-
-def flush_subnormals() -> None:
-    """From now on this thread takes subnormal numbers for zero, as XLA's threads on a CPU do.
-
-    An operation with one takes a hundred times as long on some processors.
-    """
-    code = _flush_code()
-    if code is not None:
-        ctypes.CFUNCTYPE(None)(code.address)()
-
-
-@functools.cache
-def _flush_code() -> Loaded | None:
-    host()
-    name = llvm.get_default_triple().split("-")[0]
-    ir = _FLUSH.get("x86" if name == "x86_64" else name)
-    return None if ir is None else Loaded(machine_code(ir), "elites_flush")
 
 
 class Compiled:
@@ -207,12 +167,18 @@ class Compiled:
 
 
 def compile_function(
-    function: Callable[..., Any], *examples: Any, lanes: int | None = None, state: bool = False
+    function: Callable[..., Any],
+    *examples: Any,
+    lanes: int | None = None,
+    state: bool = False,
+    fused: bool = False,
 ) -> Compiled:
     """A function of pytrees of arrays, which returns a tuple of such, as machine code.
 
     With `state`, the first argument and the first result are the state before and after a step: what no later
-    step needs is left out of it. UnknownPrimitiveError, which names it, if an operation is not supported.
+    step needs is left out of it. With `fused`, a product is rounded together with its sum, if the processor
+    has an operation for that, as XLA does too.
+    UnknownPrimitiveError, which names it, if an operation is not supported.
     """
     width = host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
@@ -220,6 +186,7 @@ def compile_function(
         function,
         *examples,
         state=state,
+        fused=fused and host().fuses,
         target=(width, host()),
         make=lambda program: machine_code(emit(program, width)),
     )
@@ -227,7 +194,12 @@ def compile_function(
 
 
 def kept_code(
-    function: Callable[..., Any], *examples: Any, state: bool, target: Any, make: Callable[[Program], bytes]
+    function: Callable[..., Any],
+    *examples: Any,
+    state: bool,
+    fused: bool,
+    target: Any,
+    make: Callable[[Program], bytes],
 ) -> Code:
     """The code that `make` makes of a function's program, from the cache if it is there.
 
@@ -237,7 +209,7 @@ def kept_code(
     key = fingerprint(
         [
             *_described(closed),
-            repr((arguments, results, state, target, llvmlite.__version__)).encode(),
+            repr((arguments, results, state, fused, target, llvmlite.__version__)).encode(),
             *(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))),
         ]
     )
@@ -248,6 +220,8 @@ def kept_code(
         kept = None
         if state:
             program, kept = program.without_dead_state()
+        if fused:
+            program = program.with_fused_products()
         made = Code(make(program), takes, gives, kept, program.operations())
         if folder is not None:
             _keep(folder / f"{key}.bin", made)

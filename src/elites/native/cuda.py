@@ -425,6 +425,7 @@ def compile_kernel(
         function,
         *examples,
         state=not whole,
+        fused=True,
         target=(driver.platform, driver.target, exact),
         make=lambda program: driver.compile(emit_kernel(program), exact),
     )

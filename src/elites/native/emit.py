@@ -50,6 +50,7 @@ _INTRINSICS = {
     "i": {"max": "smax", "min": "smin"},
     "u": {"max": "umax", "min": "umin"},
 }  # fmt: skip
+_FUSED = {"fms": 2, "fnma": 0}  # which argument of `fma` has the other sign
 WORD = 4  # bytes of a number of an argument or a result in memory
 MOST_THREADS = 128  # of a kernel's block: few, so that each of them may have all registers
 _PLACE = ("tid", "ntid", "ctaid")  # of a thread: in its block, the block's size, the block in the grid
@@ -190,7 +191,18 @@ class _Emitter:
                 yield from self.loop(at)
             elif node.op not in ("const", "input", "param", "index", "out", "key"):
                 self.names[at] = f"%v{at}"
-                yield f"  %v{at} = {self.operation(at)}"
+                if node.op in _FUSED:
+                    yield from self.fused(at)
+                else:
+                    yield f"  %v{at} = {self.operation(at)}"
+
+    def fused(self, at: int) -> Iterator[str]:
+        """A difference with a product in it."""
+        node = self.nodes[at]
+        args, negated = [self.operand(arg) for arg in node.args], _FUSED[node.op]
+        yield f"  %v{at}.minus = fneg {self.type(at)} {args[negated]}"
+        args[negated] = f"%v{at}.minus"
+        yield f"  %v{at} = {self.call('fma', node.dtype, args)}"
 
     def loop(self, at: int) -> Iterator[str]:
         loop: Loop = self.nodes[at].value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -308,6 +309,32 @@ class Program:
         return sum(
             nodes[at].op not in ("const", "input", "param", "out", "loop", "index") for at in self.live()
         )
+
+    def with_fused_products(self) -> Program:
+        """The same program with products of float32 that are summed rounded once, together with the sum.
+
+        A product that is used elsewhere too stays. `fma` is a · b + c, `fms` a · b - c and `fnma` c - a · b.
+        """
+        nodes, live = list(self.graph.nodes), self.live()
+        uses = Counter(node for group in self.outputs for node in group)
+        for at in live:
+            node = nodes[at]
+            uses.update(node.args)
+            if node.op == "loop":
+                uses.update(_loop(node).results)
+                uses.update([] if (going := _loop(node).going) is None else [going])
+        for at in sorted(live):
+            node = nodes[at]
+            if node.op not in ("add", "sub") or node.dtype != "float32":
+                continue
+            for product, other in (node.args[::-1], node.args):
+                if nodes[product].op == "mul" and uses[product] == 1:
+                    op = "fma" if node.op == "add" else "fms" if product == node.args[0] else "fnma"
+                    nodes[at] = node._replace(op=op, args=(*nodes[product].args, other))
+                    break
+        graph = Graph()
+        graph.nodes, graph.depths = nodes, self.graph.depths
+        return Program(graph, self.inputs, self.outputs)
 
     def without_dead_state(self) -> tuple[Program, list[int]]:
         """The program of a step without what later steps do not need, and the positions of what is kept.
