@@ -31,7 +31,6 @@ from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
 REPORT_SECONDS = 0.05  # between looks for episodes that have ended
-THREADS_PER_SEED = 0.6  # with fewer, a GPU is faster: see docs/performance.md
 _NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}
 
 
@@ -137,8 +136,9 @@ def choose_physics(
 
 
 def _fastest(seeds: int, threads: int) -> Physics:
+    """What was fastest in docs/performance.md."""
     backend = jax.default_backend()
-    if backend == "cpu" or threads >= THREADS_PER_SEED * seeds:
+    if backend == "cpu" or threads >= seeds:
         return "native"
     return "cuda" if backend == "gpu" else "xla"
 

@@ -211,26 +211,31 @@ class EpisodesOutside(Replications):
             seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)[0]
             return _Asked(batch, *to_host((batch.parameters, seeds)))
 
+        def tell(part: int, item: int, batch: Batch, evaluation: Evaluation) -> None:
+            ahead, index, round = work[item]
+            numbers = np.int32(self.generation + ahead), np.int32(index)
+            self.state[part], _, counts[part] = self.programs.tell(
+                self.state[part], self.keys[part], *numbers, batch, evaluation, counts[part], round
+            )
+            if item + 1 == len(work) or work[item + 1][0] > ahead:  # the generation's last round
+                rows[ahead].append(self.programs.row(self.state[part], counts[part]))
+                counts[part] = self.functions.no_counts()
+
         asked = [ask(part, 0) for part in range(self.parts)]
-        for item, (ahead, index, round) in enumerate(work):
-            numbers, times = (np.int32(self.generation + ahead), np.int32(index)), spent[ahead]
-            for part, keys in enumerate(self.keys):
+        for item, (ahead, _, round) in enumerate(work):
+            times = spent[ahead]
+            for part in range(self.parts):
                 started = time.perf_counter()
-                batch, parameters, seeds = asked[part].batch, *map(np.asarray, asked[part][1:])
+                parameters, seeds = np.asarray(asked[part].parameters), np.asarray(asked[part].seeds)
                 raise_failure(self.algorithm.environment)
                 times["ask_s"] += (ask_end := time.perf_counter()) - started
                 evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
                 times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                self.state[part], _, counts[part] = self.programs.tell(
-                    self.state[part], keys, *numbers, batch, evaluation, counts[part], round
-                )
-                if item + 1 == len(work) or work[item + 1][0] > ahead:  # the generation's last round
-                    rows[ahead].append(self.programs.row(self.state[part], counts[part]))
-                    counts[part] = self.functions.no_counts()
+                tell(part, item, asked[part].batch, evaluation)
                 if item + 1 < len(work):
                     asked[part] = ask(part, item + 1)
                 else:
-                    jax.block_until_ready(rows[ahead][-1])
+                    jax.block_until_ready(self.state[part])
                 times["tell_s"] += time.perf_counter() - rollouts_end
                 times["steps_per_s"] += float(evaluation.length.sum())
         self.pace = (time.perf_counter() - clock) / count
