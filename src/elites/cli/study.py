@@ -1,4 +1,4 @@
-"""`elites study run` and `elites study report`."""
+"""`elites study run`, `elites study merge` and `elites study report`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StudyRun:
     """Run a study of the paper, or one of your own, after showing what it will cost.
 
     The same command again, also with more seeds, continues the unfinished runs. Seeds of Brax
-    tasks share a program and cannot be added later.
+    tasks share a program: more can be added when these are finished.
     """
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
@@ -41,7 +41,7 @@ class StudyRun:
     seeds: Seeds | None = None
     """Number of replications. Default: the study's (20; 10 in the ablation)."""
     first_seed: Seed | None = None
-    """Seed of the first replication. Default: 0."""
+    """Seed of the first replication. Default: 0. `elites study merge` joins seeds of several machines."""
     evaluations: Evaluations | None = None
     """Budget of each run. Default: the study's (1,000,000)."""
     correct: bool | None = None
@@ -89,6 +89,33 @@ class StudyRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudyMerge:
+    """Join folders of one study whose seeds were run on different machines.
+
+    Only finished runs are joined. The folders themselves are not changed.
+    """
+
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Folders of the same study, with different seeds."""
+    out: Path
+    """New folder for all of their runs."""
+    without_parameters: bool = False
+    """Leave out the parameters of all controllers: a small folder, with the same report, to share."""
+    mixed: bool = False
+    """Join runs that were made with different versions of packages, or different physics."""
+
+    def run(self) -> int:
+        """Joins the folders. Returns the exit status."""
+        from elites.studies.pieces import describe, merge_studies
+
+        merged = merge_studies(
+            self.folders, self.out, parameters=not self.without_parameters, mixed=self.mixed
+        )
+        print(describe(merged, self.out))
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudyReport:
     """Make a report on all runs in a folder: figures, tables and a page."""
 
@@ -109,4 +136,8 @@ class StudyReport:
         return 0
 
 
-STUDY_COMMANDS: dict[str, type[StudyRun] | type[StudyReport]] = {"run": StudyRun, "report": StudyReport}
+STUDY_COMMANDS: dict[str, type[StudyRun] | type[StudyMerge] | type[StudyReport]] = {
+    "run": StudyRun,
+    "merge": StudyMerge,
+    "report": StudyReport,
+}

@@ -135,6 +135,7 @@ class ArchiveAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     task: TaskAbout
     seed: Annotated[int, Meta(ge=-(2**62), lt=2**62)] = 0
     evaluations: Whole
+    digest: str | UnsetType = UNSET  # of the elites with their parameters, if these were left out
 
 
 class CorrectedAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -317,15 +318,15 @@ def check_archive(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[s
         raise ElitesError(
             f"{path} is damaged: policy_sizes is {sizes}; it must be empty, or two numbers from 1 on"
         )
-    if (
-        "parameters" in arrays
-        and sizes
-        and (width := arrays["parameters"].shape[1]) != parameter_count(tuple(sizes))
-    ):
-        raise ElitesError(
-            f"{path} is damaged: parameters has {width} columns; "
-            f"policy_sizes {sizes} take {parameter_count(tuple(sizes))}"
-        )
+    if "parameters" in arrays:
+        width = arrays["parameters"].shape[1]
+        if "digest" in about and width:
+            raise ElitesError(f"{path} is damaged: about has a digest, as if parameters had been left out")
+        if "digest" not in about and sizes and width != parameter_count(tuple(sizes)):
+            raise ElitesError(
+                f"{path} is damaged: parameters has {width} columns; "
+                f"policy_sizes {sizes} take {parameter_count(tuple(sizes))}"
+            )
 
 
 def check_corrected(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:

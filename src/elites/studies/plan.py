@@ -1,8 +1,7 @@
-"""What a study will do and cost, and how much of it is done."""
+"""What a study will do and cost."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Sequence
@@ -10,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elites.errors import ElitesError
 from elites.experiments.config import RunConfig
-from elites.files import is_partial
-from elites.results.folder import GroupFolder, RunFolder
+from elites.files import in_bytes
+from elites.results.folder import RunFolder
+from elites.studies.present import is_done
 from elites.studies.study import Job, Study
 from elites.text import shortened
 
@@ -43,85 +42,6 @@ def cell_of(config: RunConfig) -> str:
     """A key for runs that cost the same."""
     of_task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
     return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
-
-
-def unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
-    """The jobs that are not done yet. Runs in the folder with other settings are an error."""
-    for job in jobs:
-        _refuse_other_settings(study, job)
-        _refuse_other_seeds(study, job)
-    return [job for job in jobs if not all(is_done(study / folder, job) for folder in job.folders)]
-
-
-def is_done(folder: Path, job: Job) -> bool:
-    """Whether a run of a job is finished, and corrected if need be."""
-    config, run = job.configs[0], RunFolder(folder)
-    if run.evaluations() < config.evaluations:
-        return False
-    if not job.correct:
-        return True
-    correction = run.read_correction()
-    required = {
-        "evaluations": config.evaluations,
-        "replications": config.correct_replications,
-        "redraw": job.redraw,
-    }
-    return all(correction.get(name) == value for name, value in required.items())
-
-
-def _refuse_other_settings(study: Path, job: Job) -> None:
-    for config, folder in zip(job.configs, job.folders, strict=True):
-        run = RunFolder(study / folder)
-        if not run.exists:
-            continue
-        present = run.read_record().settings()
-        planned = json.loads(json.dumps(config.record()))
-        for name in (field.name for field in dataclasses.fields(RunConfig)):
-            if name == "physics" and planned[name] is None:  # it was chosen when the run started
-                continue
-            if present[name] != planned[name]:
-                raise ElitesError(
-                    f"{run} has {name} {_difference(present[name], planned[name])}, not "
-                    f"{_difference(planned[name], present[name])}; --out takes another folder"
-                )
-
-
-def _refuse_other_seeds(study: Path, job: Job) -> None:
-    """The seeds of replications in one program cannot change."""
-    home = study / job.folder if job.group else (study / job.folder).parent
-    present = _seeds_in(home, job)
-    planned = [config.seed for config in job.configs]
-    if present and present != planned:
-        raise ElitesError(
-            f"{home} has {_list_seeds(present)} in one program, which cannot become {_list_seeds(planned)}; "
-            "--out takes another folder"
-        )
-
-
-def _seeds_in(home: Path, job: Job) -> list[int]:
-    """The seeds of the program in this folder, or of single runs that have begun where a group is planned."""
-    group = GroupFolder(home)
-    if group.exists:
-        return group.seeds()
-    runs = [RunFolder(path) for path in home.glob("*")] if job.group else []
-    return sorted(run.read_record().seed for run in runs if run.exists and _has_begun(run))
-
-
-def _has_begun(run: RunFolder) -> bool:
-    """Whether there is more than the run's record."""
-    return any(path != run.config and not is_partial(path) for path in run.path.iterdir())
-
-
-def _list_seeds(seeds: Sequence[int]) -> str:
-    *others, last = seeds
-    return f"seeds {', '.join(map(str, others))} and {last}" if others else f"seed {last}"
-
-
-def _difference(value: Any, other: Any) -> str:
-    """A value; of a table only the entries that differ from the other."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        value = {name: entry for name, entry in value.items() if other.get(name) != entry}
-    return json.dumps(value)
 
 
 def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> Cost:
@@ -200,7 +120,7 @@ def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
         if left.corrections
         else "none",
-        "disk": f"up to {_bytes(left.disk)}",
+        "disk": f"up to {in_bytes(left.disk)}",
         "time": "not measured"
         if left.seconds is None
         else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "
@@ -210,13 +130,6 @@ def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where
     return "\n".join(
         [f"study {shortened(study.name)}", *(f"  {name:<12} {text}" for name, text in rows.items())]
     )
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1e3:.0f} kB"
 
 
 def duration(seconds: float) -> str:

@@ -16,7 +16,7 @@ from elites.files import error_in_one_line, remove_partials
 from elites.options import Seconds, Threads, Workers, converted
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
-from elites.studies import plan
+from elites.studies import plan, present
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
 from elites.studies.study import Job, Study
@@ -76,7 +76,7 @@ def _execute(
     only_plan: bool,
 ) -> list[State]:
     jobs = study.jobs()
-    left = plan.unfinished(folder, jobs)
+    left = present.unfinished(folder, jobs)
     finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
     display = StudyDisplay(folder, finished)
     if not left:

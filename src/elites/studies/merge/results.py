@@ -15,10 +15,11 @@ from elites.errors import ElitesError
 from elites.metrics.contribution import added, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.results.folder import RunFolder
+from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
 from elites.studies.merge.logs import MetricsTable, read_corrections, read_last_row, read_log
 from elites.studies.merge.pooled import POOLED, pooled_scores
-from elites.studies.merge.runs import Run, find_runs
+from elites.studies.merge.runs import Run, describe_differences, differences, find_runs
 
 POINTS = 200  # of a curve
 EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
@@ -213,7 +214,7 @@ def read_study(folder: Path, table: Path, shared: Callable[[Run], bool] = lambda
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
     budgets = {c.run.task: c.common.evaluations for c in curves}
     limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
-    notes += [*damaged, *_budget_notes(curves, budgets)]
+    notes += [*_making_notes(curves), *damaged, *_budget_notes(curves, budgets)]
     return StudyResults(folder, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
@@ -345,6 +346,15 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
     place = (log["evaluations"][active] - first) / max(1.0, budget - first)
     early, late = active[place <= EARLY], active[place > 1 - LATE]
     return tuple(float(kept[at].sum() / max(1, made[at].sum())) for at in (early, late))  # type: ignore[return-value]
+
+
+def _making_notes(curves: Sequence[Curves]) -> list[str]:
+    """Whether the runs were made in the same way: those of several machines may not have been."""
+    cells: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in (one.run for one in curves):
+        cells.setdefault((run.task, run.variant), []).append(run.record)
+    found = differences(cells.values())
+    return [f"Runs were made with different {describe_differences(found)}."] if found else []
 
 
 def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str]:
