@@ -12,6 +12,7 @@ import tyro
 from elites.options import (
     Evaluations,
     Interval,
+    Patience,
     Physics,
     Replications,
     Seconds,
@@ -62,6 +63,8 @@ class StudyRun:
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
     checkpoint_seconds: Seconds = 60.0
     """Shortest time between the checkpoints of a run, in seconds."""
+    max_hours: Patience | None = None
+    """Hours after which the whole study stops cleanly. The same command continues it."""
     calibrate: bool = True
     """Whether to measure the speed of the runs first, for the plan."""
     plan: bool = False
@@ -82,6 +85,7 @@ class StudyRun:
             threads=self.threads,
             cluster=self.cluster,
             checkpoint_seconds=self.checkpoint_seconds,
+            max_hours=self.max_hours,
             calibrate=self.calibrate,
             only_plan=self.plan,
         )

@@ -108,8 +108,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where: str) -> str:
-    """The plan as text."""
+def describe(
+    study: Study, jobs: Sequence[Job], left: Cost, finished: int, where: str, limit: str = ""
+) -> str:
+    """The plan as text. `limit` is the time after which it stops."""
     total = sum(len(job.folders) for job in jobs)
     rows = {
         "tasks": ", ".join(choice.slug() for choice in study.tasks),
@@ -125,6 +127,7 @@ def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where
         if left.seconds is None
         else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "
         f"{duration(left.seconds[1])} if no episode ends early",
+        **({"stops after": limit} if limit else {}),
         "on": where,
     }
     return "\n".join(
