@@ -35,6 +35,8 @@ class StudyRun:
     """performance, reproducibility, ablation, contribution, or a TOML file of your own."""
     out: Path
     """Folder of the study, with a subfolder for each run."""
+    suite: str | None = None
+    """Tasks of a study of the paper: qdgym (the default), as in the paper, or their counterparts in brax."""
     tasks: tuple[str, ...] = ()
     """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()
@@ -77,7 +79,9 @@ class StudyRun:
 
         names = ("seeds", "first_seed", "evaluations", "correct", "correct_every", "correct_replications")
         changes = {name: getattr(self, name) for name in (*names, "snapshots", "physics")}
-        study = make_study(self.study, tasks=self.tasks, algorithms=self.algorithms, **changes)
+        study = make_study(
+            self.study, suite=self.suite, tasks=self.tasks, algorithms=self.algorithms, **changes
+        )
         states = run_study(
             study,
             self.out,

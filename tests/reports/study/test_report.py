@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from elites import ElitesError, cli
+from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
 from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import compare, describe_power, finals, reference_of, seeds_needed
@@ -212,6 +213,25 @@ def test_nothing_false_is_said_of_few_runs(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_verdicts_state_the_suite(tmp_path):
+    """A study of the paper on Brax: all counterparts are listed, and beside them the claims on the page."""
+    for algorithm in ("pga-map-elites", "map-elites"):
+        for seed in range(2):
+            make_run(tmp_path, algorithm, "brax-hopper", seed, evaluations=200)
+    record = make_study("performance", suite="brax", tasks=["brax-hopper"], seeds=2).record()
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    lines = [line for line in study_report(tmp_path).splitlines() if line.startswith("  claim ")]
+    assert len(lines) == 12
+    assert all(" counterpart on Brax: " in line for line in lines)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert page.count("<td>counterpart on Brax</td>") == page.count("<td>QDGym</td>") == 12
+    assert "runs on Brax do not decide them" in page
+    with (tmp_path / "report" / "tables" / "claims.csv").open() as file:
+        rows = [(row["claim"], row["suite"], row["verdict"]) for row in csv.DictReader(file)]
+    assert ("1", "QDGym", "not tested by these runs") in rows
+    assert ("1", "Brax", "not decidable with so few runs") in rows
+
+
 def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
     for seed in range(2):

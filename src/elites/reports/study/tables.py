@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import bonferroni
+from elites.paper.presets import PAPERS, SUITES
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.reports.study.comparisons import (
     NONE,
@@ -172,17 +173,22 @@ def results_text(
     return lines
 
 
+def suite_text(claim: Claim) -> str:
+    """The tasks that a verdict is on. Only those of the paper decide its claim."""
+    return claim.suite if claim.suite == SUITES[PAPERS].title else f"counterpart on {claim.suite}"
+
+
 def claim_table(claims: Sequence[Claim]) -> Table:
     """The verdict on each claim."""
     rows = [
         (
-            *(claim.number, claim.text, claim.verdict.value, claim.scope),
+            *(claim.number, claim.text, suite_text(claim), claim.verdict.value, claim.scope),
             *(claim.at_common_budget or NONE, claim.with_pooled_offset or NONE),
         )
         for claim in claims
     ]
     columns = (
-        *("", "claim of the paper", "verdict of these data", "what was compared"),
+        *("", "claim of the paper", "tasks", "verdict of these data", "what was compared"),
         *("at the common budget", "with the pooled offset"),
     )
     return Table("claims", "The paper's claims.", columns, rows)
@@ -230,7 +236,7 @@ def write_tables(
         _csv(
             folder / "claims.csv",
             (
-                *("claim", "text", "verdict", "comparisons_tested", "comparisons"),
+                *("claim", "text", "suite", "verdict", "comparisons_tested", "comparisons"),
                 *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
                 *("at_common_budget", "with_pooled_offset"),
             ),
@@ -276,7 +282,7 @@ def _comparison_row(row: Comparison) -> tuple[object, ...]:
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
     """A row for each comparison; one row if there is none."""
     count = len(claim.tested)
-    about = (claim.number, claim.text, claim.verdict.value, count, len(claim.checks))
+    about = (claim.number, claim.text, claim.suite, claim.verdict.value, count, len(claim.checks))
     rows: list[tuple[object, ...]] = [
         (*about, check.text, check.p, bonferroni(check.p, count), verdict.value, *changes)
         for (check, verdict), changes in zip(claim.verdicts, claim.sensitivities(), strict=True)
@@ -350,7 +356,7 @@ def aligned_claims(claims: Sequence[Claim]) -> list[str]:
     """The verdicts as lines of text."""
     lines = []
     for claim in claims:
-        line = f"  claim {claim.number:<3} {claim.verdict.value}" + (
+        line = f"  claim {claim.number:<3} {suite_text(claim)}: {claim.verdict.value}" + (
             f" ({claim.scope})" if claim.scope else ""
         )
         if claim.at_common_budget not in ("", SAME):

@@ -175,10 +175,11 @@ class StudyResults:
         return any(self.correction(curves) for curves in self.runs)
 
 
-def read_study(folder: Path, table: Path, shared: Callable[[Run], bool] = lambda run: False) -> StudyResults:
+def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda run: "") -> StudyResults:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
 
-    `shared` says which runs are compared across tasks: `Curves.shared`.
+    `shared` names the runs that are compared with each other across tasks; others have no name. See
+    `Curves.shared`.
     """
     candidates, notes = find_runs(folder)
     last: dict[Path, int] = {}
@@ -235,7 +236,7 @@ class Places(NamedTuple):
 
 
 def _places(
-    runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], bool]
+    runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], str]
 ) -> dict[Path, Places]:
     """Where each run is compared.
 
@@ -247,14 +248,17 @@ def _places(
         planned = min((run.record.evaluations for run in chosen), default=0)
         return {run.folder.path: min(planned, last[run.folder.path]) for run in chosen}
 
-    across = ends([run for run in runs if shared(run)])
-    several = len({run.task for run in runs if shared(run)}) > 1
+    across: dict[Path, tuple[int, int]] = {}
+    for name in {shared(run) for run in runs} - {""}:
+        named = [run for run in runs if shared(run) == name]
+        if len({run.task for run in named}) > 1:
+            ended = ends(named)
+            across |= {path: (end, min(ended.values())) for path, end in ended.items()}
     places = {}
     for task in {run.task for run in runs}:
         own = ends([run for run in runs if run.task == task])
         for path, end in own.items():
-            both = (across[path], min(across.values())) if several and path in across else None
-            places[path] = Places(end, min(own.values()), max(own.values()), both)
+            places[path] = Places(end, min(own.values()), max(own.values()), across.get(path))
     return places
 
 
