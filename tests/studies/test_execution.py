@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -219,6 +220,17 @@ def test_the_plan_alone_writes_nothing(tmp_path, capsys):
     (tmp_path / "out").mkdir()
     run_study(study, tmp_path / "out", only_plan=True, calibrate=False)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_too_little_space_is_told_before_anything_starts(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**6))
+    study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000, log_every=7)
+    assert study.jobs()[0].configs[0].log_every == 7
+    with pytest.raises(ElitesError, match=r"the study takes up to .* and 1\.0 MB are free on the disk of"):
+        run_study(study, tmp_path / "out", calibrate=False)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert run_study(study, tmp_path / "out", calibrate=False, only_plan=True) == []
 
 
 def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypatch):

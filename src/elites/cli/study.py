@@ -14,6 +14,7 @@ from elites.options import (
     Interval,
     Patience,
     Physics,
+    Rarity,
     Replications,
     Seconds,
     Seed,
@@ -55,6 +56,8 @@ class StudyRun:
     """Episodes per elite and correction. Default: 50."""
     snapshots: Snapshots | None = None
     """Number of archives of each run to keep during the run."""
+    log_every: Rarity | None = None
+    """Generations for each row of a run's metrics.csv. Default: 1."""
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla or native code. Default: each run chooses."""
     workers: Workers | None = None
@@ -78,7 +81,7 @@ class StudyRun:
         from elites.studies.run import conclude, run_study
 
         names = ("seeds", "first_seed", "evaluations", "correct", "correct_every", "correct_replications")
-        changes = {name: getattr(self, name) for name in (*names, "snapshots", "physics")}
+        changes = {name: getattr(self, name) for name in (*names, "snapshots", "log_every", "physics")}
         study = make_study(
             self.study, suite=self.suite, tasks=self.tasks, algorithms=self.algorithms, **changes
         )

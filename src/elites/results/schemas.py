@@ -41,6 +41,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evaluations: Positive = 1_000_000
     seed: Seed = 0
     snapshots: Whole = 0
+    log_every: Positive = 1
     correct_every: Whole = 0
     correct_replications: Positive = 50
     correct_redraw: bool = False
@@ -87,6 +88,7 @@ class StudyRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     seeds: Whole = 0
     first_seed: Whole = 0
     snapshots: Whole = 0
+    log_every: Positive = 1
     correct: bool = False
     correct_every: Whole = 0
     correct_replications: Whole = 0
@@ -174,10 +176,12 @@ class CheckpointHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     corrected: Whole  # evaluations at the last correction
     elapsed: Seconds
     logs: list[dict[str, LogMark]]  # of each run
+    pending: list[dict[str, Whole]] = []  # counts of each run since the last row of its log, if there are any
+    pending_s: dict[str, Annotated[float, Meta(ge=0)]] = {}  # and the times
     checksums: dict[str, Whole] = {}  # of each array
 
     def __post_init__(self) -> None:
-        for name in ("environment_steps", "logs"):
+        for name in ("environment_steps", "logs", *(["pending"] if self.pending else [])):
             if len(getattr(self, name)) != len(self.seeds):
                 raise ValueError(
                     f"{name} has {len(getattr(self, name))} entries; there are {len(self.seeds)} seeds"
@@ -394,6 +398,11 @@ TIMING = ("elapsed_s",)  # columns of `timings.csv`
 def is_count(column: str) -> bool:
     """Whether a column of `metrics.csv` counts something; the others are metrics."""
     return column in COUNTS or column.startswith(BY_OPERATOR)
+
+
+def is_sum(column: str) -> bool:
+    """Whether a column of `metrics.csv` counts what has happened since the row before."""
+    return column == "invalid" or column.startswith(BY_OPERATOR)
 
 
 def check_columns(path: Path, columns: Iterable[str], required: Iterable[str] = REQUIRED) -> None:

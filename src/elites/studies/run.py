@@ -13,7 +13,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, remove_partials
+from elites.files import error_in_one_line, remove_partials, require_space
 from elites.options import Patience, Seconds, Threads, Workers, converted
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
@@ -120,6 +120,7 @@ def _execute(
         display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []
+        require_space(folder, cost.disk, "the study takes up to")
         _write_record(folder, study, display.log)
         with display:
             states = execute(left, pool, display, display.ended, clock.is_over)

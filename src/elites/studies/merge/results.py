@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.metrics.contribution import added, smoothed, window
+from elites.metrics.contribution import added, rows_of, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord
@@ -316,7 +316,8 @@ def _make_curves(
 
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
     missing = np.full(len(evaluations), np.nan)  # a metric that this run does not have
-    by_operator, over = added(log), window(len(evaluations))
+    by_operator, over = added(log), window(int(log["generation"][-1]))
+    over_rows = rows_of(over, log["generation"])
     operators = [name for name in by_operator if name != "random"]
 
     @functools.cache
@@ -330,7 +331,7 @@ def _make_curves(
         evaluations=last,
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
         values={name: at(log.get(name, missing)) for name in names},
-        added={name: at(smoothed(by_operator[name], over)) for name in operators},
+        added={name: at(smoothed(by_operator[name], over_rows)) for name in operators},
         window=over,
         corrections=corrections,
         end=reached(places.end),
