@@ -9,9 +9,10 @@ import pytest
 
 from elites import ElitesError, cli, correct, load_archive, merge_studies, resume, show, study_report
 from elites.experiments.execution import Execution
+from elites.experiments.guards import folder_lock
 from elites.experiments.run import run_group
 from elites.paper.presets import make_study
-from elites.results.folder import GroupFolder, RunFolder, find_runs
+from elites.results.folder import GroupFolder, find_runs
 from elites.studies import present
 from elites.studies.execution import make_request
 from elites.studies.run import _write_record
@@ -115,6 +116,8 @@ def test_what_is_not_one_study_is_refused(tmp_path):
     a, b = make_piece(tmp_path, "a", 0, 2), make_piece(tmp_path, "b", 2, 2)
     out = tmp_path / "out"
     before = files(a), files(b)
+    with folder_lock(b):
+        merging_fails([a, b], out, "b is being run by another process")
     merging_fails([], out, "no folder to merge")
     merging_fails([a, tmp_path / "nowhere"], out, "nowhere is no folder")
     (tmp_path / "empty").mkdir()
@@ -343,4 +346,6 @@ def test_runs_of_groups_go_on_alone(tmp_path):
     assert resume(runs["seed-3"].path, execution).finished
     assert resume(runs["seed-5"].path, execution).finished
     assert "6 runs, 1 task, 1 algorithm" in study_report(folder)
-    assert RunFolder(runs["seed-5"].path).is_corrected
+    assert runs["seed-5"].is_corrected
+    assert merge_studies([folder], tmp_path / "again").runs == 6
+    assert not list((tmp_path / "again").rglob("group.json"))

@@ -1,5 +1,6 @@
 """What a study consists of, planned and refused, without running anything."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -222,6 +223,8 @@ def test_what_it_will_cost(tmp_path):
     assert cost.seconds == pytest.approx((5 * 5 + 10 * (20 + 11_000 * 0.01), 10 * (5 + 20 + 11_000.0)))
     text = plan.describe(study, jobs, cost, 0, "this machine")
     assert "10: 2 of each, 1,000 evaluations a run" in text
+    later = dataclasses.replace(study, first_seed=7)
+    assert "10: 2 of each from seed 7 on, 1,000" in plan.describe(later, jobs, cost, 0, "this machine")
     assert "up to 100,000 episodes, 10 of each elite" in text
     assert "up to 41.0 MB" in text
     assert "22 min 5 s" in text
@@ -234,6 +237,12 @@ def test_workers_fit_the_memory():
     assert plan.default_workers(study.jobs(), measured(study)) == min(cores, 5)
     assert plan.default_workers(study.jobs(), measured(study, needs=3 * 10**9)) == min(cores, 2)
     assert plan.default_workers(study.jobs(), measured(study, needs=10**11)) == 1
+
+
+def test_runs_at_once_need_memory_together():
+    study = make_study("ablation", tasks=["qd-hopper"], seeds=2)
+    assert plan.memory(study.jobs(), measured(study), 3) == 3 * (10**9 + plan.WORKER_BYTES)
+    assert plan.memory(study.jobs()[:2], measured(study), 3) == 2 * (10**9 + plan.WORKER_BYTES)
 
 
 def test_a_group_needs_the_memory_of_all_its_runs():

@@ -14,7 +14,7 @@ from elites.files import in_bytes
 from elites.results.folder import RunFolder
 from elites.studies.present import is_done
 from elites.studies.study import Job, Study
-from elites.text import shortened
+from elites.text import duration, shortened
 
 WORKER_BYTES = 600_000_000  # memory of a worker beside that of its run
 
@@ -95,6 +95,12 @@ def needs(job: Job, measured: Measured) -> int:
     return int(measured.cells[cell_of(job.configs[0])]["needs"]) * len(job.folders)
 
 
+def memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:
+    """Bytes that so many jobs at once need at most, with their workers where these share the memory."""
+    each = WORKER_BYTES if measured.platform == "cpu" else 0
+    return sum(sorted(needs(job, measured) + each for job in jobs)[-workers:])
+
+
 def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
     """One per core, fewer where memory is short; one on a GPU."""
     if measured.platform != "cpu" or not jobs:
@@ -113,10 +119,11 @@ def describe(
 ) -> str:
     """The plan as text. `limit` is the time after which it stops."""
     total = sum(len(job.folders) for job in jobs)
+    each = f"{study.seeds} of each" + (f" from seed {study.first_seed} on" if study.first_seed else "")
     rows = {
         "tasks": ", ".join(choice.slug() for choice in study.tasks),
         "algorithms": ", ".join(choice.slug() for choice in study.algorithms),
-        "runs": f"{total:,}: {study.seeds} of each, {study.evaluations:,} evaluations a run"
+        "runs": f"{total:,}: {each}, {study.evaluations:,} evaluations a run"
         + (f"; {finished:,} are finished" if finished else ""),
         "left to do": f"{left.runs:,} run{'s' * (left.runs != 1)}, {left.evaluations:,} evaluations",
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
@@ -133,15 +140,3 @@ def describe(
     return "\n".join(
         [f"study {shortened(study.name)}", *(f"  {name:<12} {text}" for name, text in rows.items())]
     )
-
-
-def duration(seconds: float) -> str:
-    """Days, hours, minutes and seconds, from the first that is not 0, two of them."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -13,7 +13,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, remove_partials, require_space
+from elites.files import error_in_one_line, in_bytes, remove_partials, require_space
 from elites.options import Patience, Seconds, Threads, Workers, converted
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
@@ -21,6 +21,7 @@ from elites.studies import plan, present
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
 from elites.studies.study import Job, Study
+from elites.text import duration
 
 FAILED, STOPPED = 1, 0
 
@@ -81,7 +82,7 @@ class _Clock:
         return self.hours is not None and time.monotonic() - self._started >= 3600 * self.hours
 
     def describe(self) -> str:
-        return "" if self.hours is None else f"{plan.duration(3600 * self.hours)} (--max-hours)"
+        return "" if self.hours is None else f"{duration(3600 * self.hours)} (--max-hours)"
 
 
 def _execute(
@@ -107,7 +108,11 @@ def _execute(
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
         each = threads or max(1, plan.cores() // workers)
-        where = f"this machine: {workers} at once, {each} {'threads' if each > 1 else 'thread'} each"
+        where = (
+            f"this machine: {workers} at once, {each} {'threads' if each > 1 else 'thread'} each, with up to "
+            f"{in_bytes(plan.memory(left, measured, workers))} of memory; "
+            f"{in_bytes(measured.available)} are free"
+        )
         pool = Processes(folder, workers, each, checkpoint_seconds)
     else:
         from elites.studies.cluster import ClusterPool

@@ -119,6 +119,12 @@ def test_everything_is_there(reported):
         ("300", "300"),
     }
     assert {row["common_budget"] for row in rows if row["task"] == "qd-hopper"} == {"300"}
+    assert {(row["environment_steps"], row["elapsed_s"]) for row in rows} == {
+        ("8000", "10.0"),
+        ("6000", "7.5"),
+    }
+    tex = (made / "tables" / "cost.tex").read_text()
+    assert r"qd-walker & deep-grid & 3 & 8,000 & 10 s & 40.0 & 800 \\" in tex
     assert {path.stem for path in (made / "tables").glob("*.csv")} == {
         *("runs", "final", "p-values", "claims", "aggregate"),
         *("final-common-budget", "p-values-common-budget"),
@@ -139,6 +145,7 @@ def test_everything_is_there(reported):
         "On qd-hopper runs ended after 300 to 400 evaluations. Each is compared at its own end, and" in page
     )
     assert ">At the common budget</h3>" in page
+    assert "<summary>What it took</summary>" in page
     assert ">All tasks together</h3>" in page
     assert "With 3 replications and 4 comparisons none of them can be significant at 0.05" in page
     assert "<td>impossible</td>" in page

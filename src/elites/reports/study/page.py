@@ -16,6 +16,7 @@ from elites.reports.study.comparisons import Aggregate, Comparison, Final, descr
 from elites.reports.study.figures import AXES
 from elites.reports.study.tables import (
     aggregate_table,
+    cost_table,
     details,
     final_table,
     p_table,
@@ -68,6 +69,7 @@ def make_page(
         summary=summary,
         notes=notes,
         runs=runs_table(study),
+        cost=cost_table(study),
         settings=settings(study),
         versions=_versions(study),
         progress=shown[f"progress-{against}"],

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import bonferroni
 from elites.paper.presets import PAPERS, SUITES
@@ -24,7 +26,7 @@ from elites.reports.study.comparisons import (
 )
 from elites.reports.tables import aligned
 from elites.studies.merge.results import StudyResults
-from elites.text import file_name, printable
+from elites.text import duration, file_name, printable
 
 
 class Table(NamedTuple):
@@ -53,6 +55,33 @@ def runs_table(study: StudyResults) -> Table:
     common = ["common budget"] if study.uneven else []
     columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
     return Table("runs", "What was run.", columns, rows, frozenset(range(2, len(columns))))
+
+
+def cost_table(study: StudyResults) -> Table:
+    """What a run of each algorithm on each task took: medians over those whose time is known."""
+    rows = []
+    for task in study.tasks:
+        for variant in study.variants:
+            timed = [curves for curves in study.of(task, variant) if 0 < curves.seconds < np.inf]
+            if timed:
+                steps, seconds, pace, rate = (
+                    float(np.median(values))
+                    for values in zip(
+                        *(
+                            (c.steps, c.seconds, c.evaluations / c.seconds, c.steps / c.seconds)
+                            for c in timed
+                        ),
+                        strict=True,
+                    )
+                )
+                counts = (f"{number:,.{1 if number < 100 else 0}f}" for number in (pace, rate))
+                rows.append((task, variant, str(len(timed)), f"{steps:,.0f}", duration(seconds), *counts))
+    columns = (
+        *("task", "algorithm", "runs", "environment steps", "wall time"),
+        *("evaluations per second", "steps per second"),
+    )
+    caption = "What a run took, in the median. Replications of one program have the time of all of them."
+    return Table("cost", caption, columns, rows, frozenset(range(2, len(columns))))
 
 
 def _spread(counts: Iterable[int]) -> str:
@@ -206,11 +235,15 @@ def write_tables(
     """Writes all tables into a folder; `common` is as in `make_page`."""
     _csv(
         folder / "runs.csv",
-        ("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
+        (
+            *("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
+            *("environment_steps", "elapsed_s"),
+        ),
         [
             (
                 *(curves.run.task, curves.run.variant, curves.run.seed, curves.evaluations),
                 *(curves.end.evaluations, curves.common.evaluations, bool(study.correction(curves))),
+                *(curves.steps, "" if np.isnan(curves.seconds) else curves.seconds),
             )
             for curves in study.runs
         ],
@@ -220,7 +253,7 @@ def write_tables(
     if common[0]:
         _csv(folder / "final-common-budget.csv", FINAL_COLUMNS, common[0])
         _csv(folder / "p-values-common-budget.csv", COMPARISON_COLUMNS, map(_comparison_row, common[1]))
-    tables = [runs_table(study)]
+    tables = [runs_table(study), cost_table(study)]
     if aggregates:
         _csv(
             folder / "aggregate.csv",

@@ -48,6 +48,8 @@ class Curves:
 
     run: Run
     evaluations: int  # in its log
+    steps: int  # of environments, there
+    seconds: float  # of wall time, there; of replications in one program, of all together. NaN: not known
     archived: int  # in its archive, which is written less often than the log; 0 if never corrected
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
@@ -329,6 +331,8 @@ def _make_curves(
     return Curves(
         run=run,
         evaluations=last,
+        steps=int(log["environment_steps"][-1]),
+        seconds=float(log["elapsed_s"][-1]),
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
         values={name: at(log.get(name, missing)) for name in names},
         added={name: at(smoothed(by_operator[name], over_rows)) for name in operators},
