@@ -3,9 +3,13 @@
 import dataclasses
 import json
 import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from elites import ElitesError, cli, correct, load_archive, merge_studies, resume, show, study_report
 from elites.experiments.execution import Execution
@@ -311,6 +315,38 @@ class TestGroups:
         assert whole.folder == "runs/brax-hopper/map-elites"
         with pytest.raises(ElitesError, match="has seeds 0 and 1 in one program, which cannot become seed 1"):
             present.unfinished(folder, self.jobs(tmp_path, 1, 1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(present_seeds=st.sets(st.integers(0, 7)), first=st.integers(0, 5), seeds=st.integers(2, 5))
+def test_whichever_seeds_are_there_the_others_are_left(present_seeds, first, seeds, made_up_group):
+    """Each planned seed is in one job, and those that are finished in none that is left to do."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, planned = Path(name), set(range(first, first + seeds))
+        home = folder / "runs" / "brax-hopper" / "map-elites"
+        home.mkdir(parents=True)
+        for seed in present_seeds:
+            (home / f"seed-{seed}").symlink_to(made_up_group / f"seed-{seed}")
+        job = study_of(folder, first, seeds, task="brax-hopper").jobs()[0]
+        parts = present.in_folder(folder, job)
+        of_parts = [config.seed for part in parts for config in part.configs]
+        assert sorted(of_parts) == sorted(planned)
+        assert len({own for part in parts for own in part.folders}) == seeds
+        left = present.unfinished(folder, [job])
+        assert {config.seed for part in left for config in part.configs} == planned - present_seeds
+        for part in left:
+            numbers = [config.seed for config in part.configs]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+            assert part.group == (len(numbers) > 1)
+
+
+@pytest.fixture(scope="module")
+def made_up_group(tmp_path_factory):
+    """Eight finished runs, as a merged folder has them."""
+    home = tmp_path_factory.mktemp("group")
+    piece = make_piece(home, "a", 0, 8, task="brax-hopper")
+    merge_studies([piece], home / "all")
+    return home / "all" / "runs" / "brax-hopper" / "map-elites"
 
 
 def test_runs_of_groups_go_on_alone(tmp_path):
