@@ -8,7 +8,7 @@ from elites import RunConfig, make_task
 from elites.archives.cells import make_cells
 from elites.experiments.loop import correction_columns
 from elites.metrics.metric import METRICS
-from elites.paper.claims import is_papers_ant
+from elites.paper.claims import papers_ants
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.corrected import corrected_archive, save_corrected
 from elites.results.tables import Table
@@ -156,4 +156,4 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
 
 def study_of(folder):
     """The results of the runs in a folder."""
-    return read_study(folder, folder / "metrics.parquet", shared=is_papers_ant)
+    return read_study(folder, folder / "metrics.parquet", shared=papers_ants)

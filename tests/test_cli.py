@@ -114,7 +114,7 @@ def test_help_is_help(capsys):
     [
         ([], set(cli.COMMANDS)),
         (["run"], {*ALGORITHMS, "module:Class"}),
-        (["study"], {"run", "report"}),
+        (["study"], {"run", "merge", "report"}),
     ],
 )
 @pytest.mark.parametrize("flag", ["-h", "--help"])

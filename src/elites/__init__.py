@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from elites.results.archive import SavedArchive, load_archive
     from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
     from elites.results.tables import read_table
+    from elites.studies.pieces import merge_studies
     from elites.studies.run import run_study
     from elites.studies.study import Study
     from elites.tasks import TASKS, make_task
@@ -105,6 +106,7 @@ _HOME = {
     "make_algorithm": "elites.algorithms",
     "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
+    "merge_studies": "elites.studies.pieces",
     "optimise": "elites.experiments.optimise",
     "read_table": "elites.results.tables",
     "replay": "elites.replays.replay",
@@ -167,6 +169,7 @@ __all__ = [
     "make_algorithm",
     "make_study",
     "make_task",
+    "merge_studies",
     "optimise",
     "read_table",
     "replay",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shutil
 import stat
 import warnings
 import zipfile
@@ -25,6 +26,7 @@ PARTIAL = ".partial"  # suffix of a file that is being written
 MOST_COMPRESSED = 4 * 2**30  # bytes that a compressed file may declare
 ALWAYS_ALLOWED = 64 * 2**20  # bytes that it may declare however small it is
 HIGHEST_RATIO = 100  # of the declared bytes beyond these to the bytes of the file
+COPIED = 2**20  # bytes of a file at a time
 LONGEST_EMPTY = 10**6  # length of an array without elements
 MOST_TEXT = 300  # characters of an error of a library
 LARGEST = float(np.finfo(np.float32).max)
@@ -58,9 +60,35 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     sync_folder(path.parent)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> None:
     """Writes an npz file atomically. The same arrays give the same bytes."""
-    write_atomically(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+    save = np.savez_compressed if compressed else np.savez
+    write_atomically(path, lambda file: save(file, **arrays))  # type: ignore[arg-type]
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copies the content of a file, atomically."""
+    with open_file(source) as file:
+        write_atomically(target, lambda copy: shutil.copyfileobj(file, copy, COPIED))
+
+
+def require_space(folder: Path, needed: int, what: str) -> None:
+    """Raises an error if so many bytes do not fit on the disk of a folder, which need not exist yet."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise ElitesError(
+            f"{what} {in_bytes(needed)} and {in_bytes(free)} are free on the disk of {folder}; "
+            "free some, or take another folder"
+        )
+
+
+def in_bytes(count: int) -> str:
+    """A number of bytes for people."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1e3:.0f} kB"
 
 
 def open_file(path: Path) -> IO[bytes]:

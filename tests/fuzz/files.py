@@ -527,6 +527,8 @@ def resume(folder):
 
 
 REPORT = ("study", "report", "out")
+MERGE = ("study", "merge", "out", "--out", "new")
+LIGHT = (*MERGE, "--without-parameters")
 GO_ON_STUDY = (
     "study",
     "run",
@@ -546,14 +548,15 @@ READ = (
     (
         "study",
         f"{RUN}/config.json",
-        (show(RUN), correct(RUN), replayed(RUN), resume(RUN), GO_ON_STUDY),
+        (show(RUN), correct(RUN), replayed(RUN), resume(RUN), GO_ON_STUDY, MERGE),
         (REPORT,),
     ),
-    ("study", f"{RUN}/archive.npz", (show(RUN), correct(RUN), replayed(RUN), resume(RUN)), (REPORT,)),
-    ("study", f"{RUN}/corrected.npz", (show(RUN), correct(RUN)), (REPORT,)),
+    ("study", f"{RUN}/archive.npz", (show(RUN), correct(RUN), replayed(RUN), resume(RUN), LIGHT), (REPORT,)),
+    ("study", f"{RUN}/corrected.npz", (show(RUN), correct(RUN)), (REPORT, LIGHT)),
     ("study", f"{RUN}/metrics.csv", (show(RUN),), (REPORT,)),
     ("study", f"{DEEP}/members.npz", (correct(DEEP, "--redraw", "--seed", "1"),), ()),
     ("study", f"{RUN}/snapshots/0000000010.npz", (correct(RUN, "--snapshot", "10"),), ()),
+    ("study", "out/study.json", (MERGE,), ()),
     ("study", "out/measured.json", ((*GO_ON_STUDY, "--plan"),), ((*GO_ON_STUDY, "--seeds", "3", "--plan"),)),
     ("study", "mine.toml", (GO_ON_STUDY,), ((*GO_ON_STUDY, "--plan"),)),
     ("whole", "plain/corrections.csv", (show("plain"),), (("study", "report", "plain"),)),
@@ -594,10 +597,8 @@ def damaged_files(draw):
 
 def expected(path, arguments, change):
     """What must happen where it is known for sure."""
-    remade = path.endswith(("measured.json", "corrected.npz", "unfinished.npz")) and arguments[0] in (
-        "correct",
-        "study",
-    )
+    rereads = arguments[0] == "correct" or (arguments[0] == "study" and arguments[1] != "merge")
+    remade = path.endswith(("measured.json", "corrected.npz", "unfinished.npz")) and rereads
     another = arguments[:2] == ("study", "report") and "/runs/" in path  # the other runs are whole
     older = "/checkpoints/" in path
     if getattr(change, "what", "").endswith("folder"):  # a folder is not written over

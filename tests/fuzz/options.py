@@ -80,6 +80,7 @@ def bases():
     yield Base(("algorithms",), COMMANDS["algorithms"], {})
     plan = {"out": "out", "workers": "1", "threads": "1", "calibrate": False, "plan": True}
     yield Base(("study", "run", "mine.toml"), STUDY_COMMANDS["run"], plan)
+    yield Base(("study", "merge", "out"), STUDY_COMMANDS["merge"], {"out": "new"})
     yield Base(("study", "report", "out"), STUDY_COMMANDS["report"], {})
 
 

@@ -8,9 +8,9 @@ from elites.metrics.contribution import added, smoothed, window
 
 def test_what_is_added_is_new_or_improved():
     rows = {"made_ga": np.array([9, 9]), "new_ga": np.array([1, 2]), "improved_ga": np.array([3, 0])}
-    assert {name: row.tolist() for name, row in added({"evaluations": np.arange(2), **rows}).items()} == {
-        "ga": [4, 2]
-    }
+    for generations, expected in (([1, 2], [4, 2]), ([2, 6], [2, 0.5])):
+        (found,) = added({"generation": np.array(generations), **rows}).items()
+        assert (found[0], found[1].tolist()) == ("ga", expected)
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.integers(1, 80))

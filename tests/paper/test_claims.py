@@ -2,14 +2,16 @@
 
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from elites import load_archive
+from elites import TASKS, load_archive
 from elites.paper.claims import judge
+from elites.paper.presets import SUITES
 from elites.paper.verdicts import Check, Claim, Verdict
 from elites.reports.study.comparisons import compare, reference_of
 from elites.reports.study.tables import aligned_claims
@@ -38,8 +40,8 @@ def test_claims_hold_are_contradicted_or_undecided(tmp_path):
     assert claims["1"].verdict is Verdict.PARTLY  # on one task of four, against one algorithm of five
     assert claims["3"].verdict is Verdict.PARTLY
     lines = dict(zip(claims, aligned_claims(list(claims.values())), strict=True))
-    assert lines["1"] == "  claim 1   holds as far as tested (1 of 20 comparisons: 1 hold)"
-    assert lines["2"] == "  claim 2   not tested by these runs"
+    assert lines["1"] == "  claim 1   QDGym: holds as far as tested (1 of 20 comparisons: 1 hold)"
+    assert lines["2"] == "  claim 2   QDGym: not tested by these runs"
     for path in tmp_path.glob("*-[2-5]-*"):
         (path / "config.json").unlink()
     claims = verdicts(tmp_path)
@@ -223,3 +225,59 @@ def test_a_changed_task_is_not_the_paper_s(tmp_path):
                 task_parameters={"noise": 0.01},
             )
     assert all(claim.verdict is Verdict.UNTESTED for claim in verdicts(tmp_path).values())
+
+
+def by_suite(folder):
+    return {(claim.number, claim.suite): claim for claim in judge(study_of(folder))}
+
+
+def test_brax_decides_the_counterpart_of_a_claim_and_not_the_claim(tmp_path):
+    for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 500)):
+        for seed in range(6):
+            make_run(tmp_path, algorithm, "brax-walker2d", seed, qd_score=score + seed)
+    claims = by_suite(tmp_path)
+    assert len(claims) == 24
+    assert list(claims)[:4] == [("1", "QDGym"), ("1", "Brax"), ("2", "QDGym"), ("2", "Brax")]
+    assert {claim.verdict for (_, suite), claim in claims.items() if suite == "QDGym"} == {Verdict.UNTESTED}
+    one = claims["1", "Brax"]
+    assert (one.text, one.verdict) == (claims["1", "QDGym"].text, Verdict.PARTLY)
+    assert one.scope == "1 of 20 comparisons: 1 hold"
+    assert one.tested[0].text.startswith("brax-walker2d: QD-score of pga-map-elites above map-elites")
+    (line,) = aligned_claims([one])
+    assert line == "  claim 1   counterpart on Brax: holds as far as tested (1 of 20 comparisons: 1 hold)"
+    for algorithm, score in (("pga-map-elites", 500), ("map-elites", 1000)):
+        for seed in range(6):
+            make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
+    claims = by_suite(tmp_path)
+    assert claims["1", "QDGym"].verdict is Verdict.CONTRADICTED
+    assert claims["1", "Brax"].verdict is Verdict.PARTLY
+
+
+def test_ants_are_compared_within_their_suite(tmp_path):
+    """The fourth claim; a shorter run on the other suite's ant moves nothing."""
+    for prefix, evaluations in (("qd-", 1000), ("brax-", 400)):
+        for kind, score in (("", 1000), ("deterministic-", 500)):
+            for seed in range(4):
+                task, options = f"{prefix}{kind}ant", {"evaluations": evaluations, "qd_score": score + seed}
+                make_run(tmp_path, "map-elites", task, seed, **options)
+    study = study_of(tmp_path)
+    ends = {curves.run.task: [reached.evaluations for reached in curves.shared] for curves in study.runs}
+    assert ends["qd-ant"] == ends["qd-deterministic-ant"] == [1000, 1000]
+    assert ends["brax-ant"] == ends["brax-deterministic-ant"] == [400, 400]
+    claims = by_suite(tmp_path)
+    assert {claims["4", suite].verdict for suite in ("QDGym", "Brax")} == {Verdict.PARTLY}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_comparisons_of_a_claim_are_the_same_in_every_suite(suite, tmp_path):
+    """Each is about tasks of the suite, which exist."""
+    own = SUITES[suite]
+    assert set(own.tasks) <= set(TASKS)
+    make_run(tmp_path, "map-elites", own.tasks[0], 0)
+    claims = by_suite(tmp_path)
+    for number in map(str, range(1, 13)):
+        texts = [check.text for check in claims[number, own.title].checks]
+        expected = [check.text for check in claims[number, "QDGym"].checks]
+        for ours, papers in zip(own.tasks, SUITES["qdgym"].tasks, strict=True):
+            expected = [re.sub(rf"\b{papers}\b", ours, text) for text in expected]
+        assert texts == expected

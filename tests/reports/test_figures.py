@@ -54,7 +54,13 @@ def test_any_name_is_drawn_as_text(name, tmp_path):
     archive.about.update(algorithm=f"_{HOSTILE}$", task={**archive.about["task"], "name": HOSTILE})
     draw_archive(archive, tmp_path / "archive.png")
     steps = np.arange(1.0, 4.0)
-    columns = {"evaluations": steps, "qd_score": steps, "max_fitness": steps, "coverage": steps / 4}
+    columns = {
+        "generation": steps,
+        "evaluations": steps,
+        "qd_score": steps,
+        "max_fitness": steps,
+        "coverage": steps / 4,
+    }
     operator = {f"{what}__a$b$": steps for what in ("made", "new", "improved")}
     draw_progress({**columns, "$x_$": steps, **operator}, tmp_path / "progress.png", HOSTILE)
     assert all(imread(tmp_path / f"{drawn}.png").std() > 0.05 for drawn in ("archive", "progress"))
@@ -176,10 +182,14 @@ def test_progress_is_drawn(tmp_path):
         "new_x",
         "improved_x",
     )
-    draw_progress({"evaluations": rows, **dict.fromkeys(names, rows)}, tmp_path / "progress.png", "a run")
+    draw_progress(
+        {"generation": rows, "evaluations": rows, **dict.fromkeys(names, rows)},
+        tmp_path / "progress.png",
+        "a run",
+    )
     plain = imread(tmp_path / "progress.png")
     assert plain.shape[0] > 400
-    metrics = {"evaluations": rows, **dict.fromkeys(names, rows)}
+    metrics = {"generation": rows, "evaluations": rows, **dict.fromkeys(names, rows)}
     corrections = {"evaluations": rows[::7], **dict.fromkeys(names, rows[::7] / 2)}
     draw_progress(metrics, tmp_path / "progress.png", "a run", corrections)
     assert (imread(tmp_path / "progress.png") != plain).any()

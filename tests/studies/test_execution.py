@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,6 +222,17 @@ def test_the_plan_alone_writes_nothing(tmp_path, capsys):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_too_little_space_is_told_before_anything_starts(tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**6))
+    study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000, log_every=7)
+    assert study.jobs()[0].configs[0].log_every == 7
+    with pytest.raises(ElitesError, match=r"the study takes up to .* and 1\.0 MB are free on the disk of"):
+        run_study(study, tmp_path / "out", calibrate=False)
+    assert list((tmp_path / "out").iterdir()) == []
+    assert run_study(study, tmp_path / "out", calibrate=False, only_plan=True) == []
+
+
 def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError("measured for nothing")
@@ -324,3 +336,64 @@ def test_long_episodes_are_cut_where_only_learning_is_measured():
     assert length is not None
     assert sum(episodes) * length <= 5000.0 * LEARNING_SECONDS or length == SHORTEST
     assert _cut(algorithm, 1e9) is None
+
+
+class FakePool:
+    """Workers that work until they are stopped: each reports once a turn, and at most so many at once."""
+
+    def __init__(self, most, turns):
+        self.most, self.turns, self.running, self.stopped = most, turns, {}, False
+
+    def room(self):
+        return len(self.running) < self.most
+
+    def start(self, job):
+        assert not self.stopped
+        self.running[job.folder] = (job, self.turns)
+
+    def events(self):
+        events = []
+        for folder, (job, left) in list(self.running.items()):
+            self.running[folder] = (job, left - 1)
+            if self.stopped or left == 0:
+                del self.running[folder]
+                events.append((job, {"kind": "done", "finished": left == 0}))
+        return events
+
+    def stop(self):
+        self.stopped = True
+
+    def close(self):
+        assert not self.running
+
+
+def test_when_the_time_is_over_nothing_new_starts_and_all_stop():
+    jobs = make_study("contribution", tasks=["qd-hopper"], seeds=6, evaluations=1000).jobs()
+    turns, ended = iter(range(100)), []
+    states = execute(jobs, FakePool(2, 3), lambda _: None, ended.append, lambda: next(turns) >= 6)
+    assert [state.stage for state in states] == ["finished"] * 2 + ["stopped"] * 2 + ["waiting"] * 2
+    assert len(ended) == 4
+    states = execute(jobs, FakePool(2, 3), lambda _: None, ended.append)
+    assert {state.stage for state in states} == {"finished"}
+
+
+def test_a_study_stops_at_its_time_limit_and_goes_on_to_the_same_end(undisturbed, tmp_path):
+    _, whole, *_ = undisturbed
+    own, folder = tmp_path / "mine.toml", tmp_path / "out"
+    own.write_text(TOML.format(evaluations=1200))
+    process = study_run(own, folder, "--workers", 1, "--max-hours", 1e-6)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    lines = out.splitlines()
+    assert lines[-2:] == ["the time is over: 0 s (--max-hours)", "stopped; the same command continues"]
+    assert results(folder) == {}
+    jobs, shown, ended = make_study(str(own)).jobs(), [], []
+
+    def begun():
+        return any(state.done > 100 for states in shown[-1:] for state in states)
+
+    states = execute(jobs, Processes(folder, 1, 1, 0.0), shown.append, ended.append, begun)
+    assert [state.stage for state in states] == ["stopped", "waiting"]
+    states = execute(jobs, Processes(folder, 2, 1, 0.0), shown.append, ended.append)
+    assert [state.stage for state in states] == ["finished", "finished"]
+    assert results(folder) == {name: data for name, data in results(whole).items() if "/small/" in name}

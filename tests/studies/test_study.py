@@ -1,5 +1,6 @@
 """What a study consists of, planned and refused, without running anything."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from elites import ElitesError, cli
 from elites.cluster import differing_package
 from elites.paper.presets import make_study
-from elites.studies import plan
+from elites.studies import plan, present
 from elites.studies.cluster import remote_run, write_log
 from elites.studies.study import Choice
 
@@ -222,6 +223,8 @@ def test_what_it_will_cost(tmp_path):
     assert cost.seconds == pytest.approx((5 * 5 + 10 * (20 + 11_000 * 0.01), 10 * (5 + 20 + 11_000.0)))
     text = plan.describe(study, jobs, cost, 0, "this machine")
     assert "10: 2 of each, 1,000 evaluations a run" in text
+    later = dataclasses.replace(study, first_seed=7)
+    assert "10: 2 of each from seed 7 on, 1,000" in plan.describe(later, jobs, cost, 0, "this machine")
     assert "up to 100,000 episodes, 10 of each elite" in text
     assert "up to 41.0 MB" in text
     assert "22 min 5 s" in text
@@ -234,6 +237,12 @@ def test_workers_fit_the_memory():
     assert plan.default_workers(study.jobs(), measured(study)) == min(cores, 5)
     assert plan.default_workers(study.jobs(), measured(study, needs=3 * 10**9)) == min(cores, 2)
     assert plan.default_workers(study.jobs(), measured(study, needs=10**11)) == 1
+
+
+def test_runs_at_once_need_memory_together():
+    study = make_study("ablation", tasks=["qd-hopper"], seeds=2)
+    assert plan.memory(study.jobs(), measured(study), 3) == 3 * (10**9 + plan.WORKER_BYTES)
+    assert plan.memory(study.jobs()[:2], measured(study), 3) == 2 * (10**9 + plan.WORKER_BYTES)
 
 
 def test_a_group_needs_the_memory_of_all_its_runs():
@@ -272,15 +281,15 @@ def test_a_folder_with_other_runs_is_refused(tmp_path):
     folder = tmp_path / job.folder
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(job.configs[0].record()))
-    assert plan.unfinished(tmp_path, study.jobs()) == study.jobs()
+    assert present.unfinished(tmp_path, study.jobs()) == study.jobs()
     longer = make_study("ablation", tasks=["qd-hopper"], seeds=1, evaluations=2000)
     with pytest.raises(ElitesError, match="has evaluations 1000, not 2000; --out takes another folder"):
-        plan.unfinished(tmp_path, longer.jobs())
+        present.unfinished(tmp_path, longer.jobs())
     record = {**job.configs[0].record()}
     record["hyper_parameters"] = {**record["hyper_parameters"], "batch": 7}
     (folder / "config.json").write_text(json.dumps(record))
     with pytest.raises(ElitesError, match=r'has hyper_parameters {"batch": 7}, not {"batch": 100}'):
-        plan.unfinished(tmp_path, study.jobs())
+        present.unfinished(tmp_path, study.jobs())
 
 
 def test_physics_is_that_of_the_tasks_in_jax(tmp_path):
@@ -294,15 +303,15 @@ def test_physics_is_that_of_the_tasks_in_jax(tmp_path):
     for config, own in zip(job.configs, job.folders, strict=True):  # as the runs have recorded it
         (tmp_path / own).mkdir(parents=True)
         (tmp_path / own / "config.json").write_text(json.dumps({**config.record(), "physics": "native"}))
-    assert plan.unfinished(tmp_path, [job]) == [job]
+    assert present.unfinished(tmp_path, [job]) == [job]
     other = next(job for job in make_study("performance", physics="xla", **choice).jobs() if job.group)
     with pytest.raises(ElitesError, match='has physics "native", not "xla"; --out takes another folder'):
-        plan.unfinished(tmp_path, [other])
+        present.unfinished(tmp_path, [other])
     with pytest.raises(ElitesError, match=r"physics is xla; .* and the study has none"):
         make_study("performance", physics="xla", tasks=["qd-hopper"])
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 3), (2, 1)])
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (2, 1)])
 def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, tmp_path):
     def jobs(seeds):
         choice = {"tasks": ["brax-hopper"], "algorithms": ["map-elites"], "evaluations": 1000}
@@ -315,6 +324,6 @@ def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, t
         (tmp_path / own / "metrics.csv").write_text("")
     if job.group:
         (tmp_path / job.folder / "group.json").write_text(json.dumps({"seeds": list(range(before))}))
-    assert plan.unfinished(tmp_path, [job]) == [job]
+    assert present.unfinished(tmp_path, [job]) == [job]
     with pytest.raises(ElitesError, match=r"in one program, which cannot become seeds? .*; --out takes"):
-        plan.unfinished(tmp_path, jobs(after))
+        present.unfinished(tmp_path, jobs(after))

@@ -24,6 +24,7 @@ from elites.text import shortened
 
 LOST, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
 MOST_MESSAGE = 2000  # characters
+STUDY_USAGE = "elites study run STUDY --out DIR, elites study merge DIR … --out DIR, elites study report DIR"
 ONLY_PRINT = ("tasks", "algorithms", "random", "show", "-h", "--help")
 
 COMMANDS: dict[str, type[Command]] = {
@@ -54,14 +55,14 @@ def overview(command: str | None = None) -> str:
         )
     if command == "study":
         return _listing(
-            "elites study run STUDY --out DIR, or elites study report DIR",
+            STUDY_USAGE,
             "Execute many runs and compare them.",
             {name: first_line(action) for name, action in STUDY_COMMANDS.items()},
-            "elites study run --help and elites study report --help list their options.",
+            "elites study run --help, and so on, list their options.",
         )
     described = {name: first_line(command) for name, command in COMMANDS.items()}
     described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
-    described["study"] = "Execute many runs and compare them: elites study run, elites study report."
+    described["study"] = "Execute many runs and compare them: elites study run, merge, report."
     about = "Evolve collections of diverse, high-performing controllers."
     return _listing(
         "elites COMMAND …", about, described, "elites COMMAND --help lists the options of a command."
@@ -91,7 +92,7 @@ def parse(arguments: Sequence[str]) -> Command:
         program, command = f"{program} {algorithm}", run_command(algorithm)
     if name == "study":
         if not rest or rest[0] not in STUDY_COMMANDS:
-            raise ElitesError("usage: elites study run STUDY --out DIR, or elites study report DIR")
+            raise ElitesError(f"usage: {STUDY_USAGE}")
         action, *rest = rest
         program, command = f"{program} {action}", STUDY_COMMANDS[action]
     message = io.StringIO()

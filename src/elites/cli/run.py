@@ -13,7 +13,7 @@ import tyro
 from elites.cli.command import Folder
 from elites.cli.options import ExecutionOptions, TaskOptions
 from elites.errors import ElitesError
-from elites.options import Evaluations, Interval, Physics, Replications, Seed, Seeds, Snapshots
+from elites.options import Evaluations, Interval, Physics, Rarity, Replications, Seed, Seeds, Snapshots
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
@@ -36,6 +36,8 @@ class RunOptions(TaskOptions, ExecutionOptions):
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
     snapshots: Snapshots = 0
     """Number of archives to keep along the way, evenly spaced."""
+    log_every: Rarity = 1
+    """Generations for each row of metrics.csv. The last one always has a row."""
     metrics: tuple[str, ...] = ()
     """Metrics of your own, each as module:metric."""
     correct_every: Interval = 0
@@ -66,6 +68,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
             evaluations=self.evaluations,
             seed=self.seed,
             snapshots=self.snapshots,
+            log_every=self.log_every,
             metrics=self.metrics,
             correct_every=self.correct_every,
             correct_replications=self.correct_replications,

@@ -1,4 +1,4 @@
-"""`elites study run` and `elites study report`."""
+"""`elites study run`, `elites study merge` and `elites study report`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import tyro
 from elites.options import (
     Evaluations,
     Interval,
+    Patience,
     Physics,
+    Rarity,
     Replications,
     Seconds,
     Seed,
@@ -27,13 +29,15 @@ class StudyRun:
     """Run a study of the paper, or one of your own, after showing what it will cost.
 
     The same command again, also with more seeds, continues the unfinished runs. Seeds of Brax
-    tasks share a program and cannot be added later.
+    tasks share a program: more can be added when these are finished.
     """
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
     """performance, reproducibility, ablation, contribution, or a TOML file of your own."""
     out: Path
     """Folder of the study, with a subfolder for each run."""
+    suite: str | None = None
+    """Tasks of a study of the paper: qdgym (the default), as in the paper, or their counterparts in brax."""
     tasks: tuple[str, ...] = ()
     """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()
@@ -41,7 +45,7 @@ class StudyRun:
     seeds: Seeds | None = None
     """Number of replications. Default: the study's (20; 10 in the ablation)."""
     first_seed: Seed | None = None
-    """Seed of the first replication. Default: 0."""
+    """Seed of the first replication. Default: 0. `elites study merge` joins seeds of several machines."""
     evaluations: Evaluations | None = None
     """Budget of each run. Default: the study's (1,000,000)."""
     correct: bool | None = None
@@ -52,6 +56,8 @@ class StudyRun:
     """Episodes per elite and correction. Default: 50."""
     snapshots: Snapshots | None = None
     """Number of archives of each run to keep during the run."""
+    log_every: Rarity | None = None
+    """Generations for each row of a run's metrics.csv. Default: 1."""
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla or native code. Default: each run chooses."""
     workers: Workers | None = None
@@ -62,6 +68,8 @@ class StudyRun:
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
     checkpoint_seconds: Seconds = 60.0
     """Shortest time between the checkpoints of a run, in seconds."""
+    max_hours: Patience | None = None
+    """Hours after which the whole study stops cleanly. The same command continues it."""
     calibrate: bool = True
     """Whether to measure the speed of the runs first, for the plan."""
     plan: bool = False
@@ -73,8 +81,10 @@ class StudyRun:
         from elites.studies.run import conclude, run_study
 
         names = ("seeds", "first_seed", "evaluations", "correct", "correct_every", "correct_replications")
-        changes = {name: getattr(self, name) for name in (*names, "snapshots", "physics")}
-        study = make_study(self.study, tasks=self.tasks, algorithms=self.algorithms, **changes)
+        changes = {name: getattr(self, name) for name in (*names, "snapshots", "log_every", "physics")}
+        study = make_study(
+            self.study, suite=self.suite, tasks=self.tasks, algorithms=self.algorithms, **changes
+        )
         states = run_study(
             study,
             self.out,
@@ -82,10 +92,38 @@ class StudyRun:
             threads=self.threads,
             cluster=self.cluster,
             checkpoint_seconds=self.checkpoint_seconds,
+            max_hours=self.max_hours,
             calibrate=self.calibrate,
             only_plan=self.plan,
         )
         return 0 if self.plan else conclude(self.out, states)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyMerge:
+    """Join folders of one study whose seeds were run on different machines.
+
+    Only finished runs are joined. The folders themselves are not changed.
+    """
+
+    folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Folders of the same study, with different seeds."""
+    out: Path
+    """New folder for all of their runs."""
+    without_parameters: bool = False
+    """Leave out the parameters of all controllers: a small folder, with the same report, to share."""
+    mixed: bool = False
+    """Join runs that were made with different versions of packages, or different physics."""
+
+    def run(self) -> int:
+        """Joins the folders. Returns the exit status."""
+        from elites.studies.pieces import describe, merge_studies
+
+        merged = merge_studies(
+            self.folders, self.out, parameters=not self.without_parameters, mixed=self.mixed
+        )
+        print(describe(merged, self.out))
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,4 +147,8 @@ class StudyReport:
         return 0
 
 
-STUDY_COMMANDS: dict[str, type[StudyRun] | type[StudyReport]] = {"run": StudyRun, "report": StudyReport}
+STUDY_COMMANDS: dict[str, type[StudyRun] | type[StudyMerge] | type[StudyReport]] = {
+    "run": StudyRun,
+    "merge": StudyMerge,
+    "report": StudyReport,
+}

@@ -20,6 +20,7 @@ from elites.options import (
     Evaluations,
     Interval,
     Physics,
+    Rarity,
     Replications,
     Seed,
     Snapshots,
@@ -41,6 +42,7 @@ class RunConfig:
     evaluations: Evaluations = 1_000_000
     seed: Seed = 0
     snapshots: Snapshots = 0
+    log_every: Rarity = 1  # generations for each row of `metrics.csv`
     correct_every: Interval = 0
     correct_replications: Replications = 50
     correct_redraw: bool = False

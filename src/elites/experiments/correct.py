@@ -105,6 +105,7 @@ def correct(
         if (corrected := existing_correction(path, archive, settings, log)) is not None:
             log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
+        archive.require_parameters(run)
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
         task = make_task(record.task, **record.task_parameters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from elites.files import error_in_one_line, remove_partials
 from elites.metrics.metric import Metric
 from elites.results.checkpoints import Belonging, Checkpoints, outline
 from elites.results.folder import GroupFolder, RunFolder
-from elites.results.schemas import CheckpointHeader
+from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
@@ -100,7 +100,49 @@ def _drive(
         loop = _Loop(home, folders, current, logs, checkpoints, belonging, interrupts, execution)
         if header:
             loop.elapsed_before, loop.corrected = header.elapsed, header.corrected
+            loop.pending = Pending(header.pending, header.pending_s)
         return loop.run()
+
+
+class Pending:
+    """What has been counted since the last row of the logs."""
+
+    def __init__(
+        self, counts: Sequence[dict[str, int]] = (), seconds: Mapping[str, float] | None = None
+    ) -> None:
+        """`counts` are those of each run, and `seconds` the times, if there are any."""
+        self.counts, self.seconds = [dict(count) for count in counts], dict(seconds or {})
+
+    def add(self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> None:
+        """Counts a generation."""
+        counts = self.counts or [{} for _ in metrics]
+        self.counts = [
+            {name: count.get(name, 0) + row[name] for name in row if is_sum(name)}
+            for count, row in zip(counts, metrics, strict=True)
+        ]
+        steps = timings["steps_per_s"] * _episode_seconds(timings)
+        spent = {name: timings[name] for name in timings if name not in NOT_SUMMED}
+        spent["steps"] = steps
+        self.seconds = {name: self.seconds.get(name, 0.0) + spent[name] for name in spent}
+
+    def take(
+        self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The rows of the last generation, with all that was counted since the rows before."""
+        rows = [{**row, **count} for row, count in zip(metrics, self.counts, strict=True)]
+        steps = self.seconds.pop("steps")
+        rate = steps / max(_episode_seconds(self.seconds), 1e-9)
+        spent = {**timings, **self.seconds, "steps_per_s": rate}
+        self.counts, self.seconds = [], {}
+        return rows, spent
+
+
+NOT_SUMMED = ("generation", "elapsed_s", "steps_per_s")  # columns of `timings.csv`
+
+
+def _episode_seconds(timings: Mapping[str, float]) -> float:
+    """The time that `steps_per_s` is of."""
+    return timings["device_s"] if "device_s" in timings else timings["rollouts_s"]
 
 
 class _Loop:
@@ -128,6 +170,7 @@ class _Loop:
         self.saved_at, self.cost = time.perf_counter(), 0.0
         self.spent = self.correcting = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation
+        self.pending = Pending()
 
     def run(self) -> list[Outcome]:
         while not self.done():
@@ -191,7 +234,7 @@ class _Loop:
         return min([*events, self.config.evaluations])
 
     def log(self, advance: Advance) -> None:
-        """Writes a row to each log, and snapshots that are due; reports the generation."""
+        """Writes rows of the logs and snapshots that are due; reports the generation."""
         evaluations = advance.metrics[0]["evaluations"]
         before, self.logged, self.metrics = self.logged, evaluations, advance.metrics
         timings = {
@@ -207,8 +250,11 @@ class _Loop:
             if crossed:
                 for folder, archive in zip(self.folders, self.current.saved_archives(), strict=True):
                     folder.write_snapshot(crossed[-1], archive)
-            for log, metrics in zip(self.logs, advance.metrics, strict=True):
-                log.append(metrics, timings)
+            self.pending.add(advance.metrics, timings)
+            if self.row_is_due(before, advance.metrics[0]):
+                rows, spent = self.pending.take(advance.metrics, timings)
+                for log, row in zip(self.logs, rows, strict=True):
+                    log.append(row, spent)
         if self.execution.on_generation is not None:
             median = {
                 name: _median([metrics[name] for metrics in advance.metrics]) for name in advance.metrics[0]
@@ -216,6 +262,16 @@ class _Loop:
             self.execution.on_generation(
                 Report(median, timings, self.config.evaluations, self.seeds, self.current.metrics)
             )
+
+    def row_is_due(self, before: int, metrics: Mapping[str, Any]) -> bool:
+        """Whether a generation has a row: so do the last one, and one that a correction follows."""
+        evaluations, every = metrics["evaluations"], self.config.correct_every
+        corrected = every > 0 and evaluations // every > before // every
+        return (
+            metrics["generation"] % self.config.log_every == 0
+            or evaluations >= self.config.evaluations
+            or corrected
+        )
 
     def checkpoint(self) -> None:
         clock, current = time.perf_counter(), self.current
@@ -229,6 +285,8 @@ class _Loop:
                     corrected=self.corrected,
                     elapsed=self.elapsed(),
                     logs=[log.sync() for log in self.logs],
+                    pending=self.pending.counts,
+                    pending_s=self.pending.seconds,
                 ),
             )
             if current.evaluations < self.config.evaluations:  # otherwise the run would count as finished

@@ -12,15 +12,22 @@ WINDOW = 200  # generations; the paper's smoothing window
 def added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Offspring added per generation (to a new cell, or in place of a worse elite), by operator.
 
-    `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them.
+    `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them. A row may be of several
+    generations.
     """
     operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
-    return {name: np.asarray(metrics[f"new_{name}"] + metrics[f"improved_{name}"]) for name in operators}
+    generations = np.maximum(1, np.diff(metrics["generation"], prepend=0))
+    return {name: (metrics[f"new_{name}"] + metrics[f"improved_{name}"]) / generations for name in operators}
 
 
 def window(generations: int) -> int:
     """The number of generations to smooth over: 200, fewer in a short run."""
     return max(1, min(WINDOW, generations // 20))
+
+
+def rows_of(window: int, generations: np.ndarray) -> int:
+    """The rows of a log that so many generations take; `generations` is its column."""
+    return max(1, round(window * len(generations) / max(1, int(generations[-1]))))
 
 
 def smoothed(values: np.ndarray, window: int) -> np.ndarray:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from elites.metrics.metric import METRICS, Quantity
-from elites.paper.presets import DEEP_GRID, DETERMINISTIC, GA_SHARES, PGA, UNCERTAIN
+from elites.paper.presets import DEEP_GRID, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
 from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_papers_task, judge_claims
 from elites.studies.merge.results import Reached, StudyResults
 from elites.studies.merge.runs import Run
 
 FADED = 0.2  # of its early share: an operator that adds less has almost stopped
-ANT = ("qd-ant", "qd-deterministic-ant")  # compared with each other
 ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", DEEP_GRID.name
 QD_OTHERS = (ME, ES, "qd-pg", "cma-map-elites")
 SAMPLED = (ME, ES, SAMPLING, DEEP)  # beside PGA, where reproducibility is studied
@@ -22,64 +22,92 @@ QD_SCORE, MAX_FITNESS, COVERAGE = METRICS
 
 
 def judge(study: StudyResults) -> list[Claim]:
-    """The verdict of a study on every claim."""
-    return judge_claims(study, CLAIMS)
+    """The verdict of a study on every claim, and on its counterparts in other suites that have runs.
+
+    A claim is about the paper's own tasks. Its counterpart is the same words about those of another suite.
+    """
+    present = {curves.run.record.task for curves in study.runs}
+    suites = [suite for name, suite in SUITES.items() if name == PAPERS or present & set(suite.tasks)]
+    chosen = [
+        (number, text, suite.title, functools.partial(checks, suite))
+        for number, text, checks in CLAIMS
+        for suite in suites
+    ]
+    return judge_claims(study, chosen)
 
 
-def is_papers_ant(run: Run) -> bool:
-    """Whether a run counts where the ants are compared with each other."""
-    return run.record.task in ANT and is_papers_task(run)
+def papers_ants(run: Run) -> str:
+    """The suite in which a run counts where its ants are compared with each other; else empty."""
+    for suite in SUITES.values():
+        if run.record.task in _ants(suite) and is_papers_task(run):
+            return suite.title
+    return ""
 
 
-def _best(
-    metric: Quantity, tasks: Iterable[str], others: Iterable[str]
-) -> Callable[[Evidence], Iterator[Check]]:
+def _ants(suite: Suite) -> tuple[str, str]:
+    return suite.uncertain("ant"), suite.deterministic("ant")
+
+
+def _uncertain(suite: Suite) -> list[str]:
+    return [suite.uncertain(robot) for robot in ROBOTS]
+
+
+def _best(data: Evidence, metric: Quantity, tasks: Iterable[str], others: Iterable[str]) -> Iterator[Check]:
     """PGA-MAP-Elites has the highest."""
     pairs = [(task, other) for task in tasks for other in others]
-    return lambda data: (data.above(task, metric, Contender(PGA), Contender(other)) for task, other in pairs)
+    return (data.above(task, metric, Contender(PGA), Contender(other)) for task, other in pairs)
 
 
-def _claim_3(data: Evidence) -> Iterator[Check]:
-    yield from _best(MAX_FITNESS, (*UNCERTAIN, *DETERMINISTIC), QD_OTHERS)(data)
-    for kind in ("qd", "qd-deterministic"):
+def _claim_1(suite: Suite, data: Evidence) -> Iterator[Check]:
+    return _best(data, QD_SCORE, _uncertain(suite), (*QD_OTHERS, "td3"))
+
+
+def _claim_2(suite: Suite, data: Evidence) -> Iterator[Check]:
+    return _best(data, QD_SCORE, map(suite.deterministic, ROBOTS), (*QD_OTHERS, "td3"))
+
+
+def _claim_3(suite: Suite, data: Evidence) -> Iterator[Check]:
+    yield from _best(data, MAX_FITNESS, suite.tasks, QD_OTHERS)
+    for task_of in (suite.uncertain, suite.deterministic):
         for robot in ("walker", "hopper"):
-            yield data.above(f"{kind}-{robot}", MAX_FITNESS, Contender(PGA), Contender("td3"))
+            yield data.above(task_of(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
         for robot in ("halfcheetah", "ant"):
-            yield data.like(f"{kind}-{robot}", MAX_FITNESS, Contender(PGA), Contender("td3"))
+            yield data.like(task_of(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
 
 
-def _claim_4(data: Evidence) -> Iterator[Check]:
+def _claim_4(suite: Suite, data: Evidence) -> Iterator[Check]:
+    ants = _ants(suite)
     for name in (PGA, *QD_OTHERS, "td3"):
-        scores = [data.shared_qd_scores(task, Contender(name)) for task in ANT]
-        yield above(f"{QD_SCORE.label} of {name} on {ANT[0]} above {ANT[1]}", QD_SCORE, *scores)
+        scores = [data.shared_qd_scores(task, Contender(name)) for task in ants]
+        yield above(f"{QD_SCORE.label} of {name} on {ants[0]} above {ants[1]}", QD_SCORE, *scores)
 
 
-def _claim_5(data: Evidence) -> Iterator[Check]:
+def _claim_5(suite: Suite, data: Evidence) -> Iterator[Check]:
     for metric in (QD_SCORE.corrected, MAX_FITNESS.corrected):
-        yield from _best(metric, UNCERTAIN, SAMPLED)(data)
+        yield from _best(data, metric, _uncertain(suite), SAMPLED)
 
 
-def _claim_6(data: Evidence) -> Iterator[Check]:
+def _claim_6(suite: Suite, data: Evidence) -> Iterator[Check]:
     limits = {"walker": 0.1, "halfcheetah": 0.05, "ant": 0.05, "hopper": 0.2}
     for robot, limit in limits.items():
-        yield data.below(f"qd-{robot}", MAX_FITNESS.loss, Contender(PGA), limit)
+        yield data.below(suite.uncertain(robot), MAX_FITNESS.loss, Contender(PGA), limit)
 
 
-def _claim_7(data: Evidence) -> Iterator[Check]:
+def _claim_7(suite: Suite, data: Evidence) -> Iterator[Check]:
     metric = QD_SCORE.loss
-    for task in UNCERTAIN:
+    for task in _uncertain(suite):
         for other in (PGA, ME, SAMPLING, DEEP):
             yield data.above(task, metric, Contender(other), Contender(ES))
-        if task != "qd-hopper":
+        if task != suite.uncertain("hopper"):
             for other in (PGA, SAMPLING):
                 yield data.above(task, metric, Contender(ME), Contender(other))
         else:
             yield data.above(task, metric, Contender(ME), Contender(SAMPLING))
-    yield data.above("qd-halfcheetah", metric, Contender(SAMPLING), Contender(PGA))
+    yield data.above(suite.uncertain("halfcheetah"), metric, Contender(SAMPLING), Contender(PGA))
 
 
-def _claim_8(data: Evidence) -> Iterator[Check]:
-    for task in UNCERTAIN:
+def _claim_8(suite: Suite, data: Evidence) -> Iterator[Check]:
+    for task in _uncertain(suite):
         for other in (PGA, ME, ES, SAMPLING):
             yield data.above(task, MAX_FITNESS.loss, Contender(DEEP), Contender(other))
 
@@ -88,27 +116,27 @@ def _share(value: float) -> Contender:
     return Contender(PGA, value)
 
 
-def _claim_9(data: Evidence) -> Iterator[Check]:
-    for task in UNCERTAIN:
+def _claim_9(suite: Suite, data: Evidence) -> Iterator[Check]:
+    for task in _uncertain(suite):
         for mixed in MIXED:
             for end in (LOWEST, HIGHEST):
                 yield data.above(task, QD_SCORE, _share(mixed), _share(end))
     for other in (0.5, 0.75):
-        yield data.above("qd-walker", QD_SCORE, _share(other), _share(0.25))
+        yield data.above(suite.uncertain("walker"), QD_SCORE, _share(other), _share(0.25))
     for other in (0.25, 0.5):
-        yield data.above("qd-ant", QD_SCORE, _share(other), _share(0.75))
-    for task in ("qd-ant", "qd-hopper"):
+        yield data.above(suite.uncertain("ant"), QD_SCORE, _share(other), _share(0.75))
+    for task in map(suite.uncertain, ("ant", "hopper")):
         for other in MIXED:
             yield data.like(task, MAX_FITNESS, _share(LOWEST), _share(other))
 
 
-def _claim_10(data: Evidence) -> Iterator[Check]:
-    for task in UNCERTAIN:
+def _claim_10(suite: Suite, data: Evidence) -> Iterator[Check]:
+    for task in _uncertain(suite):
         for other in (LOWEST, *MIXED):
             yield data.above(task, QD_SCORE.loss, _share(HIGHEST), _share(other))
 
 
-def _claim_11(data: Evidence) -> Iterator[Check]:
+def _claim_11(suite: Suite, data: Evidence) -> Iterator[Check]:
     def rates(run: Reached, operator: str) -> tuple[float, float] | None:
         shares = run.rates.get(operator, (np.nan, np.nan))
         return None if np.isnan(shares).any() else shares
@@ -125,7 +153,7 @@ def _claim_11(data: Evidence) -> Iterator[Check]:
         greedy = rates(run, "greedy")
         return None if greedy is None else greedy[0] > greedy[1]
 
-    for task in UNCERTAIN:
+    for task in _uncertain(suite):
         yield data.in_runs(
             task, "share of PG offspring added in the last half below a fifth of the first tenth's", pg_fades
         )
@@ -135,34 +163,26 @@ def _claim_11(data: Evidence) -> Iterator[Check]:
         )
 
 
-def _claim_12(data: Evidence) -> Iterator[Check]:
+def _claim_12(suite: Suite, data: Evidence) -> Iterator[Check]:
     for robot in ("walker", "halfcheetah"):
-        yield data.like(f"qd-{robot}", COVERAGE, Contender(PGA), Contender(ME))
+        yield data.like(suite.uncertain(robot), COVERAGE, Contender(PGA), Contender(ME))
     for robot in ("hopper", "ant"):
-        yield data.above(f"qd-{robot}", COVERAGE, Contender(PGA), Contender(ME))
+        yield data.above(suite.uncertain(robot), COVERAGE, Contender(PGA), Contender(ME))
     for other in (PGA, ME, ES, "qd-pg", "td3"):
-        yield data.above("qd-ant", COVERAGE, Contender("cma-map-elites"), Contender(other))
-    for task in UNCERTAIN:
+        yield data.above(suite.uncertain("ant"), COVERAGE, Contender("cma-map-elites"), Contender(other))
+    for task in _uncertain(suite):
         for other in (PGA, ME, SAMPLING, DEEP):
             yield data.above(task, COVERAGE.loss, Contender(other), Contender(ES))
         for other in (PGA, ME, DEEP):
             yield data.above(task, COVERAGE.loss, Contender(other), Contender(SAMPLING))
-        if task != "qd-hopper":
+        if task != suite.uncertain("hopper"):
             for other in (PGA, DEEP):
                 yield data.above(task, COVERAGE.loss, Contender(ME), Contender(other))
 
 
-CLAIMS: tuple[tuple[str, str, Callable[[Evidence], Iterator[Check]]], ...] = (
-    (
-        "1",
-        "PGA-MAP-Elites has the best QD-score on all four uncertain tasks.",
-        _best(QD_SCORE, UNCERTAIN, (*QD_OTHERS, "td3")),
-    ),
-    (
-        "2",
-        "And on all four deterministic ones.",
-        _best(QD_SCORE, DETERMINISTIC, (*QD_OTHERS, "td3")),
-    ),
+CLAIMS: tuple[tuple[str, str, Callable[[Suite, Evidence], Iterator[Check]]], ...] = (
+    ("1", "PGA-MAP-Elites has the best QD-score on all four uncertain tasks.", _claim_1),
+    ("2", "And on all four deterministic ones.", _claim_2),
     (
         "3",
         "PGA-MAP-Elites has the best max-fitness of all QD algorithms; it ties with TD3 on halfcheetah and "

@@ -1,8 +1,9 @@
-"""The paper's tasks, algorithms and four studies."""
+"""The paper's tasks, their counterparts in other simulators, its algorithms and its four studies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,32 @@ from elites.errors import ElitesError, require
 from elites.studies.study import Choice, Study, read_study
 
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
-UNCERTAIN = tuple(f"qd-{robot}" for robot in ROBOTS)
-DETERMINISTIC = tuple(f"qd-deterministic-{robot}" for robot in ROBOTS)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The paper's tasks, or their counterparts in another simulator."""
+
+    title: str
+    prefix: str  # of the names of its tasks
+    names: Mapping[str, str] = field(default_factory=dict)  # of robots that the paper calls otherwise
+
+    def uncertain(self, robot: str) -> str:
+        """The task of a robot."""
+        return f"{self.prefix}{self.names.get(robot, robot)}"
+
+    def deterministic(self, robot: str) -> str:
+        """The same without noise."""
+        return f"{self.prefix}deterministic-{self.names.get(robot, robot)}"
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """All of them, the uncertain ones first."""
+        return (*map(self.uncertain, ROBOTS), *map(self.deterministic, ROBOTS))
+
+
+SUITES = {"qdgym": Suite("QDGym", "qd-"), "brax": Suite("Brax", "brax-", {"walker": "walker2d"})}
+PAPERS = "qdgym"  # the suite that the claims are about
 PGA = "pga-map-elites"
 GA_SHARE = 0.5  # of PGA-MAP-Elites' offspring (p_evo)
 GA_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the ablation
@@ -23,13 +48,12 @@ def _choices(names: Iterable[str]) -> tuple[Choice, ...]:
     return tuple(Choice(name) for name in names)
 
 
-STUDIES: dict[str, dict[str, Any]] = {
+STUDIES: dict[str, dict[str, Any]] = {  # all on the uncertain tasks
     "performance": {
-        "tasks": _choices((*UNCERTAIN, *DETERMINISTIC)),
+        "deterministic": True,  # and on the others
         "algorithms": _choices((PGA, "map-elites", "map-elites-es", "qd-pg", "cma-map-elites", "td3")),
     },
     "reproducibility": {
-        "tasks": _choices(UNCERTAIN),
         "algorithms": (
             *_choices((PGA, "map-elites", "map-elites-es", "map-elites-sampling")),
             DEEP_GRID,
@@ -37,39 +61,66 @@ STUDIES: dict[str, dict[str, Any]] = {
         "correct": True,
     },
     "ablation": {
-        "tasks": _choices(UNCERTAIN),
         "algorithms": tuple(Choice(PGA, {"p_evo": share}) for share in GA_SHARES),
         "seeds": ABLATION_SEEDS,
         "correct": True,
     },
-    "contribution": {"tasks": _choices(UNCERTAIN), "algorithms": _choices((PGA,))},
+    "contribution": {"algorithms": _choices((PGA,))},
 }
+
+
+def study_name(name: str, suite: str) -> str:
+    """The name of a study of the paper; on another suite it says which."""
+    return name if suite == PAPERS else f"{name}-{suite}"
+
+
+def _fields(name: str, suite: str) -> dict[str, Any]:
+    """The fields of a study of the paper."""
+    given = {"evaluations": EVALUATIONS, "seeds": SEEDS, **STUDIES[name]}
+    count = 2 * len(ROBOTS) if given.pop("deterministic", False) else len(ROBOTS)
+    return {**given, "name": study_name(name, suite), "tasks": _choices(SUITES[suite].tasks[:count])}
+
+
+def suite_of(name: str, tasks: Iterable[str], algorithms: Iterable[str]) -> Suite | None:
+    """The suite of one of the paper's studies, or a part of it, by its name and contents; None for others."""
+    for key, suite in SUITES.items():
+        for study in STUDIES:
+            if name == study_name(study, key):
+                fields = _fields(study, key)
+                offered = [{choice.name for choice in fields[what]} for what in ("tasks", "algorithms")]
+                return suite if set(tasks) <= offered[0] and set(algorithms) <= offered[1] else None
+    return None
 
 
 def make_study(
     name: str,
     *,
+    suite: str | None = None,
     tasks: Iterable[str] = (),
     algorithms: Iterable[str] = (),
     **changes: Any,
 ) -> Study:
     """A study of the paper by its name, or the study in a TOML file by its path, with some fields changed.
 
-    `tasks` and `algorithms` select from the study's own, or name others to take instead.
+    `suite` has the tasks of a study of the paper: "qdgym", which is the default, or their counterparts in
+    "brax". `tasks` and `algorithms` select from the study's own, or name others to take instead.
     """
+    require(suite is None or suite in SUITES, "suite", repr(suite), f"one of {', '.join(SUITES)}")
     if name in STUDIES:
-        fields = {"name": name, "evaluations": EVALUATIONS, "seeds": SEEDS, **STUDIES[name]}
+        fields = _fields(name, suite or PAPERS)
+    elif name.endswith(".toml") and suite is not None:
+        raise ElitesError(f"suite is {suite}; it is for the paper's studies, and {name} names its own tasks")
     elif name.endswith(".toml"):
         fields = read_study(Path(name))
     else:
         raise ElitesError(
             f"unknown study {name!r}; the studies are {', '.join(STUDIES)}, or a file of your own: NAME.toml"
         )
-    fields |= {field: value for field, value in changes.items() if value is not None}
+    fields |= {name: value for name, value in changes.items() if value is not None}
     offered = fields["algorithms"]
-    for field, names in (("tasks", tuple(tasks)), ("algorithms", tuple(algorithms))):
+    for what, names in (("tasks", tuple(tasks)), ("algorithms", tuple(algorithms))):
         if names:
-            fields[field] = tuple(choice for name in names for choice in _select(fields[field], name))
+            fields[what] = tuple(choice for name in names for choice in _select(fields[what], name))
     _check_reference(fields.get("reference", ""), (*offered, *fields["algorithms"]))
     return Study(**fields)
 

@@ -13,7 +13,8 @@ Anything else is not decidable with so few runs. A claim is contradicted if one 
 if all of them do, holds as far as tested if some could not be tested and all others hold, and is not tested
 if the runs allow none. Only the paper's algorithms count: those with the default hyper-parameters, except for
 the share of the GA that a claim is about. Of the tasks, those with the default parameters count, and the
-deterministic half-cheetah of the paper's authors, which ends on a fall.
+deterministic half-cheetah of the paper's authors, which ends on a fall. A claim is about the paper's suite of
+tasks; runs on another suite decide only its counterpart there.
 
 Runs are compared at their own ends, as in the paper. Beside that verdict stand the one at the common budget
 and the one with the offset of QD-scores that the authors used.
@@ -105,6 +106,7 @@ class Claim:
     checks: tuple[Check, ...]
     common: tuple[Check, ...] = ()  # the same comparisons at the common budget; none if that changes nothing
     pooled: tuple[Check, ...] = ()  # the same with the pooled offset; none if that is not looked at
+    suite: str = ""  # title of the tasks that it is tested on
 
     @property
     def tested(self) -> tuple[Check, ...]:
@@ -289,9 +291,9 @@ def _labels(study: StudyResults) -> dict[str, str]:
 
 
 def judge_claims(
-    study: StudyResults, claims: Sequence[tuple[str, str, Callable[[Evidence], Iterable[Check]]]]
+    study: StudyResults, claims: Sequence[tuple[str, str, str, Callable[[Evidence], Iterable[Check]]]]
 ) -> list[Claim]:
-    """The verdicts of a study on claims, given by number, text and comparisons."""
+    """The verdicts of a study on claims, given by number, text, suite and comparisons."""
     uneven = {curves.run.task for curves in study.runs if _moves(curves)}
     views = {
         Basis.ENDS: study,
@@ -300,9 +302,9 @@ def judge_claims(
     }
     data: Mapping[Basis, Evidence] = {basis: Evidence(view) for basis, view in views.items()}
     judged = []
-    for number, text, checks in claims:
+    for number, text, suite, checks in claims:
         by = {basis: tuple(checks(evidence)) for basis, evidence in data.items()}
-        judged.append(Claim(number, text, by[Basis.ENDS], by.get(Basis.COMMON, ()), by[Basis.POOLED]))
+        judged.append(Claim(number, text, by[Basis.ENDS], by.get(Basis.COMMON, ()), by[Basis.POOLED], suite))
     return judged
 
 

@@ -87,6 +87,7 @@ def replay(
     run = RunFolder(folder)
     record = run.read_record()
     archive = run.read_archive()
+    archive.require_parameters(run)
     if not len(archive.fitness):
         raise ElitesError(f"{folder}: the archive is empty; it must have an elite")
     if shape is not None:

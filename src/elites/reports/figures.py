@@ -15,7 +15,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError
 from elites.metrics.archive import archive_metrics, summary
-from elites.metrics.contribution import added, smoothed, window
+from elites.metrics.contribution import added, rows_of, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.reports.colours import OPERATORS, OTHERS
 from elites.reports.maps import BINS, Map, draw_map, scale
@@ -178,11 +178,12 @@ def draw_progress(
 
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
-    by_operator, over = added(metrics), window(len(metrics["evaluations"]))
+    by_operator, over = added(metrics), window(int(metrics["generation"][-1]))
+    rows = rows_of(over, metrics["generation"])
     others = cycle(OTHERS)
     axes.stackplot(
         metrics["evaluations"],
-        [smoothed(row, over) for row in by_operator.values()],
+        [smoothed(row, rows) for row in by_operator.values()],
         labels=[legend_label(name) for name in by_operator],
         colors=[OPERATORS.get(name) or next(others) for name in by_operator],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ VERSION = 1
 class SavedArchive:
     """Elites `[n, …]`, best first. `about` says which run they come from."""
 
-    parameters: np.ndarray
+    parameters: np.ndarray  # [n, 0] if they were left out
     fitness: np.ndarray
     descriptor: np.ndarray
     cell: np.ndarray
@@ -53,10 +53,30 @@ class SavedArchive:
 
     def digest(self) -> str:
         """A hash of the elites: a correction records which archive it was made from."""
+        if not self.has_parameters:
+            return str(self.about["digest"])
         digest = hashlib.sha256()
         for array in (self.cell, self.fitness, self.descriptor, self.parameters):
             digest.update(array.tobytes())
         return digest.hexdigest()
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether the parameters of the controllers are there."""
+        return "digest" not in self.about
+
+    def require_parameters(self, where: object) -> None:
+        """Raises an error if the parameters were left out; `where` is the file or folder of the archive."""
+        if not self.has_parameters:
+            raise ElitesError(
+                f"{where} has no parameters of controllers: they were left out when it was merged; "
+                "the folder of the original run has them"
+            )
+
+    def without_parameters(self) -> SavedArchive:
+        """The same elites without the parameters of their controllers, which take most of the space."""
+        nothing = np.empty((len(self.fitness), 0), np.float32)
+        return replace(self, parameters=nothing, about={**self.about, "digest": self.digest()})
 
     def save(self, path: Path | str) -> None:
         """Writes the archive as an npz file, for `elites.load_archive`."""
@@ -68,6 +88,7 @@ class SavedArchive:
 
         from elites.policies import Policy
 
+        self.require_parameters("the archive")
         if not len(self.policy_sizes):
             raise ElitesError(f"the elites of {self.about['task']['name']} are vectors, not controllers")
         policy, parameters = Policy(tuple(int(size) for size in self.policy_sizes)), self.parameters[elite]
@@ -107,10 +128,11 @@ def saved_archive(
     )
 
 
-def save_archive(path: Path, archive: SavedArchive) -> None:
+def save_archive(path: Path, archive: SavedArchive, *, compressed: bool = False) -> None:
     """Writes an `archive.npz`."""
     arrays = {name: getattr(archive, name) for name in ARRAYS}
-    write_arrays(path, {**arrays, "about": np.array(json.dumps(archive.about))})
+    arrays["about"] = np.array(json.dumps(archive.about))
+    write_arrays(path, arrays, compressed=compressed)
 
 
 def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:

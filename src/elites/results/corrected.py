@@ -140,10 +140,11 @@ def describe_correction(
     }
 
 
-def save_corrected(path: Path, corrected: CorrectedArchive) -> None:
+def save_corrected(path: Path, corrected: CorrectedArchive, *, compressed: bool = False) -> None:
     """Writes a `corrected.npz`."""
     arrays = {name: getattr(corrected, name) for name in ARRAYS}
-    write_arrays(path, {**arrays, "about": np.array(json.dumps(corrected.about))})
+    arrays["about"] = np.array(json.dumps(corrected.about))
+    write_arrays(path, arrays, compressed=compressed)
 
 
 def load_corrected(path: Path | str) -> CorrectedArchive:

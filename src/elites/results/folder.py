@@ -14,11 +14,11 @@ from typing import IO, Any
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line, is_partial, remove_partials, write_atomically
+from elites.files import copy_file, error_in_one_line, is_partial, remove_partials, write_atomically
 from elites.results import names
 from elites.results.archive import SavedArchive, load_about, load_archive, save_archive
 from elites.results.checkpoints import Checkpoints
-from elites.results.corrected import CorrectedArchive, load_corrected
+from elites.results.corrected import CorrectedArchive, load_corrected, save_corrected
 from elites.results.members import Members, load_members, save_members
 from elites.results.schemas import CORRECTION, TIMING, GroupRecord, RunRecord, check_table, read_record
 from elites.results.tables import read_table
@@ -132,6 +132,33 @@ class RunFolder:
             return self.read_corrected().about
         except ElitesError:
             return {}
+
+    def results(self, *, parameters: bool = True) -> Iterator[Path]:
+        """The files that are there of all that a finished run is read from, the archive last.
+
+        Checkpoints and figures are not among them; without `parameters` neither are members of a deep grid
+        nor TensorBoard's events.
+        """
+        logs = (self.metrics, self.timings, self.corrections)
+        whole = (self.path / names.EVENTS, self.members) if parameters else ()
+        along = self.snapshots()
+        corrected = (self.corrected(), *map(self.corrected, along))
+        paths = (self.config, *logs, *whole, *corrected, *map(self.snapshot, along), self.archive)
+        return (path for path in paths if path.is_file())
+
+    def copy_results(self, target: RunFolder, *, parameters: bool = True) -> None:
+        """Copies the results into a new folder. Without `parameters`, archives do not have their controllers'
+        and are compressed."""
+        target.create_folder()
+        for path in self.results(parameters=parameters):
+            copy = target.path / path.relative_to(self.path)
+            copy.parent.mkdir(exist_ok=True)
+            if parameters or path.suffix != self.archive.suffix:
+                copy_file(path, copy)
+            elif path.parent == self.path and path != self.archive:
+                save_corrected(copy, load_corrected(path), compressed=True)
+            else:
+                save_archive(copy, load_archive(path).without_parameters(), compressed=True)
 
     def write_members(self, members: Members) -> None:
         save_members(self.members, members)

@@ -18,3 +18,11 @@ LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to
 def seed_folder(seed: int | str) -> str:
     """The folder of one replication."""
     return f"seed-{seed}"
+
+
+SEVERAL = "seeds-"  # begins the name of a folder of a group that has been added to others
+
+
+def seeds_folder(first: int, last: int) -> str:
+    """The folder of a group of replications beside others."""
+    return f"{SEVERAL}{first}-to-{last}"

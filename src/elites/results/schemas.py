@@ -41,6 +41,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     evaluations: Positive = 1_000_000
     seed: Seed = 0
     snapshots: Whole = 0
+    log_every: Positive = 1
     correct_every: Whole = 0
     correct_replications: Positive = 50
     correct_redraw: bool = False
@@ -89,6 +90,7 @@ class StudyRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     seeds: Whole = 0
     first_seed: Whole = 0
     snapshots: Whole = 0
+    log_every: Positive = 1
     correct: bool = False
     correct_every: Whole = 0
     correct_replications: Whole = 0
@@ -137,6 +139,7 @@ class ArchiveAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     task: TaskAbout
     seed: Annotated[int, Meta(ge=-(2**62), lt=2**62)] = 0
     evaluations: Whole
+    digest: str | UnsetType = UNSET  # of the elites with their parameters, if these were left out
 
 
 class CorrectedAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -175,10 +178,12 @@ class CheckpointHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     corrected: Whole  # evaluations at the last correction
     elapsed: Seconds
     logs: list[dict[str, LogMark]]  # of each run
+    pending: list[dict[str, Whole]] = []  # counts of each run since the last row of its log, if there are any
+    pending_s: dict[str, Annotated[float, Meta(ge=0)]] = {}  # and the times
     checksums: dict[str, Whole] = {}  # of each array
 
     def __post_init__(self) -> None:
-        for name in ("environment_steps", "logs"):
+        for name in ("environment_steps", "logs", *(["pending"] if self.pending else [])):
             if len(getattr(self, name)) != len(self.seeds):
                 raise ValueError(
                     f"{name} has {len(getattr(self, name))} entries; there are {len(self.seeds)} seeds"
@@ -319,15 +324,15 @@ def check_archive(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[s
         raise ElitesError(
             f"{path} is damaged: policy_sizes is {sizes}; it must be empty, or two numbers from 1 on"
         )
-    if (
-        "parameters" in arrays
-        and sizes
-        and (width := arrays["parameters"].shape[1]) != parameter_count(tuple(sizes))
-    ):
-        raise ElitesError(
-            f"{path} is damaged: parameters has {width} columns; "
-            f"policy_sizes {sizes} take {parameter_count(tuple(sizes))}"
-        )
+    if "parameters" in arrays:
+        width = arrays["parameters"].shape[1]
+        if "digest" in about and width:
+            raise ElitesError(f"{path} is damaged: about has a digest, as if parameters had been left out")
+        if "digest" not in about and sizes and width != parameter_count(tuple(sizes)):
+            raise ElitesError(
+                f"{path} is damaged: parameters has {width} columns; "
+                f"policy_sizes {sizes} take {parameter_count(tuple(sizes))}"
+            )
 
 
 def check_corrected(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
@@ -395,6 +400,11 @@ TIMING = ("elapsed_s",)  # columns of `timings.csv`
 def is_count(column: str) -> bool:
     """Whether a column of `metrics.csv` counts something; the others are metrics."""
     return column in COUNTS or column.startswith(BY_OPERATOR)
+
+
+def is_sum(column: str) -> bool:
+    """Whether a column of `metrics.csv` counts what has happened since the row before."""
+    return column == "invalid" or column.startswith(BY_OPERATOR)
 
 
 def check_columns(path: Path, columns: Iterable[str], required: Iterable[str] = REQUIRED) -> None:

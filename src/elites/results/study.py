@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from elites.errors import ElitesError
 from elites.results import names
-from elites.results.folder import write_json
+from elites.results.folder import RunFolder, find_runs, write_json
 from elites.results.schemas import Pace, StudyRecord, read_record
 
 RUNS = "runs"
@@ -49,6 +50,18 @@ class StudyFolder:
     def log(self, job: str) -> Path:
         """What the worker of a job prints, until the job is finished."""
         return self.path / LOGS / f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
+
+    def runs(self) -> Iterator[RunFolder]:
+        """Its own runs, in the order of their paths."""
+        return find_runs(self.path / RUNS)
+
+    def place(self, run: RunFolder, seed: int) -> str:
+        """Where a run of this study is in one whose runs stand alone: they may come from several groups."""
+        parts = run.path.relative_to(self.path / RUNS).parts
+        if len(parts) < 3:
+            raise ElitesError(f"{run} is not where a study has its runs: {RUNS}/TASK/ALGORITHM")
+        task, algorithm, *_ = parts
+        return f"{RUNS}/{task}/{algorithm}/{names.seed_folder(seed)}"
 
     def read_record(self) -> StudyRecord | None:
         """What was planned; None if there is no record."""

@@ -22,6 +22,8 @@ NOTHING = dict.fromkeys(
     ),
     0,
 )  # for a cell whose runs cannot be made
+LOG_BYTES = 450  # of a row of all logs together
+RECORD_BYTES = 30_000  # of a run's record, and what its files say about themselves
 AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
 
 
@@ -80,6 +82,8 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     """The most that its files take: a full archive, and checkpoints as large as the state."""
     import jax
 
+    from elites.results.checkpoints import KEPT
+
     task = algorithm.task
     rounds = [round.policies * round.episodes for round in algorithm.generation]
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
@@ -93,9 +97,9 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
         "elites": most,
         "generations": generations,
         "archive_bytes": archive + min(depth * count, config.evaluations * (depth > 0)) * 4 * parameters,
-        "log_bytes": generations * 450,
+        "log_bytes": -(-generations // config.log_every) * LOG_BYTES + RECORD_BYTES,
         "corrected_bytes": most * 4 * config.correct_replications * (1 + task.descriptor_size),
-        "checkpoint_bytes": 2 * state_bytes,
+        "checkpoint_bytes": (KEPT + 1) * state_bytes + archive,  # while another of each is written
         "episode_length": task.episode_length,
     }
 

@@ -17,8 +17,7 @@ from elites.experiments.display import LiveView
 from elites.metrics.metric import METRICS, metric_of
 from elites.results.study import StudyFolder
 from elites.studies.execution import State
-from elites.studies.plan import duration
-from elites.text import shortened
+from elites.text import duration, shortened
 
 LINE_SECONDS = 60.0
 WIDTHS = (("seed", 7), ("", 10), ("", 15))

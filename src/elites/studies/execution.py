@@ -168,28 +168,30 @@ def execute(
     pool: Pool,
     show: Callable[[Sequence[State]], None],
     on_end: Callable[[State], None],
+    is_late: Callable[[], bool] = lambda: False,
 ) -> list[State]:
     """Executes the jobs, as many at a time as there is room for.
 
     Ctrl-C and SIGTERM ask all workers to stop, a second one ends them at once: either way their runs can be
-    resumed. `show` is called repeatedly with the state of all jobs, `on_end` when a job has ended.
+    resumed. They also stop when the time `is_late`. `show` is called repeatedly with the state of all jobs,
+    `on_end` when a job has ended.
     """
     states = {job.folder: State(job) for job in jobs}
     everything = list(states.values())
     waiting, stopping = deque(everything), False
     try:
         with Interrupts("stopping all runs after their generation") as interrupts:
-            while (waiting and not interrupts.requested) or any(map(_is_active, everything)):
-                while waiting and not interrupts.requested and pool.room():
+            while (waiting and not stopping) or any(map(_is_active, everything)):
+                if not stopping and (interrupts.requested or is_late()):
+                    stopping = True
+                    pool.stop()
+                while waiting and not stopping and pool.room():
                     state = waiting.popleft()
                     state.stage, state.started = "running", time.monotonic()
                     pool.start(state.job)
-                if interrupts.requested and not stopping:
-                    stopping = True
-                    pool.stop()
                 for job, message in pool.events():
                     state = states[job.folder]
-                    update(state, message, stopping=interrupts.requested)
+                    update(state, message, stopping=stopping or interrupts.requested)
                     if message["kind"] == "lost" and state.stage == "waiting":
                         waiting.appendleft(state)
                     elif not _is_active(state):

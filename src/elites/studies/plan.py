@@ -1,8 +1,7 @@
-"""What a study will do and cost, and how much of it is done."""
+"""What a study will do and cost."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from collections.abc import Sequence
@@ -10,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elites.errors import ElitesError
 from elites.experiments.config import RunConfig
-from elites.files import is_partial
-from elites.results.folder import GroupFolder, RunFolder
+from elites.files import in_bytes
+from elites.results.folder import RunFolder
+from elites.studies.present import is_done
 from elites.studies.study import Job, Study
-from elites.text import shortened
+from elites.text import duration, shortened
 
 WORKER_BYTES = 600_000_000  # memory of a worker beside that of its run
 
@@ -43,85 +42,6 @@ def cell_of(config: RunConfig) -> str:
     """A key for runs that cost the same."""
     of_task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
     return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
-
-
-def unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
-    """The jobs that are not done yet. Runs in the folder with other settings are an error."""
-    for job in jobs:
-        _refuse_other_settings(study, job)
-        _refuse_other_seeds(study, job)
-    return [job for job in jobs if not all(is_done(study / folder, job) for folder in job.folders)]
-
-
-def is_done(folder: Path, job: Job) -> bool:
-    """Whether a run of a job is finished, and corrected if need be."""
-    config, run = job.configs[0], RunFolder(folder)
-    if run.evaluations() < config.evaluations:
-        return False
-    if not job.correct:
-        return True
-    correction = run.read_correction()
-    required = {
-        "evaluations": config.evaluations,
-        "replications": config.correct_replications,
-        "redraw": job.redraw,
-    }
-    return all(correction.get(name) == value for name, value in required.items())
-
-
-def _refuse_other_settings(study: Path, job: Job) -> None:
-    for config, folder in zip(job.configs, job.folders, strict=True):
-        run = RunFolder(study / folder)
-        if not run.exists:
-            continue
-        present = run.read_record().settings()
-        planned = json.loads(json.dumps(config.record()))
-        for name in (field.name for field in dataclasses.fields(RunConfig)):
-            if name == "physics" and planned[name] is None:  # it was chosen when the run started
-                continue
-            if present[name] != planned[name]:
-                raise ElitesError(
-                    f"{run} has {name} {_difference(present[name], planned[name])}, not "
-                    f"{_difference(planned[name], present[name])}; --out takes another folder"
-                )
-
-
-def _refuse_other_seeds(study: Path, job: Job) -> None:
-    """The seeds of replications in one program cannot change."""
-    home = study / job.folder if job.group else (study / job.folder).parent
-    present = _seeds_in(home, job)
-    planned = [config.seed for config in job.configs]
-    if present and present != planned:
-        raise ElitesError(
-            f"{home} has {_list_seeds(present)} in one program, which cannot become {_list_seeds(planned)}; "
-            "--out takes another folder"
-        )
-
-
-def _seeds_in(home: Path, job: Job) -> list[int]:
-    """The seeds of the program in this folder, or of single runs that have begun where a group is planned."""
-    group = GroupFolder(home)
-    if group.exists:
-        return group.seeds()
-    runs = [RunFolder(path) for path in home.glob("*")] if job.group else []
-    return sorted(run.read_record().seed for run in runs if run.exists and _has_begun(run))
-
-
-def _has_begun(run: RunFolder) -> bool:
-    """Whether there is more than the run's record."""
-    return any(path != run.config and not is_partial(path) for path in run.path.iterdir())
-
-
-def _list_seeds(seeds: Sequence[int]) -> str:
-    *others, last = seeds
-    return f"seeds {', '.join(map(str, others))} and {last}" if others else f"seed {last}"
-
-
-def _difference(value: Any, other: Any) -> str:
-    """A value; of a table only the entries that differ from the other."""
-    if isinstance(value, dict) and isinstance(other, dict):
-        value = {name: entry for name, entry in value.items() if other.get(name) != entry}
-    return json.dumps(value)
 
 
 def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> Cost:
@@ -175,6 +95,12 @@ def needs(job: Job, measured: Measured) -> int:
     return int(measured.cells[cell_of(job.configs[0])]["needs"]) * len(job.folders)
 
 
+def memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:
+    """Bytes that so many jobs at once need at most, with their workers where these share the memory."""
+    each = WORKER_BYTES if measured.platform == "cpu" else 0
+    return sum(sorted(needs(job, measured) + each for job in jobs)[-workers:])
+
+
 def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
     """One per core, fewer where memory is short; one on a GPU."""
     if measured.platform != "cpu" or not jobs:
@@ -188,44 +114,29 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def describe(study: Study, jobs: Sequence[Job], left: Cost, finished: int, where: str) -> str:
-    """The plan as text."""
+def describe(
+    study: Study, jobs: Sequence[Job], left: Cost, finished: int, where: str, limit: str = ""
+) -> str:
+    """The plan as text. `limit` is the time after which it stops."""
     total = sum(len(job.folders) for job in jobs)
+    each = f"{study.seeds} of each" + (f" from seed {study.first_seed} on" if study.first_seed else "")
     rows = {
         "tasks": ", ".join(choice.slug() for choice in study.tasks),
         "algorithms": ", ".join(choice.slug() for choice in study.algorithms),
-        "runs": f"{total:,}: {study.seeds} of each, {study.evaluations:,} evaluations a run"
+        "runs": f"{total:,}: {each}, {study.evaluations:,} evaluations a run"
         + (f"; {finished:,} are finished" if finished else ""),
         "left to do": f"{left.runs:,} run{'s' * (left.runs != 1)}, {left.evaluations:,} evaluations",
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
         if left.corrections
         else "none",
-        "disk": f"up to {_bytes(left.disk)}",
+        "disk": f"up to {in_bytes(left.disk)}",
         "time": "not measured"
         if left.seconds is None
         else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "
         f"{duration(left.seconds[1])} if no episode ends early",
+        **({"stops after": limit} if limit else {}),
         "on": where,
     }
     return "\n".join(
         [f"study {shortened(study.name)}", *(f"  {name:<12} {text}" for name, text in rows.items())]
     )
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count / 1e3:.0f} kB"
-
-
-def duration(seconds: float) -> str:
-    """Days, hours, minutes and seconds, from the first that is not 0, two of them."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days} d {hours} h"
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

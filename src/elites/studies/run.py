@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,15 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, remove_partials
-from elites.options import Seconds, Threads, Workers, converted
+from elites.files import error_in_one_line, in_bytes, remove_partials, require_space
+from elites.options import Patience, Seconds, Threads, Workers, converted
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
-from elites.studies import plan
+from elites.studies import plan, present
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
 from elites.studies.study import Job, Study
+from elites.text import duration
 
 FAILED, STOPPED = 1, 0
 
@@ -32,6 +34,7 @@ def run_study(
     threads: int | None = None,
     cluster: str | None = None,
     checkpoint_seconds: float = 60.0,
+    max_hours: float | None = None,
     calibrate: bool = True,
     only_plan: bool = False,
 ) -> list[State]:
@@ -44,6 +47,7 @@ def run_study(
         threads: threads of each run's rollouts. Default: the cores divided by the workers.
         cluster: address of a Ray cluster to run on.
         checkpoint_seconds: least time between the checkpoints of a run.
+        max_hours: hours after which all runs stop cleanly; the same study again continues them.
         calibrate: whether to measure first how long it will take.
         only_plan: whether to show the plan and do nothing else.
     """
@@ -52,17 +56,33 @@ def run_study(
     converted((Threads if here else Workers) | None, "workers", workers)
     converted((Threads if here else Workers) | None, "threads", threads)
     converted(Seconds, "checkpoint_seconds", checkpoint_seconds)
+    converted(Patience | None, "max_hours", max_hours)
+    clock = _Clock(max_hours)
+    settings = (study, folder, workers, threads, cluster, checkpoint_seconds, clock, calibrate)
     if cluster is not None:
         from elites.cluster import connect
 
         connect(cluster)  # fails early, before anything is measured
     if only_plan:
-        return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, True)
+        return _execute(*settings, True)
     with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):  # fails early, before anything is measured
         remove_partials(folder, below=False)
-        return _execute(study, folder, workers, threads, cluster, checkpoint_seconds, calibrate, False)
+        return _execute(*settings, False)
+
+
+class _Clock:
+    """The time that a study has."""
+
+    def __init__(self, hours: float | None) -> None:
+        self.hours, self._started = hours, time.monotonic()
+
+    def is_over(self) -> bool:
+        return self.hours is not None and time.monotonic() - self._started >= 3600 * self.hours
+
+    def describe(self) -> str:
+        return "" if self.hours is None else f"{duration(3600 * self.hours)} (--max-hours)"
 
 
 def _execute(
@@ -72,11 +92,12 @@ def _execute(
     threads: int | None,
     cluster: str | None,
     checkpoint_seconds: float,
+    clock: _Clock,
     calibrate: bool,
     only_plan: bool,
 ) -> list[State]:
     jobs = study.jobs()
-    left = plan.unfinished(folder, jobs)
+    left = present.unfinished(folder, jobs)
     finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
     display = StudyDisplay(folder, finished)
     if not left:
@@ -87,7 +108,11 @@ def _execute(
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
         each = threads or max(1, plan.cores() // workers)
-        where = f"this machine: {workers} at once, {each} {'threads' if each > 1 else 'thread'} each"
+        where = (
+            f"this machine: {workers} at once, {each} {'threads' if each > 1 else 'thread'} each, with up to "
+            f"{in_bytes(plan.memory(left, measured, workers))} of memory; "
+            f"{in_bytes(measured.available)} are free"
+        )
         pool = Processes(folder, workers, each, checkpoint_seconds)
     else:
         from elites.studies.cluster import ClusterPool
@@ -97,12 +122,16 @@ def _execute(
         where = pool.describe()
     try:
         cost = plan.cost(folder, left, measured, workers or len(left))
-        display.log(plan.describe(study, jobs, cost, finished, where))
+        display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []
+        require_space(folder, cost.disk, "the study takes up to")
         _write_record(folder, study, display.log)
         with display:
-            return execute(left, pool, display, display.ended)
+            states = execute(left, pool, display, display.ended, clock.is_over)
+        if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
+            display.log(f"the time is over: {clock.describe()}")
+        return states
     finally:
         pool.close()
 

@@ -18,6 +18,7 @@ from elites.options import (
     Evaluations,
     Interval,
     Physics,
+    Rarity,
     Replications,
     Seed,
     Seeds,
@@ -63,6 +64,7 @@ class Study:
     seeds: Seeds = 20
     first_seed: Seed = 0
     snapshots: Snapshots = 0
+    log_every: Rarity = 1  # generations for each row of `metrics.csv`
     correct: bool = False  # the final archives
     correct_every: Interval = 0  # the archives along the way too
     correct_replications: Replications = 50
@@ -122,6 +124,7 @@ class Study:
             evaluations=self.evaluations,
             seed=seed,
             snapshots=self.snapshots,
+            log_every=self.log_every,
             correct_every=self.correct_every,
             correct_replications=self.correct_replications,
             metrics=self.metrics,

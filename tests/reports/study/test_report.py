@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from elites import ElitesError, cli
+from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
 from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import compare, describe_power, finals, reference_of, seeds_needed
@@ -118,6 +119,12 @@ def test_everything_is_there(reported):
         ("300", "300"),
     }
     assert {row["common_budget"] for row in rows if row["task"] == "qd-hopper"} == {"300"}
+    assert {(row["environment_steps"], row["elapsed_s"]) for row in rows} == {
+        ("8000", "10.0"),
+        ("6000", "7.5"),
+    }
+    tex = (made / "tables" / "cost.tex").read_text()
+    assert r"qd-walker & deep-grid & 3 & 8,000 & 10 s & 40.0 & 800 \\" in tex
     assert {path.stem for path in (made / "tables").glob("*.csv")} == {
         *("runs", "final", "p-values", "claims", "aggregate"),
         *("final-common-budget", "p-values-common-budget"),
@@ -138,6 +145,7 @@ def test_everything_is_there(reported):
         "On qd-hopper runs ended after 300 to 400 evaluations. Each is compared at its own end, and" in page
     )
     assert ">At the common budget</h3>" in page
+    assert "<summary>What it took</summary>" in page
     assert ">All tasks together</h3>" in page
     assert "With 3 replications and 4 comparisons none of them can be significant at 0.05" in page
     assert "<td>impossible</td>" in page
@@ -212,6 +220,25 @@ def test_nothing_false_is_said_of_few_runs(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_verdicts_state_the_suite(tmp_path):
+    """A study of the paper on Brax: all counterparts are listed, and beside them the claims on the page."""
+    for algorithm in ("pga-map-elites", "map-elites"):
+        for seed in range(2):
+            make_run(tmp_path, algorithm, "brax-hopper", seed, evaluations=200)
+    record = make_study("performance", suite="brax", tasks=["brax-hopper"], seeds=2).record()
+    (tmp_path / "study.json").write_text(json.dumps(record))
+    lines = [line for line in study_report(tmp_path).splitlines() if line.startswith("  claim ")]
+    assert len(lines) == 12
+    assert all(" counterpart on Brax: " in line for line in lines)
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert page.count("<td>counterpart on Brax</td>") == page.count("<td>QDGym</td>") == 12
+    assert "runs on Brax do not decide them" in page
+    with (tmp_path / "report" / "tables" / "claims.csv").open() as file:
+        rows = [(row["claim"], row["suite"], row["verdict"]) for row in csv.DictReader(file)]
+    assert ("1", "QDGym", "not tested by these runs") in rows
+    assert ("1", "Brax", "not decidable with so few runs") in rows
+
+
 def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
     for seed in range(2):

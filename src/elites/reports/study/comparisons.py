@@ -104,7 +104,7 @@ def reference_of(study: StudyResults, given: str = "") -> str:
     if given in study.variants:
         return given
     if given:
-        runs = [run for run in runs if given in (run.algorithm, run.folder.path.parent.name)]
+        runs = [run for run in runs if given in (run.algorithm, run.home)]
     else:
         runs = [run for run in runs if run.algorithm == PGA]
     papers = [run.variant for run in runs if run.record.hyper_parameters.get("p_evo") == GA_SHARE]

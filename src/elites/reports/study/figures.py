@@ -88,6 +88,9 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
                 "; each curve ends with its shortest replication."
                 if against != "evaluations" or uneven
                 else "."
+            )
+            + (
+                " Replications of one program have the time of all of them." if against == "wall-time" else ""
             ),
             figure,
         )

@@ -10,11 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from elites.metrics.metric import Quantity
-from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, SEEDS
+from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, PAPERS, SEEDS, SUITES
 from elites.paper.verdicts import Claim
 from elites.reports.study.comparisons import Aggregate, Comparison, Final, describe_power
 from elites.reports.study.figures import AXES
-from elites.reports.study.tables import aggregate_table, details, final_table, p_table, runs_table
+from elites.reports.study.tables import (
+    aggregate_table,
+    cost_table,
+    details,
+    final_table,
+    p_table,
+    runs_table,
+    suite_text,
+)
 from elites.studies.merge.results import StudyResults
 from elites.studies.merge.runs import STORAGE, defaults_of
 
@@ -61,6 +69,7 @@ def make_page(
         summary=summary,
         notes=notes,
         runs=runs_table(study),
+        cost=cost_table(study),
         settings=settings(study),
         versions=_versions(study),
         progress=shown[f"progress-{against}"],
@@ -82,6 +91,8 @@ def make_page(
         contribution=shown["contribution"],
         scale=_scale(study),
         claims=claims,
+        suite_text=suite_text,
+        others=sorted({claim.suite for claim in claims} - {SUITES[PAPERS].title}),
         uneven=any(claim.common for claim in claims),
         details=details(claims),
     )

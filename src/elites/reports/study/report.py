@@ -8,8 +8,8 @@ from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import DEEP, is_papers_ant, judge
-from elites.paper.presets import STUDIES
+from elites.paper.claims import DEEP, judge, papers_ants
+from elites.paper.presets import Suite, suite_of
 from elites.reports.plain import plain_text
 from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import aggregate, compare, counted, finals, reference_of
@@ -54,9 +54,9 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 @plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
-    study = read_study(home.path, report.metrics, shared=is_papers_ant)
+    study = read_study(home.path, report.metrics, shared=papers_ants)
     record = _record(home)
-    papers = _is_papers(record)
+    papers = _papers_suite(record)
     panels, archive_notes = read_panels(study)
     notes = [*study.notes, *archive_notes]
     try:
@@ -101,7 +101,9 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
         ),
         *(f"  {printable(note)}" for note in notes),
         *([] if papers else results_text(final, comparisons, study.metrics, reference)),
-        *aligned_claims([claim for claim in claims if papers or claim.tested]),
+        *aligned_claims(
+            [claim for claim in claims if claim.tested or (papers and claim.suite == papers.title)]
+        ),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]
     return "\n".join(lines)
@@ -115,10 +117,7 @@ def _record(home: StudyFolder) -> StudyRecord:
         return StudyRecord()
 
 
-def _is_papers(record: StudyRecord) -> bool:
-    """Whether a study's record is one of the paper's studies, or a part of it."""
-    fields = STUDIES.get(record.name)
-    return fields is not None and all(
-        {choice.name for choice in given} <= {choice.name for choice in fields[what]}
-        for what, given in (("tasks", record.tasks), ("algorithms", record.algorithms))
-    )
+def _papers_suite(record: StudyRecord) -> Suite | None:
+    """The suite of one of the paper's studies, or of a part of it; None for other studies."""
+    tasks, algorithms = ([choice.name for choice in given] for given in (record.tasks, record.algorithms))
+    return suite_of(record.name, tasks, algorithms)

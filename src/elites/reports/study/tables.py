@@ -8,8 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import bonferroni
+from elites.paper.presets import PAPERS, SUITES
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.reports.study.comparisons import (
     NONE,
@@ -23,7 +26,7 @@ from elites.reports.study.comparisons import (
 )
 from elites.reports.tables import aligned
 from elites.studies.merge.results import StudyResults
-from elites.text import file_name, printable
+from elites.text import duration, file_name, printable
 
 
 class Table(NamedTuple):
@@ -52,6 +55,33 @@ def runs_table(study: StudyResults) -> Table:
     common = ["common budget"] if study.uneven else []
     columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
     return Table("runs", "What was run.", columns, rows, frozenset(range(2, len(columns))))
+
+
+def cost_table(study: StudyResults) -> Table:
+    """What a run of each algorithm on each task took: medians over those whose time is known."""
+    rows = []
+    for task in study.tasks:
+        for variant in study.variants:
+            timed = [curves for curves in study.of(task, variant) if 0 < curves.seconds < np.inf]
+            if timed:
+                steps, seconds, pace, rate = (
+                    float(np.median(values))
+                    for values in zip(
+                        *(
+                            (c.steps, c.seconds, c.evaluations / c.seconds, c.steps / c.seconds)
+                            for c in timed
+                        ),
+                        strict=True,
+                    )
+                )
+                counts = (f"{number:,.{1 if number < 100 else 0}f}" for number in (pace, rate))
+                rows.append((task, variant, str(len(timed)), f"{steps:,.0f}", duration(seconds), *counts))
+    columns = (
+        *("task", "algorithm", "runs", "environment steps", "wall time"),
+        *("evaluations per second", "steps per second"),
+    )
+    caption = "What a run took, in the median. Replications of one program have the time of all of them."
+    return Table("cost", caption, columns, rows, frozenset(range(2, len(columns))))
 
 
 def _spread(counts: Iterable[int]) -> str:
@@ -172,17 +202,22 @@ def results_text(
     return lines
 
 
+def suite_text(claim: Claim) -> str:
+    """The tasks that a verdict is on. Only those of the paper decide its claim."""
+    return claim.suite if claim.suite == SUITES[PAPERS].title else f"counterpart on {claim.suite}"
+
+
 def claim_table(claims: Sequence[Claim]) -> Table:
     """The verdict on each claim."""
     rows = [
         (
-            *(claim.number, claim.text, claim.verdict.value, claim.scope),
+            *(claim.number, claim.text, suite_text(claim), claim.verdict.value, claim.scope),
             *(claim.at_common_budget or NONE, claim.with_pooled_offset or NONE),
         )
         for claim in claims
     ]
     columns = (
-        *("", "claim of the paper", "verdict of these data", "what was compared"),
+        *("", "claim of the paper", "tasks", "verdict of these data", "what was compared"),
         *("at the common budget", "with the pooled offset"),
     )
     return Table("claims", "The paper's claims.", columns, rows)
@@ -200,11 +235,15 @@ def write_tables(
     """Writes all tables into a folder; `common` is as in `make_page`."""
     _csv(
         folder / "runs.csv",
-        ("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
+        (
+            *("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
+            *("environment_steps", "elapsed_s"),
+        ),
         [
             (
                 *(curves.run.task, curves.run.variant, curves.run.seed, curves.evaluations),
                 *(curves.end.evaluations, curves.common.evaluations, bool(study.correction(curves))),
+                *(curves.steps, "" if np.isnan(curves.seconds) else curves.seconds),
             )
             for curves in study.runs
         ],
@@ -214,7 +253,7 @@ def write_tables(
     if common[0]:
         _csv(folder / "final-common-budget.csv", FINAL_COLUMNS, common[0])
         _csv(folder / "p-values-common-budget.csv", COMPARISON_COLUMNS, map(_comparison_row, common[1]))
-    tables = [runs_table(study)]
+    tables = [runs_table(study), cost_table(study)]
     if aggregates:
         _csv(
             folder / "aggregate.csv",
@@ -230,7 +269,7 @@ def write_tables(
         _csv(
             folder / "claims.csv",
             (
-                *("claim", "text", "verdict", "comparisons_tested", "comparisons"),
+                *("claim", "text", "suite", "verdict", "comparisons_tested", "comparisons"),
                 *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
                 *("at_common_budget", "with_pooled_offset"),
             ),
@@ -276,7 +315,7 @@ def _comparison_row(row: Comparison) -> tuple[object, ...]:
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
     """A row for each comparison; one row if there is none."""
     count = len(claim.tested)
-    about = (claim.number, claim.text, claim.verdict.value, count, len(claim.checks))
+    about = (claim.number, claim.text, claim.suite, claim.verdict.value, count, len(claim.checks))
     rows: list[tuple[object, ...]] = [
         (*about, check.text, check.p, bonferroni(check.p, count), verdict.value, *changes)
         for (check, verdict), changes in zip(claim.verdicts, claim.sensitivities(), strict=True)
@@ -350,7 +389,7 @@ def aligned_claims(claims: Sequence[Claim]) -> list[str]:
     """The verdicts as lines of text."""
     lines = []
     for claim in claims:
-        line = f"  claim {claim.number:<3} {claim.verdict.value}" + (
+        line = f"  claim {claim.number:<3} {suite_text(claim)}: {claim.verdict.value}" + (
             f" ({claim.scope})" if claim.scope else ""
         )
         if claim.at_common_budget not in ("", SAME):

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.metrics.contribution import added, smoothed, window
+from elites.metrics.contribution import added, rows_of, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.results.folder import RunFolder
+from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
 from elites.studies.merge.logs import MetricsTable, read_corrections, read_last_row, read_log
 from elites.studies.merge.pooled import POOLED, pooled_scores
-from elites.studies.merge.runs import Run, find_runs
+from elites.studies.merge.runs import Run, describe_differences, differences, find_runs
 
 POINTS = 200  # of a curve
 EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
@@ -47,6 +48,8 @@ class Curves:
 
     run: Run
     evaluations: int  # in its log
+    steps: int  # of environments, there
+    seconds: float  # of wall time, there; of replications in one program, of all together. NaN: not known
     archived: int  # in its archive, which is written less often than the log; 0 if never corrected
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
@@ -174,10 +177,11 @@ class StudyResults:
         return any(self.correction(curves) for curves in self.runs)
 
 
-def read_study(folder: Path, table: Path, shared: Callable[[Run], bool] = lambda run: False) -> StudyResults:
+def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda run: "") -> StudyResults:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
 
-    `shared` says which runs are compared across tasks: `Curves.shared`.
+    `shared` names the runs that are compared with each other across tasks; others have no name. See
+    `Curves.shared`.
     """
     candidates, notes = find_runs(folder)
     last: dict[Path, int] = {}
@@ -213,7 +217,7 @@ def read_study(folder: Path, table: Path, shared: Callable[[Run], bool] = lambda
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
     budgets = {c.run.task: c.common.evaluations for c in curves}
     limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
-    notes += [*damaged, *_budget_notes(curves, budgets)]
+    notes += [*_making_notes(curves), *damaged, *_budget_notes(curves, budgets)]
     return StudyResults(folder, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
@@ -234,7 +238,7 @@ class Places(NamedTuple):
 
 
 def _places(
-    runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], bool]
+    runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], str]
 ) -> dict[Path, Places]:
     """Where each run is compared.
 
@@ -246,14 +250,17 @@ def _places(
         planned = min((run.record.evaluations for run in chosen), default=0)
         return {run.folder.path: min(planned, last[run.folder.path]) for run in chosen}
 
-    across = ends([run for run in runs if shared(run)])
-    several = len({run.task for run in runs if shared(run)}) > 1
+    across: dict[Path, tuple[int, int]] = {}
+    for name in {shared(run) for run in runs} - {""}:
+        named = [run for run in runs if shared(run) == name]
+        if len({run.task for run in named}) > 1:
+            ended = ends(named)
+            across |= {path: (end, min(ended.values())) for path, end in ended.items()}
     places = {}
     for task in {run.task for run in runs}:
         own = ends([run for run in runs if run.task == task])
         for path, end in own.items():
-            both = (across[path], min(across.values())) if several and path in across else None
-            places[path] = Places(end, min(own.values()), max(own.values()), both)
+            places[path] = Places(end, min(own.values()), max(own.values()), across.get(path))
     return places
 
 
@@ -311,7 +318,8 @@ def _make_curves(
 
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
     missing = np.full(len(evaluations), np.nan)  # a metric that this run does not have
-    by_operator, over = added(log), window(len(evaluations))
+    by_operator, over = added(log), window(int(log["generation"][-1]))
+    over_rows = rows_of(over, log["generation"])
     operators = [name for name in by_operator if name != "random"]
 
     @functools.cache
@@ -323,9 +331,11 @@ def _make_curves(
     return Curves(
         run=run,
         evaluations=last,
+        steps=int(log["environment_steps"][-1]),
+        seconds=float(log["elapsed_s"][-1]),
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
         values={name: at(log.get(name, missing)) for name in names},
-        added={name: at(smoothed(by_operator[name], over)) for name in operators},
+        added={name: at(smoothed(by_operator[name], over_rows)) for name in operators},
         window=over,
         corrections=corrections,
         end=reached(places.end),
@@ -345,6 +355,15 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
     place = (log["evaluations"][active] - first) / max(1.0, budget - first)
     early, late = active[place <= EARLY], active[place > 1 - LATE]
     return tuple(float(kept[at].sum() / max(1, made[at].sum())) for at in (early, late))  # type: ignore[return-value]
+
+
+def _making_notes(curves: Sequence[Curves]) -> list[str]:
+    """Whether the runs were made in the same way: those of several machines may not have been."""
+    cells: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in (one.run for one in curves):
+        cells.setdefault((run.task, run.variant), []).append(run.record)
+    found = differences(cells.values())
+    return [f"Runs were made with different {describe_differences(found)}."] if found else []
 
 
 def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str]:

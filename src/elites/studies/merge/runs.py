@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.results import folder as results
 from elites.results.folder import RunFolder
+from elites.results.names import SEVERAL
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
 from elites.text import printable
@@ -38,6 +39,12 @@ class Run:
     @property
     def seed(self) -> int:
         return self.record.seed
+
+    @property
+    def home(self) -> str:
+        """The name of the folder of its replications."""
+        parent = self.folder.path.parent
+        return parent.parent.name if parent.name.startswith(SEVERAL) else parent.name
 
     @property
     def name(self) -> str:
@@ -80,6 +87,28 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
         else:
             kept[key] = run
     return list(kept.values()), notes
+
+
+def differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
+    """In what the making of runs differs, given those of each task and algorithm: versions, or the physics.
+
+    A run without a package did not need it.
+    """
+    versions: dict[str, set[str]] = {}
+    physics: set[str] = set()
+    for records in cells:
+        for name, version in (pair for record in records for pair in record.versions.items()):
+            if version is not None:
+                versions.setdefault(name, set()).add(version)
+        computed = {record.physics or "xla" for record in records}
+        physics |= computed if len(computed) > 1 else set()
+    found = {**versions, "physics": physics}
+    return {name: sorted(values) for name, values in found.items() if len(values) > 1}
+
+
+def describe_differences(found: Mapping[str, Sequence[str]]) -> str:
+    """What runs were made with, where that is not the same."""
+    return ", ".join(f"{name} ({' and '.join(values)})" for name, values in found.items())
 
 
 def _order_of(records: Sequence[RunRecord], variants: Sequence[str]) -> dict[str, int]:

@@ -1,0 +1,234 @@
+"""Joins folders of one study whose seeds were run on different machines.
+
+Only finished runs are taken. In the joined folder each stands alone, also if its seed was one of a group that
+trained in one program, so that a study there goes on with whichever seeds are missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from elites.errors import ElitesError
+from elites.experiments.guards import folder_lock
+from elites.files import PARTIAL, error_in_one_line, require_space
+from elites.results.folder import RunFolder
+from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
+from elites.results.study import RECORD, StudyFolder
+from elites.studies.merge.runs import describe_differences, differences
+from elites.studies.present import difference
+
+SEEDS = ("seeds", "first_seed")  # fields of a study's record in which pieces differ
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a merged folder holds."""
+
+    seeds: tuple[int, ...]
+    runs: int
+    unfinished: int  # runs that were left out
+    uncorrected: int  # of a study whose archives are to be corrected
+    differing: dict[str, list[str]]  # versions of each package, and the physics, if they are not the same
+
+
+@dataclass(frozen=True)
+class _Piece:
+    folder: StudyFolder
+    study: StudyRecord
+    finished: dict[str, tuple[RunFolder, RunRecord]]  # by their places in the merged folder
+    unfinished: int
+
+
+def merge_studies(
+    pieces: Sequence[Path | str], out: Path | str, *, parameters: bool = True, mixed: bool = False
+) -> Merged:
+    """Joins folders of the same study with different seeds in a new folder. Nothing in them is changed.
+
+    Args:
+        pieces: the folders. Runs that are not finished are left out.
+        out: folder of the result; it must be new or empty. It appears when it is complete.
+        parameters: whether to keep the parameters of the controllers. Without them the folder is small and
+            reports are the same, but nothing in it can be replayed or corrected.
+        mixed: whether runs may have been made with different versions of packages, or different physics.
+    """
+    if not pieces:
+        raise ElitesError("no folder to merge was given")
+    target = Path(out).resolve()
+    with contextlib.ExitStack() as stack:
+        for folder in dict.fromkeys(Path(piece).resolve() for piece in pieces):
+            if target == folder or folder in target.parents:
+                raise ElitesError(f"{out} is in {folder}, which stays as it is; --out takes another folder")
+            if folder.is_dir():
+                stack.enter_context(folder_lock(folder))
+        read = [_read(Path(piece)) for piece in pieces]
+        for piece in read[1:]:
+            _refuse_other_plan(read[0], piece)
+        runs = _disjoint(read)
+        _refuse_other_settings(runs)
+        differing = differences([record for _, record in cell] for cell in _cells(runs))
+        if differing and not mixed:
+            raise ElitesError(
+                f"the runs were made with different {describe_differences(differing)}; --mixed joins them "
+                "nevertheless"
+            )
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise ElitesError(f"{out} is not empty; --out takes a new folder")
+        if parameters:
+            sizes = [path.stat().st_size for run, _ in runs.values() for path in run.results()]
+            require_space(target, sum(sizes), "these runs take")
+        seeds = sorted({record.seed for _, record in runs.values()})
+        planned = [seed for piece in read for seed in _planned(piece.study)]
+        first, last = min([*seeds, *planned]), max([*seeds, *planned])
+        study = {
+            **msgspec.to_builtins(read[0].study),
+            "first_seed": first,
+            "seeds": last - first + 1,
+        }
+        _write(target, runs, study, parameters)
+    uncorrected = sum(not run.is_corrected for run, _ in runs.values()) if read[0].study.correct else 0
+    unfinished = sum(piece.unfinished for piece in read)
+    return Merged(tuple(seeds), len(runs), unfinished, uncorrected, differing)
+
+
+def describe(merged: Merged, out: Path) -> str:
+    """What was merged, as text."""
+    seeds = f"seed {merged.seeds[0]}"
+    if len(merged.seeds) > 1:
+        whole = len(merged.seeds) == merged.seeds[-1] - merged.seeds[0] + 1
+        seeds = f"{len(merged.seeds)} seeds from {merged.seeds[0]} to {merged.seeds[-1]}"
+        seeds += "" if whole else ", not all of these"
+    lines = [f"{out} has {merged.runs} run{'s' * (merged.runs != 1)}, {seeds}"]
+    if merged.unfinished:
+        lines.append(f"left out: {merged.unfinished} that {_are(merged.unfinished)} not finished")
+    if merged.uncorrected:
+        lines.append(f"{merged.uncorrected} of them {_are(merged.uncorrected)} not corrected yet")
+    if merged.differing:
+        lines.append(f"they were made with different {describe_differences(merged.differing)}")
+    return "\n".join(lines)
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _read(path: Path) -> _Piece:
+    if not path.is_dir():
+        raise ElitesError(f"{path} is no folder")
+    folder = StudyFolder(path)
+    study = folder.read_record()
+    if study is None:
+        raise ElitesError(f"{path} is no folder of a study: there is no {RECORD} in it")
+    finished: dict[str, tuple[RunFolder, RunRecord]] = {}
+    unfinished = 0
+    for run in folder.runs():
+        record = run.read_record()
+        place = folder.place(run, record.seed)
+        if run.evaluations() < record.evaluations or not run.metrics.is_file():
+            unfinished += 1
+        elif place in finished:
+            raise _repeated(finished[place][0], run)
+        else:
+            finished[place] = run, record
+    return _Piece(folder, study, finished, unfinished)
+
+
+def _repeated(one: RunFolder, other: RunFolder) -> ElitesError:
+    return ElitesError(f"{one} and {other} are the same seed; what is merged must have different seeds")
+
+
+def _planned(study: StudyRecord) -> tuple[int, ...]:
+    """The first and the last seed of a study, if its record has them."""
+    return (study.first_seed, study.first_seed + study.seeds - 1) if study.seeds else ()
+
+
+def _refuse_other_plan(one: _Piece, other: _Piece) -> None:
+    """Raises an error if two studies differ in more than the seeds."""
+    for name in StudyRecord.__struct_fields__:
+        before, after = getattr(one.study, name), getattr(other.study, name)
+        if name in ("tasks", "algorithms"):
+            before, after = _choices(before), _choices(after)
+        if name not in SEEDS and before != after:
+            raise ElitesError(
+                f"{one.folder} and {other.folder} are not the same study: {name} "
+                f"{_text(before, after)} and {_text(after, before)}; only the seeds may differ"
+            )
+
+
+def _choices(choices: Sequence[ChoiceRecord]) -> dict[str, Any]:
+    """Tasks or algorithms, whatever their order."""
+    return {json.dumps(msgspec.to_builtins(choice), sort_keys=True): choice for choice in choices}
+
+
+def _text(value: Any, other: Any) -> str:
+    """A value; of tasks or algorithms those that the other does not have."""
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    own = [choice.label or choice.name for key, choice in value.items() if key not in other]
+    return ", ".join(own) or "no others"
+
+
+def _disjoint(pieces: Sequence[_Piece]) -> dict[str, tuple[RunFolder, RunRecord]]:
+    """All finished runs by their places. A run that is there twice is an error."""
+    runs: dict[str, tuple[RunFolder, RunRecord]] = {}
+    for piece in pieces:
+        for place, (run, record) in piece.finished.items():
+            if place in runs:
+                raise _repeated(runs[place][0], run)
+            runs[place] = run, record
+    if not runs:
+        folders = " or ".join(str(piece.folder) for piece in pieces)
+        raise ElitesError(f"no run in {folders} is finished: there is nothing to merge")
+    return runs
+
+
+def _cells(
+    runs: Mapping[str, tuple[RunFolder, RunRecord]],
+) -> Iterator[list[tuple[RunFolder, RunRecord]]]:
+    """The runs of each task and algorithm."""
+    cells: dict[str, list[tuple[RunFolder, RunRecord]]] = {}
+    for place, run in runs.items():
+        cells.setdefault(place.rpartition("/")[0], []).append(run)
+    yield from cells.values()
+
+
+def _refuse_other_settings(runs: Mapping[str, tuple[RunFolder, RunRecord]]) -> None:
+    """Raises an error if replications differ in more than the seed and the physics."""
+    for (first, expected), *others in _cells(runs):
+        for run, record in others:
+            was, now = expected.settings(), record.settings()
+            for name in was:
+                if name not in ("seed", "physics") and was[name] != now[name]:
+                    raise ElitesError(
+                        f"{first} has {name} {difference(was[name], now[name])} and {run} "
+                        f"{difference(now[name], was[name])}; only their seeds may differ"
+                    )
+
+
+def _write(
+    target: Path,
+    runs: Mapping[str, tuple[RunFolder, RunRecord]],
+    study: dict[str, Any],
+    parameters: bool,
+) -> None:
+    """Makes the folder beside its place, its record last, and then moves it there."""
+    partial = target.with_name(f".{target.name}{PARTIAL}")
+    with error_in_one_line(f"cannot write to {target}"):
+        partial.mkdir(parents=True, exist_ok=True)
+        with folder_lock(partial):
+            try:
+                for left in partial.iterdir():  # by a merge that was killed
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
+                for place, (run, _) in runs.items():
+                    run.copy_results(RunFolder(partial / place), parameters=parameters)
+                StudyFolder(partial).write_record(study)
+                partial.rename(target)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,146 @@
+"""How much of a study its folder has."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from elites.errors import ElitesError
+from elites.experiments.config import RunConfig
+from elites.files import is_partial
+from elites.results.folder import GroupFolder, RunFolder
+from elites.results.names import SEVERAL, seed_folder, seeds_folder
+from elites.studies.study import Job
+
+
+def unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
+    """The jobs that are not done yet. Runs in the folder with other settings are an error."""
+    parts = [part for job in jobs for part in in_folder(study, job)]
+    for part in parts:
+        _refuse_other_settings(study, part)
+    return [part for part in parts if not _all_done(study, part)]
+
+
+def _all_done(study: Path, job: Job) -> bool:
+    return all(is_done(study / folder, job) for folder in job.folders)
+
+
+def is_done(folder: Path, job: Job) -> bool:
+    """Whether a run of a job is finished, and corrected if need be."""
+    config, run = job.configs[0], RunFolder(folder)
+    if run.evaluations() < config.evaluations:
+        return False
+    if not job.correct:
+        return True
+    correction = run.read_correction()
+    required = {
+        "evaluations": config.evaluations,
+        "replications": config.correct_replications,
+        "redraw": job.redraw,
+    }
+    return all(correction.get(name) == value for name, value in required.items())
+
+
+def in_folder(study: Path, job: Job) -> list[Job]:
+    """A job as the folder has it: its seeds may have come there in several parts.
+
+    A group stays one, and a run that stands alone stays alone: it was merged, or began as the only one. Seeds
+    that are new are groups of consecutive ones, each in a folder of its own.
+    """
+    home = job.folder if job.group else job.folder.rpartition("/")[0]
+    planned = {config.seed: config for config in job.configs}
+    parts: list[Job] = []
+    for group in _groups(study / home):
+        seeds = group.seeds()
+        own = tuple(planned[seed] for seed in seeds if seed in planned)
+        if own or group.path == study / home:
+            part = Job(str(group.path.relative_to(study)), own, True, job.correct)
+            parts += _parts_of(study, group, seeds, part, job)
+    there = {config.seed for part in parts for config in part.configs}
+    new = [config for config in job.configs if config.seed not in there]
+    if not job.group:
+        return parts if there else [job]
+    alone = [config for config in new if _has_begun(GroupFolder(study / home).run(config.seed))]
+    if not parts and not alone and not _groups(study / home):
+        return [job]
+    rest = _consecutive([config for config in new if config not in alone])
+    for configs in [*([config] for config in alone), *rest]:
+        first, last = configs[0].seed, configs[-1].seed
+        name = seeds_folder(first, last) if len(configs) > 1 else seed_folder(first)
+        parts.append(Job(f"{home}/{name}", tuple(configs), len(configs) > 1, job.correct))
+    return parts
+
+
+def _groups(home: Path) -> list[GroupFolder]:
+    """The groups of an algorithm on a task: the first one, and those that were added."""
+    added = sorted(path for path in home.glob(f"{SEVERAL}*") if path.is_dir())
+    return [group for group in map(GroupFolder, (home, *added)) if group.exists]
+
+
+def _parts_of(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, job: Job) -> list[Job]:
+    """What a group does for a job. An error if its seeds would have to change before they are finished.
+
+    The first group is also the folder of those that are added to it, which only a finished one can be.
+    """
+    whole = len(part.configs) == len(seeds)
+    if whole and (len(seeds) == len(job.configs) or part.folder != job.folder):
+        return [part]
+    finished = all(run.evaluations() >= job.configs[0].evaluations for run in group.runs())
+    if finished and whole:
+        return [part]
+    if finished and (not part.configs or _all_done(study, part)):
+        pairs = zip(part.folders, part.configs, strict=True)
+        return [Job(folder, (config,), False, part.correct) for folder, config in pairs]
+    planned = [config.seed for config in job.configs]
+    raise ElitesError(
+        f"{group} has {_list_seeds(seeds)} in one program, which cannot become {_list_seeds(planned)} before "
+        "they are finished; --out takes another folder"
+    )
+
+
+def _consecutive(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
+    """Configurations by the ranges of their seeds, which rise."""
+    ranges: list[list[RunConfig]] = []
+    for config in configs:
+        if ranges and config.seed == ranges[-1][-1].seed + 1:
+            ranges[-1].append(config)
+        else:
+            ranges.append([config])
+    return ranges
+
+
+def _has_begun(run: RunFolder) -> bool:
+    """Whether there is more than the run's record."""
+    return run.exists and any(path != run.config and not is_partial(path) for path in run.path.iterdir())
+
+
+def _list_seeds(seeds: Sequence[int]) -> str:
+    *others, last = seeds
+    return f"seeds {', '.join(map(str, others))} and {last}" if others else f"seed {last}"
+
+
+def _refuse_other_settings(study: Path, job: Job) -> None:
+    for config, folder in zip(job.configs, job.folders, strict=True):
+        run = RunFolder(study / folder)
+        if not run.exists:
+            continue
+        present = run.read_record().settings()
+        planned = json.loads(json.dumps(config.record()))
+        for name in (field.name for field in dataclasses.fields(RunConfig)):
+            if name == "physics" and planned[name] is None:  # it was chosen when the run started
+                continue
+            if present[name] != planned[name]:
+                raise ElitesError(
+                    f"{run} has {name} {difference(present[name], planned[name])}, not "
+                    f"{difference(planned[name], present[name])}; --out takes another folder"
+                )
+
+
+def difference(value: Any, other: Any) -> str:
+    """A value; of a table only the entries that differ from the other."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        value = {name: entry for name, entry in value.items() if other.get(name) != entry}
+    return json.dumps(value)
