@@ -43,7 +43,7 @@ class Correct:
     threads: Threads | None = None
     """Threads; the default is one per core."""
     physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla or native; the default is the run's."""
+    """Tasks in JAX: what computes the episodes, xla, native or cuda; the default is the run's."""
 
     def run(self) -> int:
         from elites.experiments.correct import correct

@@ -32,7 +32,7 @@ class Random(TaskOptions):
     threads: Threads | None = None
     """Threads; the default is one per core."""
     physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla or native. Default: the faster one."""
+    """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: the fastest."""
 
     def run(self) -> int:
         from elites.evaluation import refuse_physics

@@ -38,7 +38,7 @@ class Replay:
     size: tuple[Pixels, Pixels] | None = None
     """Width and height of each elite's picture in pixels. Default: 480 360, with --grid 240 180."""
     physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla or native. Default: the run's."""
+    """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: the run's."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

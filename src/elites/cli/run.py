@@ -48,8 +48,9 @@ class RunOptions(TaskOptions, ExecutionOptions):
     """deep-grid: whether a correction draws a member of the cell for each replication."""
 
     physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla or native, machine code in threads. They round
-    differently. The default is native where the task can be compiled, and xla on a GPU."""
+    """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a
+    kernel for the steps). They round differently. The default is native where the task can be compiled, and
+    cuda on a GPU beside fewer threads than seeds."""
 
     def run(self) -> int:
         from elites.experiments.config import RunConfig

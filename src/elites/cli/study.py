@@ -59,7 +59,7 @@ class StudyRun:
     log_every: Rarity | None = None
     """Generations for each row of a run's metrics.csv. Default: 1."""
     physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla or native code. Default: each run chooses."""
+    """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: each run chooses."""
     workers: Workers | None = None
     """Number of runs at once. Default: one per core, fewer where memory is short."""
     threads: Workers | None = None

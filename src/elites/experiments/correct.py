@@ -88,7 +88,7 @@ def correct(
         redraw: deep-grid: whether a member of the cell is drawn for each replication, as its authors did,
             instead of its best. Needs a run with `keep_members`.
         threads: number of threads, which changes only the speed; the default is one per core.
-        physics: what computes the episodes of a task in JAX, "xla" or "native"; the default is the run's.
+        physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; the default is the run's.
         on_progress: called regularly with the number of episodes done and the total.
         log: called with each line for the user.
     """

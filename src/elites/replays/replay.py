@@ -68,7 +68,7 @@ def replay(
             folder.
         steps: largest number of steps to show.
         size: width and height of each elite's picture in pixels.
-        physics: what computes the episodes of a task in JAX, "xla" or "native"; by default the run's.
+        physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
         on_frame: function that is called with the number of pictures done and their total.
     """
     folder = Path(folder)
