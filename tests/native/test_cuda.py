@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from elites import make_task
+from elites import Execution, RunConfig, correct, make_task, run, tasks
+from elites.evaluation import kernels
 from elites.evaluation.device import rollout
 from elites.evaluation.kernels import kernel_of, kernel_physics
 from elites.native import compile_function
@@ -212,6 +213,29 @@ def test_episodes_of_a_kernel(task):
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert mine.dtype == other.dtype
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_with_a_kernel(tmp_path, monkeypatch):
+    driver, lines = CpuDriver(), []
+    monkeypatch.setattr(kernels, "jax_driver", lambda: driver)
+    monkeypatch.setitem(tasks.TASKS, "point", POINT)
+    config = RunConfig(
+        algorithm="map-elites",
+        task="point",
+        physics="cuda",
+        evaluations=40,
+        hyper_parameters={"initial": 20, "batch": 20, "hidden": (8,)},
+    )
+    assert run(config, tmp_path / "run", execution=Execution(log=lines.append)).finished
+    assert lines[0] == "physics: a CUDA kernel"
+    launched = len(driver.launches)
+    assert launched == 2 * POINT.episode_length
+    corrected = correct(tmp_path / "run", replications=2, log=lines.append)
+    assert corrected.about["physics"] == "cuda"
+    assert len(driver.launches) > launched
+    again = correct(tmp_path / "run", replications=2, physics="xla", log=lines.append)
+    assert again.about["physics"] is None
+    np.testing.assert_allclose(again.fitness, corrected.fitness, rtol=1e-4, atol=1e-5)
 
 
 def add(state, more):

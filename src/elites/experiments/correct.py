@@ -51,11 +51,16 @@ class Settings:
     replications: Replications = 50
     seed: Seed = 0
     redraw: bool = False  # deep-grid: a member of the cell is drawn for each replication
-    native: bool = False  # whether native code computes the episodes of a task in JAX
+    physics: Physics | None = None  # of a task in JAX; None: XLA
 
     def __post_init__(self) -> None:
         for name, expected in types_of(Settings).items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
+
+
+def not_xla(physics: Physics | None) -> Physics | None:
+    """What corrections record: nothing for XLA, as before there was a choice."""
+    return None if physics == "xla" else physics
 
 
 class StoppedError(Exception):
@@ -88,7 +93,7 @@ def correct(
         redraw: deep-grid: whether a member of the cell is drawn for each replication, as its authors did,
             instead of its best. Needs a run with `keep_members`.
         threads: number of threads, which changes only the speed; the default is one per core.
-        physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; the default is the run's.
+        physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
         on_progress: called regularly with the number of episodes done and the total.
         log: called with each line for the user.
     """
@@ -97,7 +102,7 @@ def correct(
     converted(Physics | None, "physics", physics)
     record = run.read_record()
     chosen = physics or record.physics
-    settings = Settings(replications=replications, seed=seed, redraw=redraw, native=chosen == "native")
+    settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=not_xla(chosen))
     with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from elites.experiments.config import RunConfig
-from elites.experiments.correct import Settings, StoppedError, correct_archive, existing_correction
+from elites.experiments.correct import Settings, StoppedError, correct_archive, existing_correction, not_xla
 from elites.experiments.execution import Execution, Report
 from elites.experiments.generation import metric_columns
 from elites.experiments.guards import Interrupts, folder_lock
@@ -307,7 +307,7 @@ class _Loop:
         settings = Settings(
             replications=config.correct_replications,
             redraw=config.correct_redraw,
-            native=config.physics == "native",
+            physics=not_xla(config.physics),
         )
         rows = []
         for index, (folder, archive) in enumerate(

@@ -13,6 +13,7 @@ from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics
 from elites.metrics.corrected import Losses, Spread, correct, loss, spread
 from elites.metrics.metric import METRICS, Elites, Metric
+from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.names import CORRECTED
@@ -124,14 +125,18 @@ def corrected_archive(
 
 
 def describe_correction(
-    archive: SavedArchive, replications: int, seed: int = 0, redraw: bool = False, native: bool = False
+    archive: SavedArchive,
+    replications: int,
+    seed: int = 0,
+    redraw: bool = False,
+    physics: Physics | None = None,
 ) -> dict[str, Any]:
     """The inputs of a corrected archive. The same inputs give the same file."""
     return {
         "replications": replications,
         "seed": seed,
         "redraw": redraw,
-        "native": native,
+        "physics": physics,
         "archive": archive.digest(),
         "algorithm": archive.about["algorithm"],
         "task": archive.about["task"],

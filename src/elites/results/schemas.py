@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from elites.errors import ElitesError
 from elites.files import LARGEST, Array, one_line, open_file
 from elites.metrics.metric import METRICS
+from elites.options import Physics
 from elites.policies.layout import parameter_count
 
 MOST_BYTES = 64 * 2**20  # of a record
@@ -48,9 +49,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hyper_parameters: dict[str, Any] = {}
     task_parameters: dict[str, Any] = {}
     metrics: list[str] = []  # further ones, by their import paths
-    physics: Literal["xla", "native", "cuda"] | None = (
-        None  # of a task in JAX; null in runs before the choice: xla
-    )
+    physics: Physics | None = None  # of a task in JAX; null in runs before the choice: xla
     versions: dict[str, str | None] = {}
 
     @property
@@ -95,7 +94,7 @@ class StudyRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     correct_every: Whole = 0
     correct_replications: Whole = 0
     metrics: list[str] = []
-    physics: Literal["xla", "native", "cuda"] | None = None
+    physics: Physics | None = None
     reference: str = ""
 
 
@@ -149,7 +148,7 @@ class CorrectedAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     replications: Positive
     seed: Whole = 0
     redraw: bool = False
-    native: bool = False
+    physics: Physics | None = None
     archive: str
     algorithm: Name
     hyper_parameters: dict[str, Any] | UnsetType = UNSET
