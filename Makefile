@@ -24,13 +24,15 @@ run: setup
 	$(BIN)/elites run pga-map-elites qd-hopper --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
 # Tests compile much and compute little: XLA need not optimise for them. Its older emitters compile three times faster.
-test: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
+test test-slow: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
   --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
 
+# What learns computes much.
 test-slow: setup
 	$(BIN)/python -m pytest -m slow $(TESTS)
+	XLA_FLAGS= $(BIN)/python -m pytest -m learning -n 0 $(TESTS)
 
 # SEED=… repeats one; without it, each begins from another.
 fuzz: setup

@@ -13,7 +13,7 @@ def final(folder, algorithm, evaluations, **hyper_parameters):
     return read_table(folder / "metrics.csv")
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_map_elites_beats_random_search(tmp_path):
     evolved = final(tmp_path / "evolved", "map-elites", 2000)
     drawn = final(tmp_path / "drawn", "map-elites", 2000, initial=2000)
@@ -21,7 +21,7 @@ def test_map_elites_beats_random_search(tmp_path):
     assert evolved["qd_score"][-1] > 1.2 * drawn["qd_score"][-1]
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_policy_gradients_find_what_map_elites_does_not(tmp_path):
     """Without a GA all that enters after the random controllers comes from the critics."""
     metrics = final(tmp_path / "run", "pga-map-elites", 3000, p_evo=0.0)

@@ -220,8 +220,8 @@ def files(folder):
 
 def test_a_run_its_group_and_its_continuation_end_with_the_same_bits(tmp_path):
     told = []
-    alone = run(small(seed=4), tmp_path / "one", execution=Execution(log=told.append))
-    assert told == ["physics: native code in threads"]
+    alone = run(small(seed=4), tmp_path / "one", execution=Execution(log=told.append, threads=3))
+    assert told == ["physics: native code in 3 threads"]
     assert json.loads((tmp_path / "one" / "config.json").read_text())["physics"] == "native"
     group = run(small(seed=3), tmp_path / "two", 2, Execution(log=quiet, threads=1))
     assert files(group.runs[1].folder) == files(alone.folder)
@@ -247,7 +247,7 @@ def test_a_correction_has_the_physics_of_its_run(tmp_path):
     np.testing.assert_array_equal(native.fitness, again.fitness)
     xla = correct(folder, replications=3, physics="xla", log=told.append)
     assert len(told) == 1  # it was computed
-    assert [native.about["native"], xla.about["native"]] == [True, False]
+    assert [native.about["physics"], xla.about["physics"]] == ["native", None]
     np.testing.assert_allclose(native.fitness, xla.fitness, rtol=1e-5, atol=1e-5)
 
 

@@ -4,7 +4,7 @@ from tests.fuzz.explore import KINDS, explore, make_fuzzer
 from tests.fuzz.harness import Case, Ending, lost, problem
 from tests.fuzz.options import BASES, arguments_of
 
-CASES = 200  # in CI, always the same ones; `make fuzz` runs any number of others
+FEW, MANY = 50, 200  # always the same ones; `make fuzz` runs any number of others
 
 
 @pytest.fixture(scope="module")
@@ -14,9 +14,10 @@ def fuzzer(tmp_path_factory):
     fuzzer.close()
 
 
+@pytest.mark.parametrize("cases", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_case_ends_in_success_or_one_line(kind, fuzzer):
-    explore(fuzzer, CASES, kinds=[kind])
+def test_each_case_ends_in_success_or_one_line(kind, cases, fuzzer):
+    explore(fuzzer, cases, kinds=[kind])
     found = fuzzer.report()
     fuzzer.findings.clear()
     assert not found, found
