@@ -88,6 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         options.robots, options.seeds = ["hopper"], [2]
+        options.physics = options.physics or ["native"]  # XLA would compile for half a minute
         cheap = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         os.environ.setdefault("XLA_FLAGS", cheap)
 

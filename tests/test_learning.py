@@ -24,8 +24,8 @@ def test_map_elites_beats_random_search(tmp_path):
 @pytest.mark.learning
 def test_policy_gradients_find_what_map_elites_does_not(tmp_path):
     """Without a GA all that enters after the random controllers comes from the critics."""
-    metrics = final(tmp_path / "run", "pga-map-elites", 3000, p_evo=0.0)
-    assert metrics["new_pg"].sum() + metrics["improved_pg"].sum() > 50
-    random = metrics["evaluations"].tolist().index(500)
-    for name, floor in {"qd_score": 1.5, "max_fitness": 1.1}.items():  # measured: 2.0, and 1.3 to 2
+    metrics = final(tmp_path / "run", "pga-map-elites", 1400, p_evo=0.0, initial=400, batch=50)
+    assert metrics["new_pg"].sum() + metrics["improved_pg"].sum() > 200  # measured: 277 and 328
+    random = metrics["evaluations"].tolist().index(400)
+    for name, floor in {"qd_score": 1.4, "max_fitness": 1.5}.items():  # measured: 1.8 and 1.9; 2.0 and 5.6
         assert metrics[name][-1] > floor * metrics[name][random]

@@ -188,7 +188,8 @@ class ClusterPool:
         machines = nodes(self._ray)
         cores = sum(int(node["Resources"]["CPU"]) for node in machines)
         return (
-            f"a Ray cluster of {len(machines)} machines with {cores} cores, {self.threads} for each run; the "
+            f"a Ray cluster of {len(machines)} machine{'s' * (len(machines) != 1)} with {cores} "
+            f"core{'s' * (cores != 1)}, {self.threads} for each run; the "
             "time is that of this machine alone"
         )
 
