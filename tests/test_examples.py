@@ -49,6 +49,7 @@ def test_everything_promised_can_be_imported():
         assert getattr(elites, name) is not None
 
 
+@pytest.mark.slow
 def test_the_tutorial_for_your_own_environment_runs(tmp_path, monkeypatch, capsys):
     """Its script and its commands, with small budgets; the script is fifty lines at most."""
     text = (ROOT / "docs" / "your-own-task.md").read_text()

@@ -88,6 +88,7 @@ def test_a_run_spreads_its_episodes(cluster, tmp_path):
         assert (tmp_path / "far" / name).read_bytes() == (tmp_path / "near" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
     """One is killed under an evaluation, then another under a study."""
     task = make_task("qd-hopper", ends_on_fall=False)  # every episode takes its time

@@ -114,6 +114,7 @@ def test_a_failed_run_is_reported_and_stops_no_other(undisturbed):
     assert "Traceback" not in out + err
 
 
+@pytest.mark.slow
 def test_stopped_killed_and_started_again_it_ends_the_same(undisturbed, tmp_path, capsys):
     _, whole, *_ = undisturbed
     own, folder = tmp_path / "mine.toml", tmp_path / "out"

@@ -92,6 +92,7 @@ def test_the_seeds_of_several_machines_are_one_study(tmp_path, capsys):
     assert again.seeds == (0, 1, 2, 3, 4, 5, 8)
 
 
+@pytest.mark.slow
 def test_the_report_of_the_merged_folder_is_that_of_its_runs(tmp_path):
     pieces = [make_piece(tmp_path, name, first, 2) for name, first in (("a", 0), ("b", 2))]
     whole = shutil.copytree(pieces[0], tmp_path / "whole")

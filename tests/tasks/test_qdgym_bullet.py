@@ -39,6 +39,7 @@ def test_a_missing_model_is_refused(capfd):
         bullet.joints_of("nowhere.xml", 0)
 
 
+@pytest.mark.slow
 def test_interpreted_and_bounds_checked_code_agree_with_compiled_code(tmp_path):
     compiled, quiet = run()
     assert quiet == ""
@@ -48,6 +49,7 @@ def test_interpreted_and_bounds_checked_code_agree_with_compiled_code(tmp_path):
     assert checked == compiled
 
 
+@pytest.mark.slow
 def test_without_a_writable_cache_it_warns_and_works(tmp_path):
     (tmp_path / "file").touch()
     reward, message = run(ELITES_CACHE=str(tmp_path / "file" / "cache"))
