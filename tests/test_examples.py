@@ -2,6 +2,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from elites import cli, load_archive
 
 ROOT = Path(__file__).parent.parent
