@@ -38,6 +38,7 @@ class CpuDriver:
 
     def __init__(self):
         self.context = id(self)  # kernels are shared by context
+        self.device = f"driver{self.context}"
         self.place = (ctypes.c_uint32 * len(PLACE))()
         self.functions = {}
         self.launches = []

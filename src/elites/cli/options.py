@@ -89,7 +89,7 @@ class ExecutionOptions:
     max_hours: Patience | None = None
     """Hours after which the run stops cleanly; `elites resume` continues it."""
     checkpoint_seconds: Seconds = 60.0
-    """Shortest time between checkpoints, which take at most 2 % of the time; 0: one after each generation."""
+    """Shortest time between checkpoints, which take at most 2 % of the time; 0: whenever possible."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
 

@@ -13,7 +13,7 @@ import tyro
 from elites.cli.command import Folder
 from elites.cli.options import ExecutionOptions, TaskOptions
 from elites.errors import ElitesError
-from elites.options import Evaluations, Interval, Physics, Rarity, Replications, Seed, Seeds, Snapshots
+from elites.options import Evaluations, Interval, Physics, Replications, RowInterval, Seed, Seeds, Snapshots
 
 if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
@@ -36,7 +36,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
     snapshots: Snapshots = 0
     """Number of archives to keep along the way, evenly spaced."""
-    log_every: Rarity = 1
+    log_every: RowInterval = 1
     """Generations for each row of metrics.csv. The last one always has a row."""
     metrics: tuple[str, ...] = ()
     """Metrics of your own, each as module:metric."""
@@ -50,7 +50,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a
     kernel for the steps). They round differently. The default is native where the task can be compiled, and
-    cuda on a GPU beside fewer threads than seeds."""
+    cuda on a GPU with fewer CPU threads than seeds."""
 
     def run(self) -> int:
         from elites.experiments.config import RunConfig

@@ -14,8 +14,8 @@ from elites.options import (
     Interval,
     Patience,
     Physics,
-    Rarity,
     Replications,
+    RowInterval,
     Seconds,
     Seed,
     Seeds,
@@ -56,7 +56,7 @@ class StudyRun:
     """Episodes per elite and correction. Default: 50."""
     snapshots: Snapshots | None = None
     """Number of archives of each run to keep during the run."""
-    log_every: Rarity | None = None
+    log_every: RowInterval | None = None
     """Generations for each row of a run's metrics.csv. Default: 1."""
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: each run chooses."""

@@ -26,6 +26,8 @@ def evaluator_of(
     refuse_physics(task, physics)
     if isinstance(task, DeviceTask):
         refuse_cluster(task, cluster)
+        if physics is not None:
+            choose_physics(task, physics)  # an error if it cannot be had here
         if physics == "native":
             from elites.evaluation.native import NativeEvaluator
 

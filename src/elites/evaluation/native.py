@@ -22,6 +22,7 @@ from elites.evaluation import lanes
 from elites.evaluation.device import batched, check_descriptor, check_episode_descriptor, noise_of_step
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
+from elites.files import one_line
 from elites.native import Compiled, UnknownPrimitiveError, compile_function
 from elites.native.compiled import aligned
 from elites.native.cuda import CudaError
@@ -129,8 +130,8 @@ def choose_physics(
             _compile(task, physics)
         except (UnknownPrimitiveError, CudaError) as error:
             if wanted is not None:
-                raise ElitesError(f"{task.name} cannot use {wanted} physics: {error}") from None
-            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {error}"
+                raise ElitesError(f"{task.name} cannot use {wanted} physics: {one_line(error)}") from None
+            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {one_line(error)}"
     more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
     return physics, f"physics: {_NAMES[physics]}{more}"
 

@@ -212,7 +212,7 @@ class _Loop:
         return self.outcomes(finished=False)
 
     def checkpoint_is_due(self) -> bool:
-        """After the seconds asked for and never more than `CHECKPOINT_SHARE`; 0 is after each generation."""
+        """After the seconds asked for and never more than `CHECKPOINT_SHARE`; 0 is whenever possible."""
         seconds, waited = self.execution.checkpoint_seconds, time.perf_counter() - self.saved_at
         return seconds == 0 or waited > max(seconds, self.cost / CHECKPOINT_SHARE)
 

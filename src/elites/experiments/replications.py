@@ -74,7 +74,7 @@ class Replications(ABC):
         self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
         self.generation = self.evaluations = 0  # so far, of each replication
-        self.pace: float | None = None  # seconds per generation, once measured
+        self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.environment_steps = [0] * len(configs)
         self.state: Any = jax.block_until_ready([self.programs.init(keys) for keys in self.keys])  # by part
         raise_failure(algorithm.environment)
@@ -89,14 +89,13 @@ class Replications(ABC):
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
 
     def _generations_until(self, until: int) -> int:
-        """The number of generations of the next dispatch: for about two seconds, once the pace is known."""
+        """Generations of the next dispatch, all of one kind: for two seconds, once the pace is known."""
+        rounds = self.functions.rounds(self.generation)
         left = min(until, self.functions.budget) - self.evaluations
-        most = 1 if self.pace is None else max(1, min(round(DISPATCH_SECONDS / self.pace), ROWS))
-        for count in range(1, most):
-            left -= evaluations_of(self.functions.rounds(self.generation + count - 1))
-            if left <= 0:
-                return count
-        return most
+        wanted = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
+        most = max(1, min(wanted, ROWS, -(-left // evaluations_of(rounds))))
+        kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
+        return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
 
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
@@ -222,6 +221,7 @@ class EpisodesOutside(Replications):
                 counts[part] = self.functions.no_counts()
 
         asked = [ask(part, 0) for part in range(self.parts)]
+        spent[0]["ask_s"] += time.perf_counter() - clock
         for item, (ahead, _, round) in enumerate(work):
             times = spent[ahead]
             for part in range(self.parts):
@@ -232,13 +232,14 @@ class EpisodesOutside(Replications):
                 evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
                 times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
                 tell(part, item, asked[part].batch, evaluation)
+                if item + 1 == len(work):
+                    jax.block_until_ready(self.state[part])
+                times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
                 if item + 1 < len(work):
                     asked[part] = ask(part, item + 1)
-                else:
-                    jax.block_until_ready(self.state[part])
-                times["tell_s"] += time.perf_counter() - rollouts_end
+                times["ask_s"] += time.perf_counter() - tell_end
                 times["steps_per_s"] += float(evaluation.length.sum())
-        self.pace = (time.perf_counter() - clock) / count
+        self.paces[self.functions.rounds(self.generation)] = (time.perf_counter() - clock) / count
         return [self._done(*each) for each in zip(rows, spent, strict=True)]
 
     def _done(self, rows: list[Row], spent: dict[str, float]) -> Advance:
@@ -284,19 +285,10 @@ class EpisodesInside(Replications):
 
     timings = ("device_s",)
 
-    def __init__(
-        self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
-    ) -> None:
-        super().__init__(configs, algorithm, threads, cluster)
-        self._compiled: set[tuple[Round, ...]] = set()
-
     def advance(self, until: int) -> list[Advance]:
         """Generations of the same kind, for about two seconds."""
         rounds = self.functions.rounds(self.generation)
         each, count = evaluations_of(rounds), self._generations_until(until)
-        kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(count)]
-        count = next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), count)
-        compiled = rounds in self._compiled
         clock = time.perf_counter()
         self.state[0], rows = self.programs.generations(
             self.state[0],
@@ -308,8 +300,7 @@ class EpisodesInside(Replications):
         )
         done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
         seconds = (time.perf_counter() - clock) / count
-        self.pace = seconds if compiled else self.pace
-        self._compiled.add(rounds)
+        self.paces[rounds] = seconds
         single = [jax.tree.map(lambda array, i=i: array[i], done) for i in range(count)]
         return [
             self._finish(

@@ -54,6 +54,7 @@ class Driver(Protocol):
 
     platform: str  # XLA's name
     has_streams: bool
+    device: str  # its name, the same in every process
     target: str  # sm_90
     context: int
     push: int  # addresses of cuCtxPushCurrent, cuCtxPopCurrent and cuLaunchKernel
@@ -79,6 +80,7 @@ class CudaDriver:
         except OSError as error:
             raise CudaError(f"NVIDIA's driver is not there: {error}") from None
         device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.device = f"gpu{ordinal}"
         self._do("cuInit", ctypes.c_uint(0))
         self._do("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
         self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -364,7 +366,7 @@ class Kernel:
         self.operations = made.operations
         inputs, outputs = len(made.arguments), len(made.results)
         self.function = driver.load(made.code, inputs + outputs)
-        parts = [made.code, repr((threads, driver.target, driver.context)).encode()]
+        parts = [made.code, repr((threads, driver.target, driver.device)).encode()]
         self.name = f"elites_{fingerprint(parts)}"
         ir = handler_ir(driver, self.function.handle, inputs, outputs, threads)
         self._handler = Loaded(machine_code(ir), HANDLER)

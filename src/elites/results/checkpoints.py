@@ -25,7 +25,7 @@ from elites.files import Array, ArrayFile, one_line, remove_partials, write_atom
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.results.schemas import CheckpointHeader, RunRecord, convert, parse
 
-VERSION = 4
+VERSION = 5
 KEPT = 2
 DAMAGED = ".damaged"  # suffix of a checkpoint that could not be read
 HEADER = Array("U")

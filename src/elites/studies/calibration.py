@@ -43,11 +43,9 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     learning: dict[str, dict[str, float]] = {}
     cells: list[dict[str, Any]] = []
     for given, seeds in zip(configs, request["seeds"], strict=True):
-        config = given
         cells.append(dict(NOTHING))
         try:
-            if request["calibrate"]:
-                config = with_physics(config, lambda _: None, seeds if config.shares_program else 1)
+            config = with_physics(given, lambda _: None, seeds if given.shares_program else 1)
             algorithm = config.make_algorithm()
             cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm, config.physics)}
             if not request["calibrate"]:

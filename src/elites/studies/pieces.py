@@ -25,7 +25,7 @@ from elites.results.study import RECORD, StudyFolder
 from elites.studies.merge.runs import describe_differences, differences
 from elites.studies.present import difference
 
-SEEDS = ("seeds", "first_seed")  # fields of a study's record in which pieces differ
+FREE = ("seeds", "first_seed", "physics")  # fields of a study's record in which pieces may differ
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ def merge_studies(
             **msgspec.to_builtins(read[0].study),
             "first_seed": first,
             "seeds": last - first + 1,
+            "physics": same.pop() if len(same := {piece.study.physics for piece in read}) == 1 else None,
         }
         _write(target, runs, study, parameters)
     uncorrected = sum(not run.is_corrected for run, _ in runs.values()) if read[0].study.correct else 0
@@ -155,7 +156,7 @@ def _refuse_other_plan(one: _Piece, other: _Piece) -> None:
         before, after = getattr(one.study, name), getattr(other.study, name)
         if name in ("tasks", "algorithms"):
             before, after = _choices(before), _choices(after)
-        if name not in SEEDS and before != after:
+        if name not in FREE and before != after:
             raise ElitesError(
                 f"{one.folder} and {other.folder} are not the same study: {name} "
                 f"{_text(before, after)} and {_text(after, before)}; only the seeds may differ"

@@ -83,6 +83,12 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
     return Cost(runs, evaluations, corrections, disk, (low, high) if known else None)
 
 
+def occupied(study: Path, jobs: Sequence[Job]) -> int:
+    """Bytes on the disk of what these jobs have written."""
+    files = [file for job in jobs for file in (study / job.folder).rglob("*")]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
 def _corrections(job: Job) -> int:
     """The number of corrections of each run."""
     config = job.configs[0]

@@ -125,7 +125,7 @@ def _execute(
         display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []
-        require_space(folder, cost.disk, "the study takes up to")
+        require_space(folder, cost.disk - plan.occupied(folder, left), "the study takes up to")
         _write_record(folder, study, display.log)
         with display:
             states = execute(left, pool, display, display.ended, clock.is_over)

@@ -18,8 +18,8 @@ from elites.options import (
     Evaluations,
     Interval,
     Physics,
-    Rarity,
     Replications,
+    RowInterval,
     Seed,
     Seeds,
     Snapshots,
@@ -64,7 +64,7 @@ class Study:
     seeds: Seeds = 20
     first_seed: Seed = 0
     snapshots: Snapshots = 0
-    log_every: Rarity = 1  # generations for each row of `metrics.csv`
+    log_every: RowInterval = 1  # generations for each row of `metrics.csv`
     correct: bool = False  # the final archives
     correct_every: Interval = 0  # the archives along the way too
     correct_replications: Replications = 50

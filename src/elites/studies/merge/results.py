@@ -50,7 +50,7 @@ class Curves:
     evaluations: int  # in its log
     steps: int  # of environments, there
     seconds: float  # of wall time, there; of replications in one program, of all together. NaN: not known
-    archived: int  # in its archive, which is written less often than the log; 0 if never corrected
+    archived: int  # in its archive, whose time need not be that of a row; 0 if never corrected
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
     window: int  # generations of the smoothing
