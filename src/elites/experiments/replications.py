@@ -214,7 +214,7 @@ class EpisodesOutside(Replications):
             ahead, index, round = work[item]
             numbers = np.int32(self.generation + ahead), np.int32(index)
             self.state[part], _, counts[part] = self.programs.tell(
-                self.state[part], self.keys[part], *numbers, batch, evaluation, counts[part], round
+                self.state[part], self.keys[part], *numbers, batch, to_device(evaluation), counts[part], round
             )
             if item + 1 == len(work) or work[item + 1][0] > ahead:  # the generation's last round
                 rows[ahead].append(self.programs.row(self.state[part], counts[part]))
@@ -278,6 +278,11 @@ def to_host(arrays: Any) -> Any:
     if device.platform == "cpu":
         return arrays
     return jax.device_put(arrays, jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host"))
+
+
+def to_device(arrays: Any) -> Any:
+    """Starts copies to an accelerator, if there is one; a program would wait for those of its arguments."""
+    return arrays if jax.default_backend() == "cpu" else jax.device_put(arrays)
 
 
 class EpisodesInside(Replications):
