@@ -31,7 +31,7 @@ test: setup
 
 # What learns computes much.
 test-slow: setup
-	$(BIN)/python -m pytest -m slow --dist load $(TESTS)
+	$(BIN)/python -m pytest -m slow --dist worksteal $(TESTS)
 	XLA_FLAGS= $(BIN)/python -m pytest -m learning -n 0 $(TESTS)
 
 # SEED=… repeats one; without it, each begins from another.
