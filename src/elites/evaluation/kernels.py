@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from elites.cache import keep_in_process
 from elites.evaluation.device import Batched, check_descriptor
 from elites.evaluation.native import plain_state, state_with_keys
 from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driver
@@ -34,6 +35,7 @@ def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
     return step, state, jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
 
 
+@keep_in_process(most=8)
 def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exact: bool = False) -> Kernel:
     """A task's step, with the results of `step_of`."""
     return compile_kernel(

@@ -97,8 +97,8 @@ class _Emitter:
     def groups(self) -> dict[str, tuple[int, ...]]:
         """The groups of inputs and outputs by the names of their pointers."""
         kinds = ["in"] * len(self.program.inputs) + ["out"] * len(self.program.outputs)
-        all_ = (*self.program.inputs, *self.program.outputs)
-        return {f"%{kind}{k}": group for k, (kind, group) in enumerate(zip(kinds, all_, strict=True))}
+        groups = (*self.program.inputs, *self.program.outputs)
+        return {f"%{kind}{k}": group for k, (kind, group) in enumerate(zip(kinds, groups, strict=True))}
 
     def parameters(self) -> str:
         return ", ".join(f"{self.pointer} {name}" for name in self.groups())

@@ -87,11 +87,12 @@ def merge_studies(
         seeds = sorted({record.seed for _, record in runs.values()})
         planned = [seed for piece in read for seed in _planned(piece.study)]
         first, last = min([*seeds, *planned]), max([*seeds, *planned])
+        physics = read[0].study.physics
         study = {
             **msgspec.to_builtins(read[0].study),
             "first_seed": first,
             "seeds": last - first + 1,
-            "physics": same.pop() if len(same := {piece.study.physics for piece in read}) == 1 else None,
+            "physics": physics if all(piece.study.physics == physics for piece in read) else None,
         }
         _write(target, runs, study, parameters)
     uncorrected = sum(not run.is_corrected for run, _ in runs.values()) if read[0].study.correct else 0
