@@ -8,6 +8,7 @@ from elites.learning import critics
 from elites.learning.critics import TD3Config
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.policies import Policy
+from elites.variation import policy_gradient
 from elites.variation.isoline import IsoLine
 from elites.variation.policy_gradient import PolicyGradient
 
@@ -77,3 +78,11 @@ def test_each_parent_climbs_alone_with_an_adam_of_its_own():
         updates, state = adam.update(gradient, state)
         actor = optax.apply_updates(actor, updates)
     np.testing.assert_allclose(together[2], actor, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [13, 49])
+def test_groups_of_parents_climb_as_all_of_them_at_once(count, monkeypatch):
+    parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), count))
+    grouped = climb(parents, 3)[0]
+    monkeypatch.setattr(policy_gradient, "GROUPS", (count,))
+    np.testing.assert_allclose(grouped, climb(parents, 3)[0], atol=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from elites.archives.archive import Archive, select
@@ -13,6 +14,9 @@ from elites.learning.products import PRODUCTS, Precision
 from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
 from elites.variation.offspring import Offspring, children
+
+GROUPS = (8, 7, 9, 6, 10, 5, 11, 4, 12)
+"""Sizes of the groups of actors that ascend together on a CPU: the units of more do not fit into its cache."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class PolicyGradient:
         """Memory of the transitions of all steps and of the units of `count` actors, at least."""
         observation, *units = self.policy.sizes
         transition = 2 * observation + units[-1] + 2
-        return 4 * self.batch * (self.steps * transition + count * sum(units))
+        return 4 * self.batch * (self.steps * transition + _together(count) * sum(units))
 
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
         """The parents `[n, P]` after their gradient steps. In each step all share one batch of states."""
@@ -48,7 +52,7 @@ class PolicyGradient:
             jax.random.split(key, self.steps)
         )
 
-        def climb(
+        def step(
             carry: tuple[Layers, optax.OptState], observations: jax.Array
         ) -> tuple[tuple[Layers, optax.OptState], None]:
             actors, state = carry
@@ -61,6 +65,20 @@ class PolicyGradient:
             updates, state = optimiser.update(jax.grad(loss)(actors), state)
             return (optax.apply_updates(actors, updates), state), None
 
-        actors = jax.vmap(policy.layers)(parents)
-        (actors, _), _ = jax.lax.scan(climb, (actors, optimiser.init(actors)), batches)
-        return jax.vmap(policy.flat)(actors)
+        def climb(parents: jax.Array) -> jax.Array:
+            actors = jax.vmap(policy.layers)(parents)
+            (actors, _), _ = jax.lax.scan(step, (actors, optimiser.init(actors)), batches)
+            return jax.vmap(policy.flat)(actors)
+
+        count, together = len(parents), _together(len(parents))
+        if together == count:
+            return climb(parents)
+        groups = jnp.resize(parents, (-(-count // together), together, parents.shape[1]))
+        return jax.lax.map(climb, groups).reshape(-1, parents.shape[1])[:count]
+
+
+def _together(count: int) -> int:
+    """How many of `count` actors take a step at once: all, or equal groups of them on a CPU."""
+    if jax.default_backend() != "cpu" or count <= max(GROUPS):
+        return count
+    return min(GROUPS, key=lambda size: -count % size)
