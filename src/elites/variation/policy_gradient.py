@@ -16,7 +16,7 @@ from elites.policies import Layers, Policy
 from elites.variation.offspring import Offspring, children
 
 GROUPS = (8, 7, 9, 6, 10, 5, 11, 4, 12)
-"""Sizes of the groups of actors that ascend together on a CPU: the units of more do not fit into its cache."""
+"""Sizes of the groups of actors that ascend together on a CPU: more would not fit into its cache."""
 
 
 @dataclass(frozen=True)
