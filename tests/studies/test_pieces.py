@@ -92,6 +92,23 @@ def test_the_seeds_of_several_machines_are_one_study(tmp_path, capsys):
     assert again.seeds == (0, 1, 2, 3, 4, 5, 8)
 
 
+def test_tasks_and_algorithms_of_several_machines_are_one_study(tmp_path):
+    whole = make_piece(tmp_path, "whole", 0, 2)
+    pieces = []
+    for kept, dropped in (("map-elites", "pga-map-elites"), ("pga-map-elites", "map-elites")):
+        piece = shutil.copytree(whole, tmp_path / f"only-{kept}")
+        shutil.rmtree(piece / "runs" / "qd-hopper" / dropped)
+        edit(piece / "study.json", algorithms=[{"name": kept}])
+        pieces.append(piece)
+    pieces.append(make_piece(tmp_path, "ant", 2, 2, task="qd-ant"))
+    merged = merge_studies(pieces, tmp_path / "all")
+    assert (merged.runs, merged.seeds) == (8, (0, 1, 2, 3))
+    record = json.loads((tmp_path / "all" / "study.json").read_text())
+    assert [choice["name"] for choice in record["algorithms"]] == ["map-elites", "pga-map-elites"]
+    assert [choice["name"] for choice in record["tasks"]] == ["qd-hopper", "qd-ant"]
+    assert (record["first_seed"], record["seeds"]) == (0, 4)
+
+
 @pytest.mark.slow
 def test_the_report_of_the_merged_folder_is_that_of_its_runs(tmp_path):
     pieces = [make_piece(tmp_path, name, first, 2) for name, first in (("a", 0), ("b", 2))]
@@ -129,23 +146,27 @@ def test_what_is_not_one_study_is_refused(tmp_path):
     merging_fails([a, tmp_path / "empty"], out, r"empty is no folder of a study: there is no study\.json")
     merging_fails([a, b], a / "all", r"is in .*/a, which stays as it is")
     overlap = make_piece(tmp_path, "overlap", 1, 2)
-    merging_fails([a, b, overlap], out, r"a/.*seed-1 and .*overlap/.*seed-1 are the same seed")
-    merging_fails([a, a], out, "are the same seed; what is merged must have different seeds")
+    merging_fails([a, b, overlap], out, r"a/.*seed-1 and .*overlap/.*seed-1 are the same run")
+    merging_fails([a, a], out, "are the same run; what is merged must differ in seeds, tasks or algorithms")
     for name, value, text in (
         ("evaluations", 300, "evaluations 200 and 300"),
         ("name", "other", '"mine" and "other"'),
         ("correct_replications", 3, "correct_replications 2 and 3"),
-        ("tasks", [{"name": "qd-ant"}], "tasks qd-hopper and qd-ant"),
-        ("algorithms", [{"name": "map-elites"}], "algorithms pga-map-elites and no others"),
     ):
         other = shutil.copytree(b, tmp_path / "other")
         edit(other / "study.json", **{name: value})
-        merging_fails([a, other], out, f"are not the same study: .*{text}; only the seeds may differ")
+        merging_fails(
+            [a, other], out, f"are not the same study: .*{text}; only tasks, algorithms and seeds may differ"
+        )
         shutil.rmtree(other)
     other = shutil.copytree(b, tmp_path / "other")
     record = other / "runs" / "qd-hopper" / "map-elites" / "seed-2" / "config.json"
     edit(record, hyper_parameters={**json.loads(record.read_text())["hyper_parameters"], "batch": 7})
     merging_fails([a, other], out, r'hyper_parameters {"batch": 100} and .*seed-2 {"batch": 7}; only their')
+    labelled = [{"name": "map-elites", "label": "pga-map-elites"}]
+    edit(other / "study.json", algorithms=labelled)
+    edit(record, hyper_parameters=json.loads((a / record.relative_to(other)).read_text())["hyper_parameters"])
+    merging_fails([a, other], out, "pga-map-elites is .* in one folder and .* in another")
     (out / "mine").mkdir(parents=True)
     with pytest.raises(ElitesError, match="out is not empty; --out takes a new folder"):
         merge_studies([a, b], out)

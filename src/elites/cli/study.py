@@ -101,13 +101,13 @@ class StudyRun:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyMerge:
-    """Join folders of one study whose seeds were run on different machines.
+    """Join folders of one study whose parts were run on different machines.
 
     Only finished runs are joined. The folders themselves are not changed.
     """
 
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folders of the same study, with different seeds."""
+    """Folders of the same study, with different seeds, tasks or algorithms."""
     out: Path
     """New folder for all of their runs."""
     without_parameters: bool = False

@@ -1,4 +1,4 @@
-"""Joins folders of one study whose seeds were run on different machines.
+"""Joins folders of one study whose parts were run on different machines: seeds, tasks or algorithms.
 
 Only finished runs are taken. In the joined folder each stands alone, also if its seed was one of a group that
 trained in one program, so that a study there goes on with whichever seeds are missing.
@@ -24,8 +24,15 @@ from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import RECORD, StudyFolder
 from elites.studies.merge.runs import describe_differences, differences
 from elites.studies.present import difference
+from elites.studies.study import Choice
 
-FREE = ("seeds", "first_seed", "physics")  # fields of a study's record in which pieces may differ
+FREE = (
+    "tasks",
+    "algorithms",
+    "seeds",
+    "first_seed",
+    "physics",
+)  # fields of a study's record in which pieces may differ
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class _Piece:
 def merge_studies(
     pieces: Sequence[Path | str], out: Path | str, *, parameters: bool = True, mixed: bool = False
 ) -> Merged:
-    """Joins folders of the same study with different seeds in a new folder. Nothing in them is changed.
+    """Joins folders with different parts of the same study in a new folder. Nothing in them is changed.
 
     Args:
         pieces: the folders. Runs that are not finished are left out.
@@ -90,6 +97,8 @@ def merge_studies(
         physics = read[0].study.physics
         study = {
             **msgspec.to_builtins(read[0].study),
+            "tasks": _all([piece.study.tasks for piece in read]),
+            "algorithms": _all([piece.study.algorithms for piece in read]),
             "first_seed": first,
             "seeds": last - first + 1,
             "physics": physics if all(piece.study.physics == physics for piece in read) else None,
@@ -143,7 +152,9 @@ def _read(path: Path) -> _Piece:
 
 
 def _repeated(one: RunFolder, other: RunFolder) -> ElitesError:
-    return ElitesError(f"{one} and {other} are the same seed; what is merged must have different seeds")
+    return ElitesError(
+        f"{one} and {other} are the same run; what is merged must differ in seeds, tasks or algorithms"
+    )
 
 
 def _planned(study: StudyRecord) -> tuple[int, ...]:
@@ -152,29 +163,26 @@ def _planned(study: StudyRecord) -> tuple[int, ...]:
 
 
 def _refuse_other_plan(one: _Piece, other: _Piece) -> None:
-    """Raises an error if two studies differ in more than the seeds."""
+    """Raises an error if two studies differ in more than tasks, algorithms and seeds."""
     for name in StudyRecord.__struct_fields__:
         before, after = getattr(one.study, name), getattr(other.study, name)
-        if name in ("tasks", "algorithms"):
-            before, after = _choices(before), _choices(after)
         if name not in FREE and before != after:
             raise ElitesError(
-                f"{one.folder} and {other.folder} are not the same study: {name} "
-                f"{_text(before, after)} and {_text(after, before)}; only the seeds may differ"
+                f"{one.folder} and {other.folder} are not the same study: {name} {json.dumps(before)} and "
+                f"{json.dumps(after)}; only tasks, algorithms and seeds may differ"
             )
 
 
-def _choices(choices: Sequence[ChoiceRecord]) -> dict[str, Any]:
-    """Tasks or algorithms, whatever their order."""
-    return {json.dumps(msgspec.to_builtins(choice), sort_keys=True): choice for choice in choices}
-
-
-def _text(value: Any, other: Any) -> str:
-    """A value; of tasks or algorithms those that the other does not have."""
-    if not isinstance(value, dict):
-        return json.dumps(value)
-    own = [choice.label or choice.name for key, choice in value.items() if key not in other]
-    return ", ".join(own) or "no others"
+def _all(pieces: Sequence[Sequence[ChoiceRecord]]) -> list[dict[str, Any]]:
+    """The tasks or algorithms of all pieces, each once."""
+    choices: dict[str, dict[str, Any]] = {}
+    for record in (msgspec.to_builtins(choice) for piece in pieces for choice in piece):
+        name = Choice(**record).slug()
+        if choices.setdefault(name, record) != record:
+            raise ElitesError(
+                f"{name} is {json.dumps(choices[name])} in one folder and {json.dumps(record)} in another"
+            )
+    return list(choices.values())
 
 
 def _disjoint(pieces: Sequence[_Piece]) -> dict[str, tuple[RunFolder, RunRecord]]:
