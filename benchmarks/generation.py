@@ -37,6 +37,7 @@ def parts(repetitions: int) -> dict[str, float]:
     from elites.results.checkpoints import Belonging, Checkpoints
     from elites.results.schemas import RunRecord
     from elites.tasks.episode import Ending
+    from elites.variation import policy_gradient
 
     task = make_task("qd-walker")
     assert isinstance(task, QDGymTask)
@@ -71,10 +72,13 @@ def parts(repetitions: int) -> dict[str, float]:
     steps = max(2, repetitions // 4)
     train = jax.jit(lambda: critics.train(td3, config, policy, buffer, key, config.critic_steps))
     train_s = timed(train, steps)
-    climb = jax.jit(
-        lambda: algorithm.pg.vary(key, archive.elites.parameters[:49], critics.first(td3.critics), buffer)
-    )
-    policy_gradient_s = timed(climb, steps)
+    climb = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
+    parents = archive.elites.parameters[:49]
+    policy_gradient_s = timed(lambda: climb(parents), steps)
+    groups, policy_gradient.GROUPS = policy_gradient.GROUPS, (len(parents),)
+    at_once = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
+    policy_gradient_at_once_s = timed(lambda: at_once(parents), steps)
+    policy_gradient.GROUPS = groups
     vary = jax.jit(lambda key: algorithm.ga(archive, key, 50))
     ga_ms = 1e3 * timed(lambda: vary(key), repetitions)
 
@@ -115,6 +119,7 @@ def parts(repetitions: int) -> dict[str, float]:
         "rollout_steps": float(evaluation.length.sum()),
         "train_s": train_s,
         "policy_gradient_s": policy_gradient_s,
+        "policy_gradient_at_once_s": policy_gradient_at_once_s,
         "ga_ms": ga_ms,
         "insert_ms": insert_ms,
         "buffer_ms": buffer_ms,
