@@ -1,7 +1,8 @@
-"""What the site has beside the pages in docs/: pages of the repository's root, and tables of fields."""
+"""What the site has beside the pages in docs/: pages of the root, notebooks as pages, tables of fields."""
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -16,13 +17,25 @@ PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages of the root, with links that hold in docs/. Called by MkDocs."""
+    """Adds the pages of the root, with links that hold in docs/, and notebooks as pages. Called by MkDocs."""
     for page, source in PAGES.items():
         text = (ROOT / source).read_text().replace("](docs/", "](")
         for other, name in PAGES.items():
             text = text.replace(f"]({name}", f"]({other}")
         files.append(File.generated(config, page, content=text))
+    for notebook in list(files):
+        if notebook.src_uri.endswith(".ipynb"):
+            text = _page(notebook.src_uri, json.loads(notebook.content_string))
+            files.append(File.generated(config, notebook.src_uri.replace(".ipynb", ".md"), content=text))
     return files
+
+
+def _page(path: str, notebook: dict[str, Any]) -> str:
+    """The text and the code of a notebook, and a link to it behind its title."""
+    fences = {"markdown": "{}", "code": "```python\n{}\n```"}
+    cells = [fences[cell["cell_type"]].format("".join(cell["source"])) for cell in notebook["cells"]]
+    link = f"[The notebook itself]({Path(path).name}) shows the results, too, when it is run."
+    return "\n\n".join([cells[0], link, *cells[1:]])
 
 
 class Fields(Extension):

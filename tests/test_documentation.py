@@ -115,7 +115,7 @@ def test_the_page_for_users_of_qdax_runs(execute):
 def test_the_page_on_python_runs(execute):
     page, _ = execute("python.md", (("evaluations=5000", "evaluations=100"),))
     assert page["evaluation"].descriptor.shape == (100, 2)
-    assert page["info"]["descriptor"] == pytest.approx(page["archive"].descriptor[0], abs=1e-6)
+    assert 0 <= page["info"]["descriptor"][0] <= 1
     assert Path("runs/both/seed-1/archive.npz").exists()
 
 
