@@ -71,7 +71,7 @@ def test_the_tutorial_of_a_first_archive_runs(execute):
     drawn = ("archive.png", "progress.png", "corrected.png", "spread.png", "best.mp4")
     assert all(Path("runs/hopper", name).stat().st_size > 1000 for name in drawn)
     assert Path("gaits.gif").stat().st_size > 1000
-    assert elites.load_archive("runs/again").about["evaluations"] == 1500
+    assert elites.load_archive("runs/again").about["evaluations"] == 1000
 
 
 def test_the_tutorial_of_functions_runs(execute):
@@ -88,7 +88,7 @@ def test_the_tutorial_of_functions_runs(execute):
 def test_the_tutorial_of_luck_says_the_truth(execute):
     page, _ = execute("tutorials/luck.md")
     archive, truth, corrected = page["archive"], page["truth"], page["corrected"]
-    assert archive.fitness[0] > 0.2  # above the top of the hill
+    assert archive.fitness[0] > 2.2  # above the top of the hill
     assert archive.fitness.mean() - truth.mean() > 0.2
     assert corrected.mean_fitness.mean() == pytest.approx(truth.mean(), abs=0.05)
     assert corrected.losses.coverage > 0
@@ -100,10 +100,10 @@ def test_the_page_for_users_of_pyribs_runs(execute):
     page, _ = execute("coming-from-pyribs.md")
     ours, theirs = page["optimiser"].archive().metrics, page["archive"].stats
     assert ours.coverage == pytest.approx(theirs.coverage, abs=0.2)
-    assert len(page["found"].fitness) > 50
     assert 0 < page["correction"].losses.qd_score < 0.5
 
 
+@pytest.mark.slow
 def test_the_page_for_users_of_qdax_runs(execute):
     smaller = (("evaluations=100_000", "evaluations=100"), ('"episode_length": 250', '"episode_length": 10'))
     page, out = execute("coming-from-qdax.md", smaller)
@@ -173,7 +173,8 @@ def test_the_page_on_the_command_has_everything():
     text = (DOCS / "commands.md").read_text()
     assert [name for name in elites.ALGORITHMS if f"| `{name}` |" not in text] == []
     assert [name for name in COMMANDS if f"elites {name}" not in text] == []
-    assert [name for name in elites.TASKS if "deterministic" not in name and f"`{name}`" not in text] == []
+    built_in = [name for name in elites.TASKS if ":" not in name and "deterministic" not in name]
+    assert [name for name in built_in if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
