@@ -8,7 +8,7 @@ CASES ?= 1000
 KILLS ?= 300
 SEED ?=
 
-.PHONY: setup run test test-slow fuzz torture check benchmark lock clean
+.PHONY: setup run test test-slow fuzz torture check docs benchmark lock clean
 
 setup: $(INSTALLED)
 	@$(BIN)/elites install-bullet || true # says what cannot run without it
@@ -17,7 +17,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@if [ -n "$(PYTHON)" ] || [ ! -x $(BIN)/python ]; then \
 	  python=$$(scripts/choose-python $(PYTHON)) && echo "setting up with $$($$python --version), $$python" && \
 	  $$python -m venv --clear .venv; fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,brax,cluster]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,brax,cluster]'
 	@touch $@
 
 run: setup
@@ -47,6 +47,10 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Material's warning of MkDocs 2 is not news: pyproject.toml has versions that work together.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 benchmark: setup
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/generation.py
@@ -65,8 +69,8 @@ lock:
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	echo '# Versions that are known to work together; made by `make lock`.' > constraints.txt
 	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header --no-annotate \
-	  --extra dev --extra brax --extra cluster pyproject.toml >> constraints.txt
+	  --extra dev --extra docs --extra brax --extra cluster pyproject.toml >> constraints.txt
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis
