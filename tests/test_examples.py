@@ -2,9 +2,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib import pyplot
 
-from elites import cli, load_archive
+from elites import Execution, RunConfig, cli, load_archive, run
 
 ROOT = Path(__file__).parent.parent
 
@@ -78,7 +80,7 @@ def test_the_tutorial_for_your_own_environment_runs(tmp_path, monkeypatch, capsy
 
 def test_the_tutorial_for_a_task_in_jax_runs(tmp_path):
     text = (ROOT / "docs" / "your-own-task.md").read_text()
-    _, _, block = text.split("```python\n")
+    _, _, _, block = text.split("```python\n")
     script = block.split("```")[0].replace("evaluations=2000", "evaluations=300")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -87,6 +89,37 @@ def test_the_tutorial_for_a_task_in_jax_runs(tmp_path):
     assert archives[0].descriptor.min() >= 0
     assert archives[1].descriptor.min() < 0  # a place, not a share of the time
     assert all(len(archive.fitness) > 5 for archive in archives)
+
+
+@pytest.mark.slow
+def test_the_tutorial_for_notebooks_runs(tmp_path):
+    block = (ROOT / "docs" / "your-own-task.md").read_text().split("```python\n")[2]
+    script = "import elites\n" + block.split("```")[0].replace("evaluations=500", "evaluations=40")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "only in the memory of this process: in-memory:lambda-" in done.stdout
+    assert (tmp_path / "runs" / "effort" / "best.mp4").exists()
+
+
+def test_what_is_said_of_archives_and_controllers_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = RunConfig(
+        algorithm="map-elites",
+        task="qd-hopper",
+        evaluations=40,
+        hyper_parameters={"initial": 40, "batch": 40, "hidden": (8,)},
+        task_parameters={"episode_length": 24},
+    )
+    run(config, "runs/first", execution=Execution(log=lambda _: None))
+    blocks = (ROOT / "docs" / "controllers.md").read_text().split("```python\n")[1:]
+    names = {}
+    for block in blocks:
+        exec(block.split("```")[0], names)
+    act = names["archive"].policy(0)
+    np.testing.assert_allclose(names["values"], act(np.zeros(15)), atol=1e-6)
+    np.testing.assert_allclose(names["act"](np.zeros(15)), act(np.zeros(15)), atol=1e-6)
+    assert Path("best.onnx").stat().st_size > 500
+    pyplot.close("all")
 
 
 def test_benchmarks_run_where_gymnasium_is_not_installed():

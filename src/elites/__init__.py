@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from elites.metrics.pyribs import from_pyribs
     from elites.paper.presets import make_study
     from elites.policies import Policy
-    from elites.replays.replay import replay
+    from elites.policies.controller import Controller
+    from elites.replays.replay import Replay, replay
     from elites.reports.figures import draw_archive
+    from elites.reports.notebook import plot_archive
     from elites.reports.show import show
     from elites.reports.study.report import study_report
-    from elites.results.archive import SavedArchive, load_archive
+    from elites.results.archive import Elite, SavedArchive, load_archive
     from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
     from elites.results.tables import read_table
     from elites.studies.pieces import merge_studies
@@ -61,8 +63,10 @@ _HOME = {
     "AlgorithmConfig": "elites.algorithms.base",
     "ArchiveMetrics": "elites.metrics.archive",
     "Batch": "elites.algorithms.base",
+    "Controller": "elites.policies.controller",
     "CorrectedArchive": "elites.results.corrected",
     "DeviceTask": "elites.tasks.task",
+    "Elite": "elites.results.archive",
     "ElitesError": "elites.errors",
     "Ending": "elites.tasks.episode",
     "Episode": "elites.tasks.gymnasium.simulator",
@@ -83,6 +87,7 @@ _HOME = {
     "Policy": "elites.policies",
     "ProcessEvaluator": "elites.evaluation.processes",
     "QDGymTask": "elites.tasks.qdgym",
+    "Replay": "elites.replays.replay",
     "Report": "elites.experiments.execution",
     "Round": "elites.algorithms.base",
     "RunConfig": "elites.experiments.config",
@@ -108,6 +113,7 @@ _HOME = {
     "make_task": "elites.tasks",
     "merge_studies": "elites.studies.pieces",
     "optimise": "elites.experiments.optimise",
+    "plot_archive": "elites.reports.notebook",
     "read_table": "elites.results.tables",
     "replay": "elites.replays.replay",
     "resume": "elites.experiments.run",
@@ -125,8 +131,10 @@ __all__ = [
     "AlgorithmConfig",
     "ArchiveMetrics",
     "Batch",
+    "Controller",
     "CorrectedArchive",
     "DeviceTask",
+    "Elite",
     "ElitesError",
     "Ending",
     "Episode",
@@ -147,6 +155,7 @@ __all__ = [
     "Policy",
     "ProcessEvaluator",
     "QDGymTask",
+    "Replay",
     "Report",
     "Round",
     "RunConfig",
@@ -171,6 +180,7 @@ __all__ = [
     "make_task",
     "merge_studies",
     "optimise",
+    "plot_archive",
     "read_table",
     "replay",
     "resume",

@@ -1,34 +1,92 @@
-"""Objects by their import path, `module:name`: what a run's record and a worker process know them by."""
+"""Objects by their import path, `module:name`: what a run's record and a worker process know them by.
+
+A function that no other process can import, such as one of a notebook's cell, is pickled. Its path begins
+with `in-memory:` and is known to this process and to those that the pickle is sent to; no file has it.
+"""
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from elites.errors import ElitesError, describe
 
+IN_MEMORY = "in-memory:"  # no module has such a name
+_pickles: dict[str, bytes] = {}  # of functions in memory, by their paths
 
-def path_of(function: Callable[..., Any]) -> str:
-    """The import path of a function; an error if another process cannot import it."""
+
+def path_of(function: Callable[..., Any]) -> str | None:
+    """The import path of a function; None if no other process can import it."""
     name = getattr(function, "__qualname__", None)
     module = getattr(function, "__module__", None)
-    if name is None or module is None:
-        raise ElitesError(f"{function!r} has no import path; give a function or class of a module")
-    if inspect.ismethod(function) and not inspect.isclass(function.__self__):
-        raise ElitesError(f"{module}:{name} is a method of an object: no other process has that object")
-    if "<" in name:
-        kind = "a lambda" if "<lambda>" in name else "inside another function"
-        raise ElitesError(f"{module}:{name} is {kind}: no other process can import it; define it in a module")
+    of_an_object = inspect.ismethod(function) and not inspect.isclass(function.__self__)
+    if name is None or of_an_object or "<" in name:  # a lambda, or inside another function
+        return None
     if module == "__main__":
         module = _script()
-        if module is None:
-            raise ElitesError(f"{name} is in no file: no other process can import it; define it in a module")
-    return f"{module}:{name}"
+    return f"{module}:{name}" if module else None
+
+
+def path_or_pickle(function: Callable[..., Any]) -> str:
+    """The import path of a function; if it has none, the function is pickled and gets a path in memory."""
+    if (path := path_of(function)) is not None:
+        return path
+    pickle = _pickle(function)
+    path = f"{IN_MEMORY}{_name(function)}-{hashlib.sha256(pickle).hexdigest()[:8]}"
+    _pickles[path] = pickle
+    return path
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+
+
+def _pickle(function: Callable[..., Any]) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(function)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise ElitesError(
+            f"{_name(function)} cannot be sent to other processes: {describe(error)}; define it in a module"
+        ) from error
+
+
+def is_in_memory(path: str) -> bool:
+    """Whether a path is that of a function without an import path."""
+    return path.startswith(IN_MEMORY)
+
+
+def require_function(path: str, what: str) -> None:
+    """Raises an error if `path` is that of a function in memory which this process does not have."""
+    if is_in_memory(path) and path not in _pickles:
+        raise ElitesError(
+            f"{what} {path!r} was defined in a notebook, or inside a function, and no file has it; "
+            "pass the task with that function again: elites.resume(folder, task=elites.gymnasium_task(…))"
+        )
+
+
+def pickled(paths: Iterable[str | None]) -> dict[str, str]:
+    """The functions in memory among these paths, for `add_pickled` in another process."""
+    return {path: base64.b64encode(_pickles[path]).decode() for path in paths if path and is_in_memory(path)}
+
+
+def add_pickled(functions: Mapping[str, str]) -> None:
+    """Makes functions that another process has sent known to this one."""
+    _pickles.update({path: base64.b64decode(text) for path, text in functions.items()})
+
+
+def put_in_memory(path: str, function: Callable[..., Any]) -> None:
+    """Makes this function the one at a path in memory."""
+    _pickles[path] = _pickle(function)
 
 
 def _script() -> str | None:
@@ -83,5 +141,18 @@ def object_at(path: str, what: str, kind: str = "object") -> Any:
 
 
 def function_at(path: str, what: str) -> Callable[..., Any]:
-    """The function at `module:function`."""
-    return object_at(path, what, "function")  # type: ignore[no-any-return]
+    """The function at `module:function`, or in memory."""
+    if not is_in_memory(path):
+        return object_at(path, what, "function")  # type: ignore[no-any-return]
+    require_function(path, what)
+    try:
+        return _unpickle(_pickles[path])
+    except (Exception, SystemExit) as error:  # modules that it refers to are imported
+        raise ElitesError(f"{what} {path!r} could not be unpickled: {describe(error)}") from error
+
+
+@functools.cache
+def _unpickle(pickle: bytes) -> Callable[..., Any]:
+    import cloudpickle
+
+    return cloudpickle.loads(pickle)  # type: ignore[no-any-return]

@@ -1,15 +1,19 @@
+import base64
 import dataclasses
+import html
 import json
+import re
 
 import numpy as np
 import pytest
 
 import elites
 from elites import ElitesError, RunConfig, cli, load_archive
+from elites.replays import replay as replays
 from elites.replays.bullet import BulletScene, Camera
 from elites.replays.capsules import Camera as Rays
 from elites.replays.capsules import Shapes
-from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
+from elites.replays.choice import best_per_region, parse_grid
 from elites.replays.clip import Clip
 from elites.results.archive import save_archive
 from tests.clips import frames, reddish
@@ -113,6 +117,21 @@ def test_several_are_shown_side_by_side(pushed, tmp_path):
         assert archive.cell[one.elite] == one.cell
 
 
+@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
+def test_a_notebook_shows_the_clip(suffix, pushed, tmp_path, monkeypatch):
+    shown = elites.replay(pushed, out=tmp_path / f"clip{suffix}", size=(60, 40), steps=3)
+    page = shown._repr_html_()
+    data = re.search(rf'src="data:(?:image|video)/{suffix[1:]};base64,([^"]+)"', page)[1]
+    assert base64.b64decode(data) == shown.path.read_bytes()
+    assert str(shown) in html.unescape(page)
+    assert str(shown).splitlines()[-1] == str(shown.path)
+    monkeypatch.setattr(replays, "MOST_INLINE", 10)
+    assert "data:" not in shown._repr_html_()
+    assert "are shown here" in shown._repr_html_()
+    shown.path.unlink()
+    assert "No such file" in shown._repr_html_()
+
+
 def test_elites_are_spread_over_the_descriptor_space(pushed):
     archive = dataclasses.replace(
         load_archive(pushed),
@@ -125,8 +144,6 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
     assert best_per_region(archive, (1, 3)) == [0, 3, 2]
     line = dataclasses.replace(archive, bounds=archive.bounds[:1], descriptor=archive.descriptor[:, :1])
     assert best_per_region(line, (2, 2)) == [0, None, 3, 2]
-    assert elite_in_cell(archive, 9) == 2
-    assert nearest_elite(archive, (0.0, 0.4)) == 3
     assert parse_grid("2x5") == (2, 5)
 
 

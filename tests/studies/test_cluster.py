@@ -6,7 +6,16 @@ import time
 import numpy as np
 import pytest
 
-from elites import ElitesError, Execution, RunConfig, ThreadEvaluator, make_task, run
+from elites import (
+    ElitesError,
+    Execution,
+    ProcessEvaluator,
+    RunConfig,
+    ThreadEvaluator,
+    gymnasium_task,
+    make_task,
+    run,
+)
 from elites.evaluation.cluster import ClusterEvaluator
 from elites.paper.presets import make_study
 from elites.studies.cluster import ClusterPool, write_files
@@ -70,6 +79,23 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
             remote.evaluate(parameters[:, :5], seeds)
     with pytest.raises(ElitesError, match="the evaluator is closed"):
         remote.evaluate(parameters, seeds)
+
+
+def test_functions_in_memory_reach_every_machine(cluster):
+    task = gymnasium_task(
+        "Pendulum-v1",
+        descriptor=lambda episode: abs(episode.observations[:, 0]).mean(),
+        episode_length=5,
+        qd_offset=0.0,
+    )
+    parameters, seeds = np.linspace(-1, 1, 24).reshape(6, 4), np.arange(6)
+    with (
+        ClusterEvaluator(task, cluster.address, hidden=()) as remote,
+        ProcessEvaluator(task, hidden=(), processes=1) as local,
+    ):
+        found, expected = (evaluator.evaluate(parameters, seeds) for evaluator in (remote, local))
+    np.testing.assert_array_equal(found.fitness, expected.fitness)
+    np.testing.assert_array_equal(found.descriptor, expected.descriptor)
 
 
 def test_a_run_spreads_its_episodes(cluster, tmp_path):

@@ -1,12 +1,12 @@
-import functools
 import math
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from elites import ElitesError, RunConfig, cli, gymnasium_task, make_task
+from elites import ElitesError, ProcessEvaluator, RunConfig, cli, gymnasium_task, make_task
 from elites.evaluation.offset import with_measured_offset
 from elites.tasks import parameters_of
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
@@ -110,8 +110,6 @@ def test_a_task_can_be_given_to_a_run():
     ("changes", "message"),
     [
         ({"descriptor": None}, "gym:tests.outside:push needs a descriptor: --descriptor module:function"),
-        ({"descriptor": lambda episode: 0}, "is a lambda: no other process can import it"),
-        ({"descriptor": functools.partial(outside.up)}, "has no import path"),
         ({"descriptor": "tests.outside"}, "descriptor is 'tests.outside'; it must be module:function"),
         ({"descriptor": "tests.outsize:up"}, "No module named 'tests.outsize' (searched in sys.path and"),
         ({"descriptor": "tests.outside:upp"}, "has no function 'upp'; its functions are push, odd"),
@@ -137,11 +135,12 @@ def test_a_task_can_be_given_to_a_run():
         ({"episode_length": 0}, "episode_length is 0; it must be from 1 to"),
         ({"patience": 0}, "patience is 0; it must be above 0"),
         ({"wings": 2}, "gym:tests.outside:push has no parameter 'wings'; it has"),
-        ({"environment": "Pendulun-v1"}, "unknown environment 'Pendulun-v1'; did you mean Pendulum-v1"),
+        ({"environment": "Pendulun-v1"}, "unknown environment 'Pendulun-v1'; did you mean Pendulum-v1 or "),
+        ({"environment": "Maze-v0"}, "If a module of yours registers it, give gym:module:Maze-v0"),
+        ({"environment": "tests.outside:Maze-v0"}, "unknown environment 'tests.outside:Maze-v0'; "),
         ({"environment": "CartPole-v1"}, "gym:CartPole-v1 takes actions Discrete(2); they must be a vector"),
         ({"environment": outside.nothing}, "tests.outside:nothing makes a int; it must make a gymnasium.Env"),
         ({"environment": "tests.outside:pull"}, "has no function 'pull'; its functions are push"),
-        ({"environment": lambda: outside.Push()}, "is a lambda: no other process can import it"),
         (
             {"environment": outside.odd, "environment_options": {"observes": "dict"}},
             "has observations Dict('a': Box(-1.0, 1.0, (2,), float32)); they must be a vector (gymnasium",
@@ -184,18 +183,40 @@ def test_a_task_is_looked_at_with_a_whole_episode():
     assert task.descriptor_size == 1
 
 
-def test_a_method_of_an_object_is_no_function_of_a_module():
-    class Describer:
-        def describe(self, episode):
-            return 0.5
-
-    with pytest.raises(ElitesError, match="is a method of an object"):
-        gymnasium_task(outside.push, descriptor=Describer().describe)
-
-
 def test_ids_may_name_the_module_that_registers_them():
     task = make_task("gym:tests.outside:outside/Push-v0", descriptor="tests.outside:up")
     assert task.episode_length == 12
+
+
+MAZE = """
+import gymnasium
+from tests.outside import Push
+
+gymnasium.register("PointMaze-v0", entry_point="maze:Push", max_episode_steps=6)
+
+def final_position(episode):
+    return abs(episode.observations[-1, 0]) % 1
+"""
+
+
+def test_an_id_is_known_to_the_module_of_the_descriptor(tmp_path, monkeypatch):
+    (tmp_path / "maze.py").write_text(MAZE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    given = {"descriptor": "maze:final_position", "qd_offset": 0.0}
+    task = make_task("gym:PointMaze-v0", **given)
+    assert task.episode_length == 6
+    with ProcessEvaluator(task, hidden=(), processes=1) as evaluator:
+        found = evaluator.evaluate(np.zeros((1, 8)), [0])
+    assert found.length == [6]
+    simulator = task.stepper()
+    np.testing.assert_allclose(simulator.begin(3), outside.push().reset(seed=3)[0], rtol=1e-6)
+    simulator.close()
+    assert make_task("gym:maze:PointMaze-v0", **given).episode_length == 6
+    with pytest.raises(
+        ElitesError, match=r"unknown environment 'maze:PointMaze-v7'; did you mean PointMaze-v0"
+    ):
+        make_task("gym:maze:PointMaze-v7", **given)
 
 
 SCRIPT = """
@@ -228,3 +249,9 @@ def test_a_script_may_hold_all_if_it_does_nothing_when_imported(guarded, how, tm
     else:
         assert done.returncode == 1
         assert 'only below `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
+
+
+def test_a_program_in_no_file_may_hold_all(tmp_path):
+    script = SCRIPT.format(guard="if True:")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert re.fullmatch(r"gym:in-memory:make-[0-9a-f]{8} \[10 10\]\n", done.stdout), done.stderr

@@ -20,6 +20,7 @@ from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch
+from elites.imports import add_pickled
 from elites.options import Spread, converted
 from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
@@ -49,7 +50,8 @@ class PartResult(NamedTuple):
 class EvaluatorActor:
     """An evaluator on one machine."""
 
-    def __init__(self, task: Task, hidden: tuple[int, ...], threads: int) -> None:
+    def __init__(self, task: Task, functions: dict[str, str], hidden: tuple[int, ...], threads: int) -> None:
+        add_pickled(functions)
         self.evaluator = evaluator_of(task, hidden, threads)
 
     def package_versions(self) -> dict[str, str | None]:
@@ -206,7 +208,7 @@ class ClusterEvaluator:
                 num_cpus=min(cores, threads),
                 scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False),
             )
-            handle = actor.remote(self.task, self._hidden, threads)
+            handle = actor.remote(self.task, self.task.pickled_functions(), self._hidden, threads)
             self._actors[name] = _Actor(name, threads, handle, handle.package_versions.remote())
 
     def _mark_started(self, call: Any) -> None:

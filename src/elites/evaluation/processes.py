@@ -333,6 +333,7 @@ class ProcessEvaluator:
             "board": self._board_layout,
             "task": self.task.name,
             "parameters": parameters_of(self.task),
+            "functions": self.task.pickled_functions(),
             "sizes": self.sizes,
         }
         with contextlib.suppress(ConnectionError):

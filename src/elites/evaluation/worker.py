@@ -19,6 +19,7 @@ import numpy as np
 from elites.children import end_with
 from elites.errors import error_line
 from elites.evaluation.shared import arrays_in
+from elites.imports import add_pickled
 from elites.output import lasting_output
 from elites.tasks.episode import Ending, EpisodeResult, Transitions
 
@@ -46,6 +47,7 @@ def main(channel_file: int, board: int, lifeline: int, parent: int, by_main: int
             if setup["task"].startswith("gym:"):
                 import elites.tasks.gymnasium.simulator  # noqa: F401 # its time does not count as the task's
             shared[BEATS][slot] += 1
+            add_pickled(setup["functions"])
             worker = Worker(setup, shared[STOP], shared[BEATS][slot : slot + 1])
         except BaseException as error:
             _send(channel, {"error": error_line(error)})

@@ -38,7 +38,7 @@ class RunConfig:
     """Everything that a run's result depends on, except the machine."""
 
     algorithm: str  # a name, or module:Class
-    task: str  # a name, or module:task; a Task is replaced by its name and parameters
+    task: str | Task  # a name, or module:task; a Task is replaced by its name and parameters
     evaluations: Evaluations = 1_000_000
     seed: Seed = 0
     snapshots: Snapshots = 0
@@ -55,7 +55,7 @@ class RunConfig:
         if isinstance(self.task, Task):
             object.__setattr__(self, "task_parameters", parameters_of(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
-        for name, expected in types_of(RunConfig).items():
+        for name, expected in {**types_of(RunConfig), "task": str}.items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         refuse_redraw(self.algorithm, self.correct_redraw)
@@ -66,9 +66,14 @@ class RunConfig:
         if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # measured only once
             object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
 
+    @property
+    def task_name(self) -> str:
+        """The name of the run's task."""
+        return str(self.task)  # a Task was replaced by its name
+
     def make_task(self) -> Task:
         """The run's task."""
-        return make_task(self.task, **self.task_parameters)
+        return make_task(self.task_name, **self.task_parameters)
 
     def make_algorithm(self) -> Algorithm:
         """The run's algorithm."""

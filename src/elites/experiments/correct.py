@@ -36,6 +36,8 @@ from elites.results.corrected import (
 from elites.results.folder import RunFolder
 from elites.results.members import Members
 from elites.tasks import make_task
+from elites.tasks.gymnasium import provide_functions
+from elites.tasks.task import Task
 
 CHUNK_SECONDS = 10.0  # between saves; long, since threads idle at the end of a chunk
 FIRST_CHUNK = 200  # episodes, before the speed is known
@@ -76,6 +78,7 @@ def correct(
     redraw: bool = False,
     threads: int | None = None,
     physics: Physics | None = None,
+    task: Task | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> CorrectedArchive:
@@ -94,6 +97,7 @@ def correct(
             instead of its best. Needs a run with `keep_members`.
         threads: number of threads, which changes only the speed; the default is one per core.
         physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
+        task: the run's task again, as for `elites.resume`.
         on_progress: called regularly with the number of episodes done and the total.
         log: called with each line for the user.
     """
@@ -101,6 +105,8 @@ def correct(
     converted(Threads | None, "threads", threads)
     converted(Physics | None, "physics", physics)
     record = run.read_record()
+    if task is not None:
+        provide_functions(record.task, record.task_parameters, task)
     chosen = physics or record.physics
     settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=not_xla(chosen))
     with folder_lock(run.path):
@@ -113,14 +119,14 @@ def correct(
         archive.require_parameters(run)
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
-        task = make_task(record.task, **record.task_parameters)
-        if task.descriptor_size != archive.descriptor.shape[1]:
+        made = make_task(record.task, **record.task_parameters)
+        if made.descriptor_size != archive.descriptor.shape[1]:
             raise ElitesError(
                 f"{path.parent} has an archive of {archive.descriptor.shape[1]} descriptors; "
-                f"{record.task} has {task.descriptor_size}"
+                f"{record.task} has {made.descriptor_size}"
             )
         with (
-            evaluator_of(task, hidden, threads, physics=chosen) as evaluator,
+            evaluator_of(made, hidden, threads, physics=chosen) as evaluator,
             Interrupts("stopping") as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):

@@ -23,7 +23,7 @@ from elites.experiments.replications import make_programs
 from elites.experiments.run import run
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
-from elites.tasks import parameters_of, record_of, register_task
+from elites.tasks import record_of, register_task
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
 
@@ -58,8 +58,7 @@ def optimise(
     register_task(new_task)
     config = RunConfig(
         algorithm=algorithm,
-        task=new_task.name,
-        task_parameters=parameters_of(new_task),
+        task=new_task,
         evaluations=evaluations,
         seed=seed,
         hyper_parameters=dict(hyper_parameters or {}),

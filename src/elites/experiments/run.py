@@ -24,13 +24,15 @@ from elites.experiments.replications import Replications, make_replications, req
 from elites.learning import products
 from elites.options import Seeds, converted
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
+from elites.tasks.gymnasium import provide_functions
+from elites.tasks.task import Task
 from elites.text import MOST_NAME_BYTES, folder_name
 
 
 def default_folder(config: RunConfig, seeds: int = 1) -> Path:
     """The default folder of a run or a group."""
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
-    algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task))
+    algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task_name))
     name = f"{algorithm}-{task}-{last}"
     return Path("runs") / (name if len(name.encode()) <= MOST_NAME_BYTES else folder_name(name))
 
@@ -54,6 +56,7 @@ def run(
     converted(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
+    _say_what_is_in_memory(config, execution)
     if seeds > 1:
         return run_group(config, seeds, GroupFolder(path), execution)
     refuse_taken(path)
@@ -67,12 +70,31 @@ def run(
             return drive(path, [home], current, execution)[0]
 
 
-def resume(folder: Path | str, execution: Execution | None = None) -> Outcome:
+def _say_what_is_in_memory(config: RunConfig, execution: Execution) -> None:
+    functions = ", ".join(config.make_task().pickled_functions())
+    if functions:
+        execution.log(
+            f"only in the memory of this process: {functions}. Another process that resumes, corrects or "
+            "replays this run needs the task again: elites.resume(folder, task=…)"
+        )
+
+
+def resume(folder: Path | str, execution: Execution | None = None, *, task: Task | None = None) -> Outcome:
     """Continues a run, or a group of runs, that was killed, interrupted or out of time.
 
     Resuming one run of a group resumes them all.
+
+    Args:
+        folder: folder of the run or the group.
+        execution: threads, limits and callbacks.
+        task: the run's task again. It is needed in another process if its environment or its descriptor was
+            defined in a notebook or inside a function.
     """
     path, execution = Path(folder), execution or Execution()
+    if task is not None:
+        first = GroupFolder(path).runs()[0] if GroupFolder(path).exists else RunFolder(path)
+        record = first.read_record()
+        provide_functions(record.task, record.task_parameters, task)
     if GroupFolder(path).exists:
         return _resume_group(GroupFolder(path), execution)
     group = group_of(path)

@@ -20,36 +20,6 @@ def parse_grid(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def elite_in_cell(archive: SavedArchive, cell: int) -> int:
-    """The elite of a cell."""
-    cells = len(archive.centroids)
-    if not 0 <= cell < cells:
-        raise ElitesError(f"cell is {cell}; it must be from 0 to {cells - 1}")
-    elites = np.flatnonzero(archive.cell == cell)
-    if not len(elites):
-        nearest = archive.cell[_distances(archive, archive.centroids[cell]).argmin()]
-        raise ElitesError(f"cell {cell} is empty; the nearest cell with an elite is {nearest}")
-    return int(elites[0])
-
-
-def nearest_elite(archive: SavedArchive, descriptor: tuple[float, ...]) -> int:
-    """The elite nearest to a descriptor."""
-    size = archive.bounds.shape[0]
-    if len(descriptor) != size:
-        raise ElitesError(f"descriptor is {descriptor}; it must be {size} number{'s' * (size > 1)}")
-    within = (archive.bounds[:, 0] <= descriptor) & (descriptor <= archive.bounds[:, 1])
-    if not within.all():
-        ranges = ", ".join(f"{low:g} to {high:g}" for low, high in archive.bounds)
-        raise ElitesError(f"descriptor is {descriptor}; it must be within {ranges}")
-    return int(_distances(archive, np.array(descriptor)).argmin())
-
-
-def _distances(archive: SavedArchive, descriptor: np.ndarray) -> np.ndarray:
-    """The squared distance of each elite from a descriptor, in units of the bounds' ranges."""
-    differences = (archive.descriptor - descriptor) / np.diff(archive.bounds, axis=1)[:, 0]
-    return (differences**2).sum(1)  # type: ignore[no-any-return]
-
-
 def best_per_region(archive: SavedArchive, shape: tuple[int, int]) -> list[int | None]:
     """The best elite of each region of descriptor space, row by row from the top; None where there is none.
 

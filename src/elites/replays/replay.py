@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.files import in_bytes
 from elites.memory import require_bytes
 from elites.options import EpisodeLength, Physics, Pixels, Seed, converted
-from elites.replays.choice import best_per_region, elite_in_cell, nearest_elite, parse_grid
+from elites.replays.choice import best_per_region, parse_grid
 from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
@@ -22,9 +25,11 @@ from elites.text import shortened
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene
+    from elites.tasks.task import Task
 
 SIZE, TILE = (480, 360), (240, 180)  # pixels of a single elite, and of one of several
 RATES = {".mp4": 30.0, ".gif": 15.0}  # pictures per second at most
+MOST_INLINE = 20_000_000  # bytes of a clip that a notebook shows; its file grows by a third more
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,33 @@ class Replayed:
     episodes: int  # whose mean was recorded; this is the first of them
 
 
+class Replay(NamedTuple):
+    """A clip, and the results of its episodes. A notebook shows both."""
+
+    path: Path
+    replayed: list[Replayed]
+
+    def __repr__(self) -> str:
+        return f"{table(self.replayed)}\n{self.path}"
+
+    def _repr_html_(self) -> str:
+        return f"{self._clip()}<pre>{html.escape(repr(self))}</pre>"
+
+    def _clip(self) -> str:
+        """The clip itself, embedded; a line if it is too large for that."""
+        try:
+            size = self.path.stat().st_size
+            if size > MOST_INLINE:
+                most = in_bytes(MOST_INLINE)
+                return f"<p>The clip has {in_bytes(size)}. Up to {most} are shown here: see steps, size.</p>"
+            data = base64.b64encode(self.path.read_bytes()).decode()
+        except OSError as error:
+            return f"<p>{html.escape(f'{self.path}: {error.strerror}')}</p>"
+        if self.path.suffix == ".gif":
+            return f'<img src="data:image/gif;base64,{data}">'
+        return f'<video controls autoplay loop muted src="data:video/mp4;base64,{data}"></video>'
+
+
 def replay(
     folder: Path | str,
     *,
@@ -53,9 +85,12 @@ def replay(
     steps: int | None = None,
     size: tuple[int, int] | None = None,
     physics: Physics | None = None,
+    task: Task | None = None,
     on_frame: Callable[[int, int], None] | None = None,
-) -> tuple[Path, list[Replayed]]:
+) -> Replay:
     """Draws elites of a run as MP4 or GIF. Returns the path of the file and the results of each episode.
+
+    A notebook shows the clip.
 
     Args:
         folder: folder of the run.
@@ -69,6 +104,7 @@ def replay(
         steps: largest number of steps to show.
         size: width and height of each elite's picture in pixels.
         physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
+        task: the run's task again, as for `elites.resume`.
         on_frame: function that is called with the number of pictures done and their total.
     """
     folder = Path(folder)
@@ -82,10 +118,13 @@ def replay(
     converted(Physics | None, "physics", physics)
     from elites.tasks import make_task
     from elites.tasks.function import FunctionTask
+    from elites.tasks.gymnasium import provide_functions
 
     shape = None if grid is None else parse_grid(grid)
     run = RunFolder(folder)
     record = run.read_record()
+    if task is not None:
+        provide_functions(record.task, record.task_parameters, task)
     archive = run.read_archive()
     archive.require_parameters(run)
     if not len(archive.fitness):
@@ -93,10 +132,10 @@ def replay(
     if shape is not None:
         elites, name = best_per_region(archive, shape), f"grid-{shape[0]}x{shape[1]}"
     elif cell is not None:
-        elites, name = [elite_in_cell(archive, cell)], f"cell-{cell}"
+        elites, name = [archive.at(cell=cell).index], f"cell-{cell}"
     elif descriptor is not None:
-        elites = [nearest_elite(archive, descriptor)]
-        name = f"cell-{archive.cell[elites[0] or 0]}"
+        nearest = archive.at(descriptor=descriptor)
+        elites, name = [nearest.index], f"cell-{nearest.cell}"
     else:
         elites, name = [0], "best"
     path = folder / f"{name}.mp4" if out is None else Path(out)
@@ -106,14 +145,14 @@ def replay(
     size = width // 2 * 2, height // 2 * 2  # encoders need even numbers
     present = [elite for elite in elites if elite is not None]
     seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in present]
-    task = make_task(record.task, **record.task_parameters)
-    if isinstance(task, FunctionTask):
-        raise ElitesError(f"{task.name} is a function without an environment; there is nothing to draw")
-    scenes, replayed = _run(task, archive, present, seeds, size, physics or record.physics)
+    made = make_task(record.task, **record.task_parameters)
+    if isinstance(made, FunctionTask):
+        raise ElitesError(f"{made.name} is a function without an environment; there is nothing to draw")
+    scenes, replayed = _run(made, archive, present, seeds, size, physics or record.physics)
     shown = iter([(_caption(archive, one), scene) for one, scene in zip(replayed, scenes, strict=True)])
     tiles = [None if elite is None else next(shown) for elite in elites]
     _draw(path, tiles, shape or (1, 1), size, steps, on_frame)
-    return path, replayed
+    return Replay(path, replayed)
 
 
 def _caption(archive: SavedArchive, one: Replayed) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +16,47 @@ from elites.archives.archive import Archive
 from elites.archives.cells import Cells
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.archive import ArchiveMetrics, archive_metrics
+from elites.metrics.archive import ArchiveMetrics, archive_metrics, summary
+from elites.options import converted
+from elites.policies.controller import Controller
 from elites.results import schemas
 from elites.results.names import ARCHIVE
+from elites.results.notebook import Plotted, columns_of, table_of
+from elites.text import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import pandas
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class SavedArchive:
-    """Elites `[n, …]`, best first. `about` says which run they come from."""
+class Elite:
+    """One elite of an archive, and where it comes from."""
+
+    index: int  # in the archive, best first
+    cell: int
+    fitness: float
+    descriptor: tuple[float, ...]
+    evaluation: int  # that found it
+    seed: int | tuple[int, ...]  # of that episode, or of those whose mean it is
+    generation: int
+    operator: str
+    parents: tuple[int, ...]  # evaluations of its parents; -1: none
+    archive: SavedArchive = field(repr=False, compare=False)
+
+    def policy(self) -> Controller:
+        """Its controller: see `SavedArchive.policy`."""
+        return self.archive.policy(self.index)
+
+
+@dataclass(frozen=True)
+class SavedArchive(Plotted):
+    """Elites `[n, …]`, best first. `about` says which run they come from.
+
+    `archive[0]` is the best elite, `archive.at(cell=…)` that of a cell and `archive.at(descriptor=…)` the one
+    nearest to a descriptor. A notebook shows the archive as a picture.
+    """
 
     parameters: np.ndarray  # [n, 0] if they were left out
     fitness: np.ndarray
@@ -42,6 +72,86 @@ class SavedArchive:
     grid: np.ndarray
     policy_sizes: np.ndarray
     about: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.fitness)
+
+    def __repr__(self) -> str:
+        about = self.about
+        algorithm, task = shortened(about["algorithm"]), shortened(about["task"]["name"])
+        return (
+            f"<{len(self)} elites in {len(self.centroids)} cells: {summary(self.metrics)}; "
+            f"{algorithm} on {task}, {about['evaluations']:,} evaluations>"
+        )
+
+    def __getitem__(self, index: int) -> Elite:
+        index = operator.index(index)
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index is {index}; the archive has {len(self)} elites")
+        index %= len(self)
+        seeds = tuple(np.atleast_1d(self.seed[index]).tolist())
+        return Elite(
+            index=index,
+            cell=int(self.cell[index]),
+            fitness=float(self.fitness[index]),
+            descriptor=tuple(self.descriptor[index].tolist()),
+            evaluation=int(self.evaluation[index]),
+            seed=seeds[0] if len(seeds) == 1 else seeds,
+            generation=int(self.generation[index]),
+            operator=str(self.operator[index]),
+            parents=tuple(np.atleast_1d(self.parents[index]).tolist()),
+            archive=self,
+        )
+
+    def __iter__(self) -> Iterator[Elite]:
+        return (self[index] for index in range(len(self)))
+
+    def at(self, *, cell: int | None = None, descriptor: Sequence[float] | float | None = None) -> Elite:
+        """The elite of a cell, or the one nearest to a descriptor."""
+        if (cell is None) == (descriptor is None):
+            raise ElitesError("at takes either a cell or a descriptor")
+        if not len(self):
+            raise ElitesError("the archive is empty; it must have an elite")
+        if cell is None:
+            return self[self._nearest(tuple(np.atleast_1d(np.asarray(descriptor, float)).tolist()))]
+        cell, cells = converted(int, "cell", cell), len(self.centroids)
+        if not 0 <= cell < cells:
+            raise ElitesError(f"cell is {cell}; it must be from 0 to {cells - 1}")
+        elites = np.flatnonzero(self.cell == cell)
+        if not len(elites):
+            nearest = self.cell[self._distances(self.centroids[cell]).argmin()]
+            raise ElitesError(f"cell {cell} is empty; the nearest cell with an elite is {nearest}")
+        return self[elites[0]]
+
+    def _nearest(self, descriptor: tuple[float, ...]) -> int:
+        size = len(self.bounds)
+        if len(descriptor) != size:
+            raise ElitesError(f"descriptor is {descriptor}; it must be {size} number{'s' * (size > 1)}")
+        within = (self.bounds[:, 0] <= descriptor) & (descriptor <= self.bounds[:, 1])
+        if not within.all():
+            ranges = ", ".join(f"{low:g} to {high:g}" for low, high in self.bounds)
+            raise ElitesError(f"descriptor is {descriptor}; it must be within {ranges}")
+        return int(self._distances(np.array(descriptor)).argmin())
+
+    def _distances(self, descriptor: np.ndarray) -> np.ndarray:
+        """The squared distance of each elite from a descriptor, in units of the bounds' ranges."""
+        differences = (self.descriptor - descriptor) / np.diff(self.bounds, axis=1)[:, 0]
+        return (differences**2).sum(1)  # type: ignore[no-any-return]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """A row for each elite, best first, and a column for each dimension of the descriptor."""
+        return table_of(
+            {"cell": self.cell, "fitness": self.fitness},
+            self.about["task"]["descriptor_names"],
+            self.descriptor,
+            {
+                "evaluation": self.evaluation,
+                **columns_of("seed", self.seed),
+                "generation": self.generation,
+                "operator": self.operator,
+                **columns_of("parent", self.parents),
+            },
+        )
 
     @property
     def cells(self) -> Cells:
@@ -82,17 +192,12 @@ class SavedArchive:
         """Writes the archive as an npz file, for `elites.load_archive`."""
         save_archive(Path(path), self)
 
-    def policy(self, elite: int = 0) -> Callable[[np.ndarray], np.ndarray]:
-        """An elite's controller, from observations `[…, observation_size]` to actions."""
-        import jax.numpy as jnp
-
-        from elites.policies import Policy
-
+    def policy(self, elite: int = 0) -> Controller:
+        """An elite's controller, from observations `[…, observation_size]` to actions within ±1."""
         self.require_parameters("the archive")
         if not len(self.policy_sizes):
             raise ElitesError(f"the elites of {self.about['task']['name']} are vectors, not controllers")
-        policy, parameters = Policy(tuple(int(size) for size in self.policy_sizes)), self.parameters[elite]
-        return lambda observation: np.asarray(policy.apply(parameters, jnp.asarray(observation)))
+        return Controller(tuple(int(size) for size in self.policy_sizes), self.parameters[elite])
 
 
 ARRAYS = tuple(name for name in SavedArchive.__dataclass_fields__ if name != "about")

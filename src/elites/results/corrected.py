@@ -5,25 +5,33 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from elites.files import read_arrays, write_arrays
-from elites.metrics.archive import ArchiveMetrics
+from elites.metrics.archive import ArchiveMetrics, summary
 from elites.metrics.corrected import Losses, Spread, correct, loss, spread
 from elites.metrics.metric import METRICS, Elites, Metric
 from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.names import CORRECTED
+from elites.results.notebook import Plotted, table_of
+from elites.text import shortened
+
+if TYPE_CHECKING:
+    import pandas
 
 VERSION = 1
 
 
 @dataclass(frozen=True)
-class CorrectedArchive:
-    """Elites `[n, …]` in the order of their archive, best first. `about` says how they were re-evaluated."""
+class CorrectedArchive(Plotted):
+    """Elites `[n, …]` in the order of their archive, best first. `about` says how they were re-evaluated.
+
+    A notebook shows the corrected archive as a picture.
+    """
 
     cell: np.ndarray
     original_fitness: np.ndarray
@@ -45,6 +53,34 @@ class CorrectedArchive:
     coverage_loss: np.ndarray
     invalid: np.ndarray  # how many elites have a replication that is not finite
     about: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.cell)
+
+    def __repr__(self) -> str:
+        about = self.about
+        algorithm, task = shortened(about["algorithm"]), shortened(about["task"]["name"])
+        return (
+            f"<{int(self.kept.sum())} of {len(self)} elites after {about['replications']} replications: "
+            f"{summary(self.metrics)}; {algorithm} on {task}, {about['evaluations']:,} evaluations>"
+        )
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """A row for each elite of the original archive, with its mean descriptor and its spread."""
+        spread = self.spread()
+        return table_of(
+            {"cell": self.cell, "original_fitness": self.original_fitness},
+            self.about["task"]["descriptor_names"],
+            self.mean_descriptor,
+            {
+                "mean_fitness": self.mean_fitness,
+                "mean_cell": self.mean_cell,
+                "kept": self.kept,
+                "fitness_deviation": spread.fitness,
+                "descriptor_deviation": spread.descriptor,
+                "share_in_own_cell": spread.own_cell,
+            },
+        )
 
     @property
     def metrics(self) -> ArchiveMetrics:

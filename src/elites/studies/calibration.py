@@ -54,7 +54,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
                 say(f"measuring {config.algorithm} on {config.task}")
                 cells[-1]["pace"] = _group_pace(config, seeds)
                 continue
-            task = _key(config.task, config.task_parameters)
+            task = _key(config.task_name, config.task_parameters)
             if task not in rollouts:
                 say(f"measuring episodes of {config.task}")
                 rollouts[task] = _rollouts(config)

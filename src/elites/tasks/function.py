@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Required, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.errors import ElitesError, require
+from elites.errors import require
 from elites.imports import path_of
 from elites.options import Finite, Range
 from elites.tasks.task import Task
@@ -143,7 +143,4 @@ def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> 
 
 def _name_of(function: Function) -> str:
     """Its import path; a name for this process alone where it has none."""
-    try:
-        return path_of(function)
-    except ElitesError:
-        return f"function:{getattr(function, '__name__', 'unnamed')}"
+    return path_of(function) or f"function:{getattr(function, '__name__', 'unnamed')}"

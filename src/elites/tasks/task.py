@@ -73,6 +73,10 @@ class Task:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)
 
+    def pickled_functions(self) -> dict[str, str]:
+        """Its functions that no other process can import, by their paths: see `elites.imports`."""
+        return {}
+
 
 class Simulator(Protocol):
     """Runs whole episodes of one task, one at a time, or steps through them."""

@@ -18,8 +18,16 @@ import numpy as np
 
 from elites.children import in_child
 from elites.errors import ElitesError, require
+from elites.imports import (
+    function_at,
+    is_in_memory,
+    path_or_pickle,
+    pickled,
+    put_in_memory,
+    require_function,
+)
 from elites.options import Patience, checked
-from elites.tasks.task import HostTask
+from elites.tasks.task import HostTask, Task
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium.remote import RemoteSimulator
@@ -29,6 +37,8 @@ PREFIX = "gym:"
 LENGTH = 1000  # steps of an episode in environments without a limit of their own
 GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
 MOST_CELLS = 1024  # default of a CVT in more than four dimensions
+FUNCTIONS = ("environment", "descriptor", "step_descriptor")  # fields that may be paths of functions
+OF_THE_RECORD = ("qd_offset", "qd_offset_from", "patience")  # not compared with a task that is passed again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +50,13 @@ class GymnasiumTask(HostTask):
     step_descriptor_dtype: ClassVar[str] = "float32"
     measures_offset: ClassVar[bool] = True
 
-    environment: str  # Gymnasium's id, or `module:function` of a function that makes the environment
+    # Paths of functions are `module:function`; those of a notebook or an inner function are in memory.
+    environment: str  # Gymnasium's id, or the path of a function that makes the environment
     environment_options: dict[str, Any] = field(
         default_factory=dict, hash=False
     )  # arguments of the environment
-    descriptor: str | None = None  # `module:function` of a function of an Episode
-    step_descriptor: str | None = None  # `module:function` of a function of (observation, action, info)
+    descriptor: str | None = None  # path of a function of an Episode
+    step_descriptor: str | None = None  # path of a function of (observation, action, info)
     qd_offset_from: str = "given"  # or a description of how it was measured
     fresh: bool = True  # whether each episode has a new environment
     patience: Patience = 60.0  # longest time of a step in s before its worker is considered hung
@@ -70,6 +81,10 @@ class GymnasiumTask(HostTask):
         """Whether each step has a descriptor, as QD-PG needs."""
         return self.step_descriptor is not None
 
+    def pickled_functions(self) -> dict[str, str]:
+        """Its functions that no other process can import, by their paths: see `elites.imports`."""
+        return pickled((self.environment, self.descriptor, self.step_descriptor))
+
     def simulator(self) -> GymnasiumSimulator:
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
@@ -92,8 +107,10 @@ def gymnasium_task(
 ) -> GymnasiumTask:
     """A Gymnasium environment as a task, for `RunConfig` and the evaluators.
 
-    Worker processes must be able to import the functions: lambdas and inner functions are refused. Functions
-    of a script work if it starts nothing when it is imported (`if __name__ == "__main__":`).
+    Worker processes import functions of a module. Functions of a script work if it starts nothing when it is
+    imported (`if __name__ == "__main__":`). Lambdas, inner functions and functions of a notebook are sent to
+    the workers. They are in no file: another process that resumes, corrects or replays the run needs the task
+    again (`elites.resume(folder, task=…)`).
 
     Args:
         environment: Gymnasium's id, or a function that makes the environment.
@@ -106,18 +123,16 @@ def gymnasium_task(
             `episode_length`, `cells`, `grid`, `qd_offset` (measured at the start of a run by default),
             `fresh`, `patience`.
     """
-    from elites.imports import path_of
-
     given: dict[str, Any] = {
-        "descriptor": descriptor if isinstance(descriptor, str | None) else path_of(descriptor),
+        "descriptor": descriptor if isinstance(descriptor, str | None) else path_or_pickle(descriptor),
         "step_descriptor": step_descriptor
         if isinstance(step_descriptor, str | None)
-        else path_of(step_descriptor),
+        else path_or_pickle(step_descriptor),
         "descriptor_bounds": descriptor_bounds,
         "descriptor_names": descriptor_names,
         **parameters,
     }
-    name = environment if isinstance(environment, str) else path_of(environment)
+    name = environment if isinstance(environment, str) else path_or_pickle(environment)
     return make(
         PREFIX + name.removeprefix(PREFIX), {key: value for key, value in given.items() if value is not None}
     )
@@ -134,6 +149,8 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         repr(name),
         "gym:ID, as Gymnasium knows it, or gym:module:function",
     )
+    for what in FUNCTIONS:
+        require_function({"environment": environment, **given}.get(what) or "", what)
     if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
@@ -147,6 +164,31 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     )
     given.setdefault("qd_offset", math.nan)
     return GymnasiumTask(name=name, environment=environment, **given)
+
+
+def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> None:
+    """Takes the functions of `task` for those of a recorded task that were only in memory.
+
+    An error if it is another task.
+    """
+    from elites.tasks import parameters_of
+
+    recorded = {"environment": name.removeprefix(PREFIX), **parameters}
+    if not isinstance(task, GymnasiumTask) or not name.startswith(PREFIX):
+        require(task.name == name, "task", task.name, f"{name}, as in the run")
+        return
+    given = {"environment": task.environment, **parameters_of(task)}
+    provided = {
+        what: function_at(given[what], what)
+        for what in FUNCTIONS
+        if given[what] and is_in_memory(str(recorded.get(what)))
+    }
+    for what, value in given.items():
+        if what in recorded and what not in (*OF_THE_RECORD, *provided):
+            same = json.dumps(value) == json.dumps(recorded[what])
+            require(same, what, value, f"{recorded[what]}, as in the run")
+    for what, function in provided.items():
+        put_in_memory(recorded[what], function)
 
 
 def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:

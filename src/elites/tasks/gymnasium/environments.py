@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from elites.errors import ElitesError, describe
-from elites.imports import function_at, import_module
+from elites.imports import function_at, import_module, is_in_memory
 
 
 class Spaces(NamedTuple):
@@ -32,7 +32,7 @@ def make_environment(
     episode_length: int | None = None,
     render_mode: str | None = None,
 ) -> gymnasium.Env[Any, Any]:
-    """The environment with Gymnasium's id, or made by the function at `module:function`.
+    """The environment with Gymnasium's id, or made by the function at a path.
 
     `episode_length`, if given, replaces the registered limit of the id.
     """
@@ -40,11 +40,13 @@ def make_environment(
         options = {**options, "render_mode": render_mode}
     module, colon, name = environment.partition(":")
     factory: Any = None
-    if colon:  # Gymnasium's own ids may name the module that registers them, too
+    if is_in_memory(environment):
+        factory = function_at(environment, "environment")
+    elif colon:  # Gymnasium's own ids may name the module that registers them, too
         factory = import_module(module, f"environment {environment!r}")
         for part in name.split("."):
             factory = getattr(factory, part, None)
-        if factory is None and name not in gymnasium.registry:
+        if factory is None and "-" not in name and name not in gymnasium.registry:
             function_at(environment, "environment")  # raises an error that lists the functions
     try:
         if factory is not None:
@@ -52,8 +54,8 @@ def make_environment(
         else:
             limit = {} if episode_length is None else {"max_episode_steps": episode_length}
             made = gymnasium.make(name or module, disable_env_checker=True, **limit, **options)
-    except gymnasium.error.UnregisteredEnv as error:
-        raise ElitesError(_unknown(environment, error)) from None
+    except gymnasium.error.UnregisteredEnv:
+        raise ElitesError(_unknown(environment)) from None
     except ElitesError:
         raise
     except (Exception, SystemExit) as error:
@@ -78,9 +80,12 @@ def quiet_mujoco() -> Iterator[None]:
         mujoco.set_mju_user_warning(before)
 
 
-def _unknown(environment: str, error: Exception) -> str:
-    near = difflib.get_close_matches(environment, gymnasium.registry, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.registry lists all environments"
+def _unknown(environment: str) -> str:
+    module, _, name = environment.rpartition(":")
+    near = difflib.get_close_matches(name, gymnasium.registry, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "gymnasium.registry lists all environments."
+    if not module:
+        hint += f" If a module of yours registers it, give gym:module:{name}"
     return f"unknown environment {environment!r}; {hint}"
 
 

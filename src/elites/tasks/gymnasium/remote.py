@@ -19,6 +19,7 @@ import numpy as np
 
 from elites.children import START_SECONDS, describe_exit, end_with, start_child
 from elites.errors import ElitesError, describe
+from elites.imports import add_pickled, pickled
 from elites.output import lasting_output
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ def inspect_remotely(
     """See `inspect_environment`."""
     remote = Remote(name, patience)
     try:
-        sizes = remote.call("first_episode", name=name, environment=environment, given=dict(given))
+        functions = pickled((environment, given.get("descriptor"), given.get("step_descriptor")))
+        sizes = remote.call(
+            "first_episode", functions=functions, name=name, environment=environment, given=dict(given)
+        )
     finally:
         remote.close()
     if "descriptor_bounds" in sizes:
@@ -116,7 +120,8 @@ class RemoteSimulator:
 
         self.truncated = False  # whether the environment cut the episode off in the last `advance`
         self._remote = Remote(task.name, task.patience)
-        self._remote.call("make", task=task.name, parameters=parameters_of(task))
+        functions, parameters = task.pickled_functions(), parameters_of(task)
+        self._remote.call("make", functions=functions, task=task.name, parameters=parameters)
 
     def begin(self, seed: int) -> np.ndarray:
         """Starts the episode with this seed. Returns the observation."""
@@ -144,14 +149,18 @@ class _Servant:
         self.beat = beat
         self.simulator: Any = None
 
-    def first_episode(self, name: str, environment: str, given: dict[str, Any]) -> Any:
+    def first_episode(
+        self, functions: dict[str, str], name: str, environment: str, given: dict[str, Any]
+    ) -> Any:
         from elites.tasks.gymnasium.simulator import inspect_environment
 
+        add_pickled(functions)
         return inspect_environment(name, environment, given, self.beat)
 
-    def make(self, task: str, parameters: dict[str, Any]) -> None:
+    def make(self, functions: dict[str, str], task: str, parameters: dict[str, Any]) -> None:
         from elites.tasks import make_task
 
+        add_pickled(functions)
         made: Any = make_task(task, **parameters)
         self.simulator = made.simulator()
 

@@ -1,0 +1,69 @@
+"""Archives in a notebook: as a picture, and as a table of pandas."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from elites.metrics.archive import ArchiveMetrics
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+WIDTH, DPI = 560, 150  # of a picture: pixels as shown, and as drawn, finer for good screens
+Columns = Mapping[str, np.ndarray]
+
+
+class Plotted:
+    """An archive that draws itself.
+
+    Figures are made by `reports`, which is above this package: it is reached through the public name.
+    """
+
+    centroids: np.ndarray
+
+    @property
+    def metrics(self) -> ArchiveMetrics:
+        raise NotImplementedError
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the fitness over descriptor space, into `ax` if given. See `elites.plot_archive`."""
+        import elites
+
+        return elites.plot_archive(self, ax, **options)  # type: ignore[arg-type]
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, Any]] | None:
+        if self.metrics.coverage == 0:
+            return None
+        from matplotlib.figure import Figure
+
+        size = (8.0, 3.0) if self.centroids.shape[1] == 1 else (6.0, 5.0)
+        figure, picture = Figure(figsize=size, layout="constrained"), io.BytesIO()
+        self.plot(figure.add_subplot())
+        figure.savefig(picture, dpi=DPI)
+        return picture.getvalue(), {"width": WIDTH}
+
+
+def columns_of(name: str, array: np.ndarray) -> Columns:
+    """A column `name`; of an array `[n, k]` the columns `name_1`, `name_2`, …"""
+    if array.ndim == 1:
+        return {name: array}
+    return {f"{name}_{index + 1}": column for index, column in enumerate(array.T)}
+
+
+def table_of(
+    before: Columns, names: Sequence[str], descriptor: np.ndarray, after: Columns
+) -> pandas.DataFrame:
+    """A row for each elite. Each dimension has its name, with its number if another column has that name."""
+    import pandas
+
+    dimensions: dict[str, np.ndarray] = {}
+    for number, (name, values) in enumerate(zip(names, descriptor.T, strict=True), start=1):
+        while name in {*before, *dimensions, *after}:
+            name = f"{name} {number}"
+        dimensions[name] = values
+    return pandas.DataFrame({**before, **dimensions, **after}).rename_axis("elite")

@@ -1,0 +1,222 @@
+"""Functions that no other process can import: sent to the workers, in no file, and needed again."""
+
+import functools
+import json
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import elites
+from elites import ElitesError, ProcessEvaluator, cli, gymnasium_task, imports
+from elites.tasks.gymnasium.simulator import GymnasiumSimulator
+from tests import outside
+from tests.experiments.test_gymnasium_runs import config
+from tests.experiments.test_gymnasium_runs import task as importable
+
+HIDDEN = (8,)
+
+
+def quiet(_):
+    pass
+
+
+def unimportable(**changes):
+    """The task of `importable`, by a class, an inner function and a lambda of this function."""
+    limit = 3
+
+    class Push(outside.Push):
+        pass
+
+    def describe(episode):
+        return np.clip(outside.place(episode), -limit, limit)
+
+    given = {"descriptor": describe, "descriptor_bounds": outside.BOUNDS, "qd_offset": -50.0}
+    given["step_descriptor"] = lambda observation, action, info: np.clip(observation[:2], -limit, limit)
+    return gymnasium_task(Push, **{**given, "episode_length": 12, "cells": 64, **changes})
+
+
+@pytest.fixture
+def another_process(monkeypatch):
+    """Forgets what this one has in memory."""
+    return SimpleNamespace(begins=lambda: monkeypatch.setattr(imports, "_pickles", {}))
+
+
+def evaluated(task, count=6):
+    sizes = task.controller(HIDDEN)
+    parameters = np.random.default_rng(0).normal(size=(count, elites.Policy(sizes).parameter_count))
+    with ProcessEvaluator(task, hidden=HIDDEN, processes=2) as evaluator:
+        return evaluator.evaluate(parameters, np.arange(count), transitions=True)
+
+
+def test_workers_compute_the_same_as_with_functions_of_a_module():
+    task = unimportable()
+    assert task.name.startswith("gym:in-memory:Push-")
+    assert task.descriptor.startswith("in-memory:describe-")
+    assert task.step_descriptor.startswith("in-memory:lambda-")
+    found, expected = evaluated(task), evaluated(importable())
+    np.testing.assert_array_equal(found.fitness, expected.fitness)
+    np.testing.assert_array_equal(found.descriptor, expected.descriptor)
+    for one, other in zip(found.transitions, expected.transitions, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_steps_in_a_process_of_their_own_are_the_same():
+    far, near = unimportable().stepper(), GymnasiumSimulator(importable())
+    np.testing.assert_array_equal(far.begin(7), near.begin(7))
+    action = np.array([0.3, -0.2], np.float32)
+    np.testing.assert_array_equal(far.advance(action)[0], near.advance(action)[0])
+    far.close()
+
+
+def constant(value):
+    """A descriptor that is an object."""
+
+    class Constant:
+        def __call__(self, episode):
+            return value
+
+        def method(self, episode):
+            return value
+
+    return Constant()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda value: lambda episode: value,
+        lambda value: functools.partial(lambda value, episode: value, value),
+        constant,
+        lambda value: constant(value).method,
+    ],
+    ids=["lambda", "partial", "object", "method"],
+)
+def test_functions_of_one_name_are_not_mixed_up(make):
+    tasks = [
+        gymnasium_task(outside.push, descriptor=make(value), episode_length=3, qd_offset=0.0)
+        for value in (0.25, 0.75)
+    ]
+    assert tasks[0] != tasks[1]
+    for task, value in zip(tasks, (0.25, 0.75), strict=True):
+        assert (evaluated(task, 2).descriptor == value).all()
+
+
+def test_a_task_keeps_the_function_that_it_was_made_with():
+    values = [0.25]
+    task = gymnasium_task(outside.push, descriptor=lambda episode: values[0], episode_length=3, qd_offset=0.0)
+    values[0] = 0.75
+    assert (evaluated(task, 2).descriptor == 0.25).all()
+
+
+def test_what_cannot_be_sent_gets_one_line():
+    lock = threading.Lock()
+    with pytest.raises(ElitesError) as error:
+        gymnasium_task(outside.push, descriptor=lambda episode: lock.locked())
+    assert "cannot be sent to other processes: TypeError: cannot pickle" in str(error.value)
+    assert str(error.value).endswith("define it in a module")
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    elites.run(config("map-elites"), folder, execution=elites.Execution(log=quiet))
+    return folder
+
+
+@pytest.fixture
+def part(tmp_path):
+    """A run that was stopped, with its functions in memory, and the lines that it printed."""
+    lines = []
+    execution = elites.Execution(threads=1, max_hours=1e-9, log=lines.append)
+    folder = tmp_path / "part"
+    assert not elites.run(config("map-elites", task=unimportable()), folder, execution=execution).finished
+    return folder, lines
+
+
+def metrics(folder):
+    return (folder / "metrics.csv").read_bytes()
+
+
+def test_a_run_says_what_it_needs_again_and_no_file_has_it(part):
+    folder, lines = part
+    (line,) = [line for line in lines if "memory" in line]
+    record = json.loads((folder / "config.json").read_text())
+    for path in (record["task"].removeprefix("gym:"), record["task_parameters"]["descriptor"]):
+        assert path.startswith("in-memory:")
+        assert path in line
+        pickle = imports._pickles[path]
+        assert not any(pickle[10:60] in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert "elites.resume(folder, task=…)" in line
+
+
+def test_this_process_goes_on_without_being_told(part, whole):
+    folder, _ = part
+    assert elites.resume(folder, execution=elites.Execution(threads=1, log=quiet)).finished
+    assert metrics(folder) == metrics(whole)
+    shown = elites.replay(folder, out=folder / "clip.gif", size=(60, 40), steps=2)
+    assert shown.replayed[0].fitness == shown.replayed[0].recorded_fitness
+
+
+def test_another_process_needs_the_task_again(part, whole, another_process, capsys):
+    folder, _ = part
+    another_process.begins()
+    for command in ("resume", "correct", "replay"):
+        assert cli.main([command, str(folder)]) == 2
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1
+        assert "environment 'in-memory:Push-" in told
+        assert "elites.resume(folder, task=elites.gymnasium_task(…))" in told
+    assert cli.main(["show", str(folder)]) == 0
+    again = unimportable(qd_offset=None)  # it is not measured again
+    assert elites.resume(folder, execution=elites.Execution(threads=1, log=quiet), task=again).finished
+    assert metrics(folder) == metrics(whole)
+    another_process.begins()
+    elites.correct(folder, replications=1, task=unimportable(), log=quiet)
+    another_process.begins()
+    elites.replay(folder, out=folder / "clip.gif", size=(60, 40), steps=2, task=unimportable())
+
+
+def test_functions_may_have_moved_into_a_module(part, whole, another_process):
+    folder, _ = part
+    another_process.begins()
+    assert elites.resume(folder, elites.Execution(log=quiet), task=importable()).finished
+    assert metrics(folder) == metrics(whole)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cells": 32}, "cells is 32; it must be 64, as in the run"),
+        ({"episode_length": 13}, "episode_length is 13; it must be 12, as in the run"),
+        ({"step_descriptor": None}, "step_descriptor is None; it must be in-memory:lambda-"),
+    ],
+)
+def test_another_task_is_refused(changes, message, part):
+    with pytest.raises(ElitesError, match=message):
+        elites.resume(part[0], task=unimportable(**changes))
+
+
+def test_a_task_of_another_kind_is_refused(part, whole):
+    with pytest.raises(
+        ElitesError, match=r"task is qd-hopper; it must be gym:in-memory:Push-.*, as in the run"
+    ):
+        elites.resume(part[0], task=elites.make_task("qd-hopper"))
+    with pytest.raises(
+        ElitesError, match=r"environment is in-memory:Push-\w+; it must be tests\.outside:push"
+    ):
+        elites.resume(whole, task=unimportable())
+
+
+def test_a_group_is_resumed_with_its_task(tmp_path, another_process):
+    folder = tmp_path / "group"
+    execution = elites.Execution(threads=1, max_hours=1e-9, log=quiet)
+    elites.run(config("map-elites", task=unimportable()), folder, seeds=2, execution=execution)
+    another_process.begins()
+    with pytest.raises(ElitesError, match="no file has it"):
+        elites.resume(folder)
+    again = elites.resume(folder, elites.Execution(threads=1, log=quiet), task=unimportable())
+    assert again.finished
+    assert len(again.runs) == 2
