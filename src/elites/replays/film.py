@@ -103,7 +103,7 @@ def _draw(
 
     def picture(index: int) -> np.ndarray:
         axes.clear()
-        draw_content(axes, archives[index], contents[index], scale)
+        draw_content(axes, archives[index], contents[index], scale, legend="upper right")
         canvas.draw()
         whole = np.asarray(canvas.buffer_rgba())[..., :3]
         height, width = whole.shape[0] // 2 * 2, whole.shape[1] // 2 * 2  # encoders need even numbers

@@ -32,5 +32,5 @@ VARIANTS = ("#332288", "#44aa99", "#999933", "#882255", "#88ccee", "#117733")  #
 
 def operator_colours(names: Iterable[str]) -> dict[str, str]:
     """The colour of each operator."""
-    others = cycle(OTHERS)
+    others = cycle((*OTHERS, *VARIANTS))
     return {name: OPERATORS.get(name) or next(others) for name in names}

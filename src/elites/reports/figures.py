@@ -90,15 +90,17 @@ def size_of(content: Map) -> tuple[float, float]:
     return FLAT if content.dimensions == 1 else SQUARE
 
 
-def draw_content(axes: Axes, archive: SavedArchive, content: Map, scale: Scale) -> None:
-    """A map with its title, and with a legend if it needs one."""
+def draw_content(
+    axes: Axes, archive: SavedArchive, content: Map, scale: Scale, *, legend: str = "best"
+) -> None:
+    """A map with its title. `legend` is the place of the legend that a profile has."""
     draw_map(axes, content, scale)
     bins = [BINS] if content.binned else []
     _set_title(axes, [_title(archive), summary(archive.metrics), *bins])
-    _add_legend(axes, content)
+    _add_legend(axes, content, legend)
 
 
-def _add_legend(axes: Axes, content: Map) -> None:
+def _add_legend(axes: Axes, content: Map, place: str = "best") -> None:
     if content.categories:
         axes.legend(
             handles=category_patches(content),
@@ -110,7 +112,7 @@ def _add_legend(axes: Axes, content: Map) -> None:
             frameon=False,
         )
     elif content.dimensions == 1 and axes.patches:
-        axes.legend(fontsize=8, framealpha=0.7)
+        axes.legend(loc=place, fontsize=8, framealpha=0.7)
 
 
 def add_key(axes: Axes, contents: Sequence[Map], scale: Scale) -> None:
@@ -293,8 +295,10 @@ def _saved(figure: Figure, path: Path | str | None) -> Figure:
 
 
 def _set_title(axes: Axes, lines: Sequence[str], pad: float | None = None) -> None:
-    """The lines as a title, broken where they would be wider than the figure."""
-    widest = int(72 * figure_of(axes).get_figwidth() / (LETTER * TITLE))
+    """The lines as a title, broken where they would be wider than the figure, or its column."""
+    place = axes.get_subplotspec()
+    columns = 1 if place is None else place.get_gridspec().ncols
+    widest = int(72 * figure_of(axes).get_figwidth() / columns / (LETTER * TITLE))
     axes.set_title("\n".join(textwrap.fill(line, widest) for line in lines), fontsize=TITLE, pad=pad)
 
 

@@ -135,10 +135,13 @@ def _profile(axes: Axes, content: Map, scale: Scale) -> None:
     bottom, top = low - margin, high + margin
     colour = content.cmap(PLAIN)
     if bins.elites.any():
-        style = {"edges": bins.edges, "color": colour, "fill": True}
-        axes.stairs(bins.highest, baseline=bottom, alpha=0.3, label="highest", **style)
-        axes.stairs(bins.upper, baseline=bins.lower, alpha=0.7, label="quartiles", **style)
-        axes.stairs(bins.median, bins.edges, baseline=None, color="#222222", linewidth=1.2, label="median")
+        highest, upper, median, lower = np.clip(
+            (bins.highest, bins.upper, bins.median, bins.lower), bottom, top
+        )
+        style: dict[str, Any] = {"edges": bins.edges, "color": colour, "fill": True}
+        axes.stairs(highest, baseline=bottom, alpha=0.3, label="highest", **style)
+        axes.stairs(upper, baseline=lower, alpha=0.7, label="quartiles", **style)
+        axes.stairs(median, bins.edges, baseline=None, color="#222222", linewidth=1.2, label="median")
     axes.set(
         xlim=content.archive.bounds[0],
         ylim=(bottom, top),

@@ -13,19 +13,16 @@ from elites.reports.style import Style
 
 ROBUST = (2, 98)  # percentiles
 FEWEST = 10  # values; of fewer, all are within the limits
-NEAR = (
-    0.25  # of the distance between the percentiles: an extreme that is no further away is within the limits
-)
+NEAR = 0.25  # extremes no further from the percentiles than this part of their distance are within the limits
 
-Fixed = tuple[
-    float | None, float | None
-]  # ends that a quantity has by its nature, such as 0 and 1 of a share
+Sides = Literal["neither", "min", "max", "both"]
+Fixed = tuple[float | None, float | None]  # ends that a quantity has by nature, such as 0 and 1
 
 
 class Beyond(NamedTuple):
     """Values that lie beyond a scale."""
 
-    sides: Literal["neither", "min", "max", "both"]
+    sides: Sides
     note: str  # on them; empty if there are none
 
 
@@ -50,6 +47,7 @@ class Scale(NamedTuple):
             return Beyond("neither", "")
         lowest, highest = number(finite.min()), number(finite.max())
         first, last = (f"{percentile:g}" for percentile in self.percentiles or ROBUST)
+        sides: Sides
         if finite.max() <= high:
             sides, ends, note = "min", f"from percentile {first}", f"lowest value {lowest}"
         elif finite.min() >= low:
