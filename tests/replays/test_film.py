@@ -78,7 +78,7 @@ def test_scales_are_those_of_all_snapshots(walker, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "elites.reports.figures.draw_map", lambda *drawn: (scales.append(drawn[2]), maps.draw_map(*drawn))
     )
-    film(walker.path, tmp_path / "film.gif")
+    film(walker.path, tmp_path / "film.gif", size=(3, 3))
     assert len({scale.ends for scale in scales}) == 1
     low, high = scales[0].ends
     assert low < 10
@@ -89,7 +89,7 @@ def test_scales_are_those_of_all_snapshots(walker, tmp_path, monkeypatch):
 def test_other_dimensions_and_colours(task, tmp_path):
     run = filled(tmp_path, task, 2)
     out = tmp_path / "film.gif"
-    film(run.path, out, colour="operator")
+    film(run.path, out, colour="operator", size=(5, 3))
     pictures, _ = frames(out)
     assert (pictures[0] != pictures[-1]).any()
 
@@ -129,10 +129,9 @@ def test_a_film_that_cannot_be_made_gets_one_line(walker, tmp_path, capsys):
         walker.snapshot(300).unlink()
 
 
-def test_show_makes_the_film(tmp_path, capsys):
-    run = filled(tmp_path, "qd-walker", 2)
+def test_show_makes_the_film(walker, tmp_path, capsys):
     out = tmp_path / "film.gif"
-    assert cli.main(["show", str(run.path), "--film", str(out), "--size", "4", "3.2"]) == 0
+    assert cli.main(["show", str(walker.path), "--film", str(out), "--size", "3", "3"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(out)
     assert out.exists()
-    assert (run.path / "profile.png").exists()
+    assert (walker.path / "profile.png").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.tables import metric_names
 from elites.text import MOST_SHOWN, shortened
 
+Place = Literal["best", "upper right"]  # of a legend
 ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
 DPI = 150
 FLAT, SQUARE, WIDE = (9.0, 4.2), (6.7, 5.6), (9.0, 4.8)  # inches
@@ -91,7 +93,7 @@ def size_of(content: Map) -> tuple[float, float]:
 
 
 def draw_content(
-    axes: Axes, archive: SavedArchive, content: Map, scale: Scale, *, legend: str = "best"
+    axes: Axes, archive: SavedArchive, content: Map, scale: Scale, *, legend: Place = "best"
 ) -> None:
     """A map with its title. `legend` is the place of the legend that a profile has."""
     draw_map(axes, content, scale)
@@ -100,7 +102,7 @@ def draw_content(
     _add_legend(axes, content, legend)
 
 
-def _add_legend(axes: Axes, content: Map, place: str = "best") -> None:
+def _add_legend(axes: Axes, content: Map, place: Place = "best") -> None:
     if content.categories:
         axes.legend(
             handles=category_patches(content),
@@ -187,7 +189,8 @@ def draw_profile(
         xlabel=f"fitness ({note})" if note else "fitness",
         ylabel="elites with at least this fitness",
     )
-    share = axes.secondary_yaxis("right", functions=(lambda count: count / cells, lambda part: part * cells))
+    functions: Any = (lambda count: count / cells, lambda part: part * cells)
+    share = axes.secondary_yaxis("right", functions=functions)
     share.set_ylabel(f"share of {cells:,} cells")
     share.yaxis.set_major_formatter(PercentFormatter(1))
     axes.grid(alpha=0.3)

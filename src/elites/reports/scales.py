@@ -108,4 +108,5 @@ def number(value: float) -> str:
 
 def _finite(*values: np.ndarray) -> np.ndarray:
     joined = np.concatenate([np.ravel(part).astype(np.float64) for part in values])
-    return joined[np.isfinite(joined)]
+    finite: np.ndarray = joined[np.isfinite(joined)]
+    return finite

@@ -77,8 +77,12 @@ def show(
         draw_profile(archive, drawn["profile"], corrected=corrected)
         draw_progress(metrics, drawn["progress"], record.title, run.read_corrections(), record.metrics)
         if corrected is not None:
-            scaled = {"limits": limits, "percentiles": percentiles, "cmap": cmap} if not ending else {}
-            draw_corrected(corrected, drawn["corrected"], **scaled)
+            if colour == "fitness":
+                draw_corrected(
+                    corrected, drawn["corrected"], limits=limits, percentiles=percentiles, cmap=cmap
+                )
+            else:
+                draw_corrected(corrected, drawn["corrected"])
             draw_spread(corrected, drawn["spread"])
 
     rows = {
