@@ -148,8 +148,9 @@ def _profile(axes: Axes, content: Map, scale: Scale) -> None:
         xlabel=content.label(0),
         ylabel=content.quantity,
     )
-    note = scale.beyond(content.values).note
-    axes.text(0.01, 0.97, note, transform=axes.transAxes, fontsize=7, va="top")
+    if note := scale.beyond(content.values).note:
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1}
+        axes.text(0.01, 0.96, note, transform=axes.transAxes, fontsize=7, va="top", bbox=box)
     strip = axes.inset_axes(STRIP)
     strip.stairs(bins.cells, bins.edges, color=EMPTY, fill=True)
     strip.stairs(bins.elites, bins.edges, color=colour, fill=True)
