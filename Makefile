@@ -21,7 +21,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 run: setup
-	$(BIN)/elites run pga-map-elites qd-hopper --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
+	$(BIN)/elites run pga-map-elites qd-walker --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
 # Tests compile much and compute little: XLA need not optimise for them. Its older emitters compile three times faster.
 test test-slow: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \

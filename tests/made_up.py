@@ -108,8 +108,8 @@ def make_run(
     return own
 
 
-def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
-    """Elites that are better the further right they are; of a loss, all lose that share."""
+def made_elites(config, top, kind="cvt"):
+    """Elites in half of the cells, better the further right they are."""
     task, rng = make_task(config.task), np.random.default_rng(config.seed)
     cells = make_cells(task, kind)
     cell = rng.permutation(len(cells.centroids))[: len(cells.centroids) // 2].astype(np.int32)
@@ -129,7 +129,7 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
         "seed": config.seed,
         "evaluations": config.evaluations,
     }
-    saved = SavedArchive(
+    return SavedArchive(
         parameters=np.zeros((count, 2), np.float32),
         fitness=fitness,
         descriptor=descriptor,
@@ -145,6 +145,12 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
         policy_sizes=np.array([1, 1]),
         about=about,
     )
+
+
+def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
+    """Saves such elites; of a loss, all lose that share."""
+    saved = made_elites(config, top, kind)
+    fitness, descriptor, about = saved.fitness, saved.descriptor, dict(saved.about)
     save_archive(own / "archive.npz", saved)
     if loss is not None:
         samples = np.repeat((fitness * (1 - loss))[:, None], 2, axis=1)

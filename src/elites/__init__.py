@@ -38,8 +38,15 @@ if TYPE_CHECKING:
     from elites.paper.presets import make_study
     from elites.policies import Policy
     from elites.policies.controller import Controller
+    from elites.replays.film import film
     from elites.replays.replay import Replay, replay
-    from elites.reports.figures import draw_archive
+    from elites.reports.figures import (
+        draw_archive,
+        draw_corrected,
+        draw_parallel,
+        draw_profile,
+        draw_spread,
+    )
     from elites.reports.notebook import plot_archive
     from elites.reports.show import show
     from elites.reports.study.report import study_report
@@ -104,6 +111,11 @@ _HOME = {
     "correct": "elites.experiments.correct",
     "corrected_archive": "elites.results.corrected",
     "draw_archive": "elites.reports.figures",
+    "draw_corrected": "elites.reports.figures",
+    "draw_parallel": "elites.reports.figures",
+    "draw_profile": "elites.reports.figures",
+    "draw_spread": "elites.reports.figures",
+    "film": "elites.replays.film",
     "from_pyribs": "elites.metrics.pyribs",
     "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.results.archive",
@@ -171,6 +183,11 @@ __all__ = [
     "correct",
     "corrected_archive",
     "draw_archive",
+    "draw_corrected",
+    "draw_parallel",
+    "draw_profile",
+    "draw_spread",
+    "film",
     "from_pyribs",
     "gymnasium_task",
     "load_archive",

@@ -526,6 +526,7 @@ def resume(folder):
     return ("resume", folder, *GO_ON)
 
 
+FILM = (*show(RUN), "--film", "new.gif", "--size", "3", "3")
 REPORT = ("study", "report", "out")
 MERGE = ("study", "merge", "out", "--out", "new")
 LIGHT = (*MERGE, "--without-parameters")
@@ -555,7 +556,7 @@ READ = (
     ("study", f"{RUN}/corrected.npz", (show(RUN), correct(RUN)), (REPORT, LIGHT)),
     ("study", f"{RUN}/metrics.csv", (show(RUN),), (REPORT,)),
     ("study", f"{DEEP}/members.npz", (correct(DEEP, "--redraw", "--seed", "1"),), ()),
-    ("study", f"{RUN}/snapshots/0000000010.npz", (correct(RUN, "--snapshot", "10"),), ()),
+    ("study", f"{RUN}/snapshots/0000000010.npz", (correct(RUN, "--snapshot", "10"), FILM), ()),
     ("study", "out/study.json", (MERGE,), ()),
     ("study", "out/measured.json", ((*GO_ON_STUDY, "--plan"),), ((*GO_ON_STUDY, "--seeds", "3", "--plan"),)),
     ("study", "mine.toml", (GO_ON_STUDY,), ((*GO_ON_STUDY, "--plan"),)),

@@ -23,7 +23,7 @@ MEMORY = 3 * 2**29  # bytes beyond those of an idle child
 LOGS = ("metrics.csv", "timings.csv", "corrections.csv", "events.out.tfevents.0.elites")
 REMADE = {  # what a command may write where something was before
     "run": ("centroids/*.npz",),  # in the cache
-    "show": ("*.png",),
+    "show": ("*.png", "*.pdf", "*.svg", "*.mp4", "*.gif"),
     "correct": ("corrected*.npz", ".corrected*"),
     "replay": ("*.mp4", "*.gif"),
     "resume": (

@@ -75,6 +75,7 @@ def bases():
     yield Base(("correct", RUN), COMMANDS["correct"], {"replications": "2", "threads": "1"})
     yield Base(("correct", DEEP), COMMANDS["correct"], {"replications": "2", "threads": "1", "seed": "1"})
     yield Base(("show", RUN), COMMANDS["show"], {})
+    yield Base(("show", RUN), COMMANDS["show"], {"film": "new.gif", "size": "3 3"})
     yield Base(("replay", RUN), COMMANDS["replay"], {"steps": "2", "size": "32 32", "out": "new.gif"})
     yield Base(("tasks",), COMMANDS["tasks"], {})
     yield Base(("algorithms",), COMMANDS["algorithms"], {})

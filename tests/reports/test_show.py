@@ -82,3 +82,44 @@ def test_a_run_without_an_archive_is_told_so(tmp_path):
         show(run)
     with pytest.raises(ElitesError, match="holds no run"):
         show(tmp_path)
+
+
+def test_figures_are_drawn_as_asked(tmp_path, capsys):
+    run = make_run(tmp_path, "pga-map-elites", "qd-ant", 0, evaluations=200, loss=0.1)
+    options = ["--colour", "loss", "--percentiles", "5", "95", "--cmap", "cividis", "--format", "pdf"]
+    assert cli.main(["show", str(run), *options, "--size", "5", "4"]) == 0
+    out = capsys.readouterr().out
+    names = ("archive-loss", "parallel-loss", "profile", "progress", "corrected", "spread")
+    for name in names:
+        path = run / f"{name}.pdf"
+        assert str(path) in out
+        assert path.read_bytes().startswith(b"%PDF")
+    assert not list(run.glob("*.png"))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--limits", "5", "1"], "limits is 5 1; it must be a lower and a higher number"),
+        (["--limits", "1"], "--limits"),
+        (["--percentiles", "0", "101"], "percentiles is 101.0; it must be from 0 to 100"),
+        (["--limits", "0", "1", "--percentiles", "0", "1"], "limits and percentiles exclude each other"),
+        (["--cmap", "mud"], "cmap is 'mud'; it must be a colour map of matplotlib"),
+        (["--colour", "luck"], "invalid choice 'luck' for argument '--colour'"),
+        (["--format", "doc"], "invalid choice 'doc' for argument '--format'"),
+        (["--size", "1", "1"], "size is 1.0; it must be from 3 to 40"),
+        (
+            ["--colour", "operator", "--limits", "0", "1"],
+            "colour is operator, which has no scale; limits is for",
+        ),
+        (["--colour", "spread"], "colour is spread, which takes a corrected archive: `elites correct "),
+    ],
+)
+def test_bad_options_get_one_line(options, told, tmp_path, capsys):
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, archive=True)
+    assert cli.main(["show", str(run), *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert told in err
+    assert not list(run.glob("*.p*"))

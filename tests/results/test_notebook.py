@@ -148,11 +148,11 @@ def test_a_notebook_shows_a_picture_of_either_archive(task, tmp_path):
 def test_it_is_plotted_into_axes_of_ones_own(archive):
     figure = Figure()
     axes = figure.add_subplot()
-    assert archive.plot(axes, limits=(0, 2000), colours="magma") is axes
+    assert archive.plot(axes, limits=(0, 2000), cmap="magma") is axes
     _, bar = figure.axes
     assert bar.get_ylim() == (0, 2000)
     assert bar.get_ylabel() == "fitness"
-    assert axes.get_title().startswith("QD-score ")
+    assert "QD-score " in axes.get_title()
 
 
 def test_it_is_plotted_into_a_new_figure_of_pyplot(archive, folder):
@@ -161,9 +161,12 @@ def test_it_is_plotted_into_a_new_figure_of_pyplot(archive, folder):
     axes = archive.plot()
     assert axes.figure.number in pyplot.get_fignums()
     pyplot.close(axes.figure)
-    axes = load_corrected(folder).plot()
-    assert axes.figure.axes[1].get_ylabel() == "mean fitness"
-    pyplot.close(axes.figure)
+    for options, label in (({}, "mean fitness"), ({"colour": "spread"}, "deviation of fitness")):
+        axes = load_corrected(folder).plot(**options)
+        assert axes.figure.axes[1].get_ylabel() == label
+        pyplot.close(axes.figure)
+    with pytest.raises(ElitesError, match="colour is operator, which only the original archive has"):
+        load_corrected(folder).plot(Figure().add_subplot(), colour="operator")
 
 
 def test_an_empty_archive_has_no_picture(archive):

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from elites.cli.command import Folder
 from elites.options import Evaluations, Physics, Replications, Seed, Threads
+from elites.reports.style import Format, Style
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show:
+class Show(Style):
     """Print the summary of a run and draw its archive and its progress."""
 
     folder: Folder
     """Folder of the run."""
+    format: Format = "png"
+    """Format of all figures."""
+    film: Path | None = None
+    """Film of the archive filling from its snapshots (`elites run … --snapshots`), .mp4 or .gif."""
 
     def run(self) -> int:
         from elites.reports.show import show
 
-        print(show(self.folder))
+        style = {field: getattr(self, field) for field in Style.__dataclass_fields__}
+        if self.film is not None:
+            from elites.experiments.display import Bar
+            from elites.replays.film import film
+
+            with Bar(f"filming {self.folder}", unit="pictures") as bar:
+                film(self.folder, self.film, **style, on_frame=bar)
+        print(show(self.folder, **style, format=self.format))
+        if self.film is not None:
+            print(self.film)
         return 0
 
 

@@ -23,6 +23,12 @@ def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> Archiv
     return ArchiveMetrics(*(metric.of(elites) for metric in METRICS))
 
 
+def archive_profile(fitness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many elites reach at least a fitness: every fitness, rising, and their number at each."""
+    levels, counts = np.unique(np.asarray(fitness, np.float64), return_counts=True)
+    return levels, counts[::-1].cumsum()[::-1]
+
+
 def summary(metrics: ArchiveMetrics, separator: str = " ") -> str:
     """All metrics in a line: label and value."""
     pairs = zip(METRICS, metrics, strict=True)

@@ -59,13 +59,17 @@ def tiled(pictures: list[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
 
 
 class Clip:
-    """A clip that is written picture by picture, at `rate` pictures per second."""
+    """A clip that is written picture by picture, at `rate` pictures per second.
 
-    def __init__(self, path: Path, rate: float) -> None:
-        self.path, self.rate = path, rate
+    A GIF has the colours of its first picture, or of `palette`.
+    """
+
+    def __init__(self, path: Path, rate: float, palette: np.ndarray | None = None) -> None:
+        self.path, self.rate, self.palette = path, rate, palette
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
         self._film: subprocess.Popen[bytes] | None = None
         self._images: list[Image.Image] = []
+        self._colours: Image.Image | None = None
 
     def __enter__(self) -> Clip:
         with error_in_one_line(f"cannot write {self.path}"):
@@ -75,12 +79,12 @@ class Clip:
     def add(self, picture: np.ndarray) -> None:
         """The next picture `[height, width, 3]`."""
         if self.path.suffix == ".gif":
-            # All pictures have the colours of the first: parts that do not move take no space.
-            image = Image.fromarray(picture)
-            if not self._images:
-                self._images.append(image.quantize(COLOURS, dither=Image.Dither.NONE))
-            else:
-                self._images.append(image.quantize(palette=self._images[0], dither=Image.Dither.NONE))
+            # All pictures have the same colours: parts that do not move take no space.
+            if self._colours is None:
+                first = picture if self.palette is None else self.palette
+                self._colours = Image.fromarray(first).quantize(COLOURS, dither=Image.Dither.NONE)
+            image = Image.fromarray(picture).quantize(palette=self._colours, dither=Image.Dither.NONE)
+            self._images.append(image)
             return
         if self._film is None:
             self._film = self._start_encoder(picture.shape[1], picture.shape[0])

@@ -1,5 +1,8 @@
 """One colour per algorithm and per operator, distinct for colour-blind readers too (Okabe and Ito)."""
 
+from collections.abc import Iterable
+from itertools import cycle
+
 ALGORITHMS = {
     "pga-map-elites": "#d55e00",
     "map-elites": "#0072b2",
@@ -25,3 +28,9 @@ OPERATORS = {  # those of one algorithm differ
 }
 OTHERS = ("#cc79a7", "#d55e00", "#56b4e9", "#f0e442")  # for operators of other algorithms
 VARIANTS = ("#332288", "#44aa99", "#999933", "#882255", "#88ccee", "#117733")  # of one algorithm (Tol)
+
+
+def operator_colours(names: Iterable[str]) -> dict[str, str]:
+    """The colour of each operator."""
+    others = cycle((*OTHERS, *VARIANTS))
+    return {name: OPERATORS.get(name) or next(others) for name in names}

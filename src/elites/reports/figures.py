@@ -2,113 +2,277 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
-from elites.errors import ElitesError
-from elites.metrics.archive import archive_metrics, summary
+from elites.errors import ElitesError, require
+from elites.metrics.archive import archive_metrics, archive_profile, summary
 from elites.metrics.contribution import added, rows_of, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
-from elites.reports.colours import OPERATORS, OTHERS
-from elites.reports.maps import BINS, Map, draw_map, scale
+from elites.reports.colours import operator_colours
+from elites.reports.contents import content_of, corrected_map, maps_of_correction
+from elites.reports.maps import (
+    BINS,
+    MARGIN,
+    Map,
+    add_colour_bar,
+    category_patches,
+    common_scale,
+    draw_map,
+    figure_of,
+)
+from elites.reports.parallel import draw_lines, shown_elites
 from elites.reports.plain import legend_label, plain_text
+from elites.reports.scales import Scale, make_scale
+from elites.reports.style import Colour, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
 from elites.results.tables import metric_names
 from elites.text import MOST_SHOWN, shortened
 
-CORRECTED_COLOUR = "#d55e00"
+Place = Literal["best", "upper right"]  # of a legend
+ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
 DPI = 150
+FLAT, SQUARE, WIDE = (9.0, 4.2), (6.7, 5.6), (9.0, 4.8)  # inches
+TITLE = 10  # points
+LETTER = 0.7  # mean width of a letter in parts of the size of the font, with room for what is beside the axes
 
 
 @plain_text()
-def draw_archive(archive: SavedArchive, path: Path | str, limits: tuple[float, float] | None = None) -> None:
-    """Fitness over descriptor space: bars in one dimension, a Voronoi map in two, a nested grid in more."""
-    if not len(archive.fitness):
-        raise ElitesError("the archive is empty: there is nothing to draw")
-    drawn = Map(archive.fitness, archive.cell, archive.descriptor, archive, "fitness")
-    norm = Normalize(*limits) if limits else scale(archive.fitness)
-    figure = Figure(figsize=(9, 3.2) if drawn.dimensions == 1 else (6.4, 5.6), layout="constrained")
-    axes = figure.add_subplot()
-    draw_map(axes, drawn, norm)
-    figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, label="fitness", pad=0.02)
-    bins = f"\n{BINS}" if drawn.binned else ""
-    axes.set_title(f"{_title(archive)}\n{summary(archive.metrics)}{bins}", fontsize=10)
-    figure.savefig(path, dpi=DPI)
+def draw_archive(
+    archive: SavedArchive | CorrectedArchive,
+    path: Path | str | None = None,
+    *,
+    ax: Axes | None = None,
+    colour: Colour = "fitness",
+    limits: tuple[float, float] | None = None,
+    percentiles: tuple[float, float] | None = None,
+    cmap: str | None = None,
+    size: tuple[float, float] | None = None,
+    corrected: CorrectedArchive | None = None,
+) -> Figure:
+    """Elites over descriptor space: a profile in one dimension, a Voronoi map in two, a nested grid in more.
+
+    In one dimension the values are along the vertical axis: bars up to the highest of a bin of cells, with
+    the quartiles and the median. Operators are shown by the number of their elites.
+
+    Args:
+        archive: the elites; of a corrected archive, by their mean fitness, those that it keeps.
+        path: file to write: PNG, PDF, SVG or another format of matplotlib.
+        ax: axes of your own, instead of a new figure.
+        colour: "fitness", or "operator" or "generation" that found an elite; with `corrected` also "spread"
+            (standard deviation of fitness over replications), "loss" (of fitness) or "own-cell" (share of
+            replications in the elite's own cell).
+        limits: values at the ends of the colours; by default the lowest and the highest one or, where single
+            values lie far beyond the others, percentiles 2 and 98. The colour bar says so.
+        percentiles: percentiles at the ends of the colours, instead of limits.
+        cmap: colour map of matplotlib.
+        size: width and height of a new figure in inches.
+        corrected: the corrected archive of these elites.
+    """
+    style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
+    content = content_of(archive, style, corrected)
+    require_elites(content.values)
+    figure, axes = _new_axes(path, ax, style.size or size_of(content))
+    scale = common_scale([content], style)
+    draw_content(axes, archive, content, scale)
+    add_key(axes, [content], scale)
+    return _saved(figure, path)
+
+
+def size_of(content: Map) -> tuple[float, float]:
+    """The size of a picture in inches, unless another is given."""
+    return FLAT if content.dimensions == 1 else SQUARE
+
+
+def draw_content(
+    axes: Axes,
+    archive: SavedArchive | CorrectedArchive,
+    content: Map,
+    scale: Scale,
+    *,
+    legend: Place = "best",
+) -> None:
+    """A map with its title. `legend` is the place of the legend that a profile has."""
+    draw_map(axes, content, scale)
+    bins = [BINS] if content.binned else []
+    _set_title(axes, [_title(archive), summary(archive.metrics), *bins])
+    _add_legend(axes, content, legend)
+
+
+def _add_legend(axes: Axes, content: Map, place: Place = "best") -> None:
+    if content.categories:
+        axes.legend(
+            handles=category_patches(content),
+            title="elites found by",
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1),
+            borderaxespad=0,
+            fontsize=9,
+            frameon=False,
+        )
+    elif content.dimensions == 1 and axes.patches:
+        axes.legend(loc=place, fontsize=8, framealpha=0.7)
+
+
+def add_key(axes: Axes, contents: Sequence[Map], scale: Scale) -> None:
+    """A colour bar for contents of one kind, where colours need one."""
+    if contents[0].dimensions > 1 and not contents[0].categories:
+        add_colour_bar(axes, contents, scale, pad=0.02)
 
 
 @plain_text()
-def draw_corrected(corrected: CorrectedArchive, path: Path) -> None:
-    """The original archive and the corrected one side by side, on one colour scale."""
-    _require_elites(corrected)
-    kept, offset = np.flatnonzero(corrected.kept), corrected.about["task"]["qd_offset"]
-    kept = kept[np.argsort(-corrected.mean_fitness[kept], kind="stable")]
-    original = archive_metrics(corrected.original_fitness, len(corrected.centroids), offset)
+def draw_parallel(
+    archive: SavedArchive,
+    path: Path | str | None = None,
+    *,
+    ax: Axes | None = None,
+    colour: Colour = "fitness",
+    limits: tuple[float, float] | None = None,
+    percentiles: tuple[float, float] | None = None,
+    cmap: str | None = None,
+    size: tuple[float, float] | None = None,
+    corrected: CorrectedArchive | None = None,
+) -> Figure:
+    """Elites as lines across parallel axes: one for each dimension of the descriptor and one for fitness.
+
+    The arguments are those of `draw_archive`.
+    """
+    style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
+    require_elites(archive.fitness)
+    content = content_of(archive, style, corrected)
+    figure, axes = _new_axes(path, ax, style.size or WIDE)
+    scale = common_scale([content], style)
+    heights = scale if style.colour == "fitness" else make_scale([archive.fitness])
+    draw_lines(axes, content, scale, archive.fitness, heights)
+    shown, count = len(shown_elites(len(archive.cell))), len(archive.cell)
+    some = f"{shown:,} of {count:,} elites, from the best to the worst at even steps"
+    _set_title(axes, [_title(archive), some if shown < count else f"{count:,} elites"], pad=18)
+    _add_legend(axes, content)
+    add_key(axes, [content], scale)
+    return _saved(figure, path)
+
+
+@plain_text()
+def draw_profile(
+    archive: SavedArchive,
+    path: Path | str | None = None,
+    *,
+    ax: Axes | None = None,
+    corrected: CorrectedArchive | None = None,
+) -> Figure:
+    """The archive profile: how many elites reach at least a fitness; of a corrected archive too, if given."""
+    require_elites(archive.fitness)
+    curves = {"recorded": archive.fitness}
+    if corrected is not None and corrected.kept.any():
+        curves["corrected (means of replications)"] = corrected.mean_fitness[corrected.kept]
+    figure, axes = _new_axes(path, ax, (6.4, 4.0))
+    scale, cells = make_scale(list(curves.values())), len(archive.centroids)
+    (low, high), note = scale.ends, scale.beyond(*curves.values()).note
+    left, right = low - MARGIN * (high - low), high + MARGIN * (high - low)
+    looks = ((ORIGINAL_COLOUR, "-"), (CORRECTED_COLOUR, "--"))
+    for (label, fitness), (colour, line) in zip(curves.items(), looks, strict=False):
+        levels, counts = archive_profile(fitness)
+        axes.plot(
+            [min(left, levels[0]), *levels, levels[-1]],
+            [counts[0], *counts, 0],
+            drawstyle="steps-pre",
+            color=colour,
+            linestyle=line,
+            label=label,
+        )
+    axes.set(
+        xlim=(left, right),
+        ylim=(0, 1.05 * len(archive.fitness)),
+        xlabel=f"fitness ({note})" if note else "fitness",
+        ylabel="elites with at least this fitness",
+    )
+    functions: Any = (lambda count: count / cells, lambda part: part * cells)
+    share = axes.secondary_yaxis("right", functions=functions)
+    share.set_ylabel(f"share of {cells:,} cells")
+    share.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.grid(alpha=0.3)
+    if len(curves) > 1:
+        axes.legend(fontsize=8)
+    _set_title(axes, [_title(archive), summary(archive.metrics)])
+    return _saved(figure, path)
+
+
+@plain_text()
+def draw_corrected(
+    corrected: CorrectedArchive,
+    path: Path | str | None = None,
+    *,
+    limits: tuple[float, float] | None = None,
+    percentiles: tuple[float, float] | None = None,
+    cmap: str | None = None,
+) -> Figure:
+    """The original archive and the corrected one side by side, on one scale.
+
+    The arguments are those of `draw_archive`.
+    """
+    style = Style(limits=limits, percentiles=percentiles, cmap=cmap)
+    require_elites(corrected.cell)
+    original = archive_metrics(
+        corrected.original_fitness, len(corrected.centroids), corrected.about["task"]["qd_offset"]
+    )
     maps = [
         Map(corrected.original_fitness, corrected.cell, corrected.original_descriptor, corrected, "fitness"),
-        Map(
-            corrected.mean_fitness[kept],
-            corrected.mean_cell[kept],
-            corrected.mean_descriptor[kept],
-            corrected,
-            "mean fitness",
-        ),
+        corrected_map(corrected),
     ]
-    norm = scale(np.concatenate([drawn.values for drawn in maps]))
+    if cmap is not None:
+        maps = [drawn._replace(colours=cmap) for drawn in maps]
+    scale = common_scale(maps, style)
     figure, panels = _panels(maps)
     titles = f"original: {summary(original)}", f"corrected: {summary(corrected.metrics)}"
     for axes, drawn, title in zip(panels, maps, titles, strict=True):
-        draw_map(axes, drawn, norm)
-        axes.set_title(title, fontsize=10)
-    colours = ScalarMappable(norm, maps[0].colours)
-    figure.colorbar(colours, ax=list(panels), label="fitness", pad=0.02, shrink=_shrink(maps[0]))
+        draw_map(axes, drawn, scale)
+        axes.set_title(title, fontsize=TITLE)
+        _add_legend(axes, drawn)
+    if maps[0].dimensions > 1:
+        add_colour_bar(panels, maps, scale, pad=0.02, shrink=_shrink(maps[0]))
     losses = zip((metric.loss for metric in METRICS), corrected.losses, strict=True)
     figure.suptitle(
         f"{_title(corrected)}, {corrected.about['replications']} replications per elite\n"
         + ", ".join(f"{loss.label} {loss.text(value)}" for loss, value in losses),
         fontsize=11,
     )
-    figure.savefig(path, dpi=DPI)
+    return _saved(figure, path)
 
 
 @plain_text()
-def draw_spread(corrected: CorrectedArchive, path: Path) -> None:
+def draw_spread(corrected: CorrectedArchive, path: Path | str | None = None) -> Figure:
     """Maps of the spread of each elite's replications; bright elites are reproducible."""
-    _require_elites(corrected)
-    spread, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
-    maps = [
-        Map(spread.own_cell, cell, descriptor, corrected, "share in own cell"),
-        Map(spread.fitness, cell, descriptor, corrected, "deviation of fitness", "viridis_r"),
-        Map(spread.descriptor, cell, descriptor, corrected, "deviation of descriptor", "viridis_r"),
-    ]
+    require_elites(corrected.cell)
+    by_colour = maps_of_correction(corrected)
+    maps = [by_colour[name] for name in ("own-cell", "spread", "descriptor-spread")]
     figure, panels = _panels(maps)
     for axes, drawn in zip(panels, maps, strict=True):
-        norm = Normalize(0, 1) if drawn.values is spread.own_cell else scale(np.append(drawn.values, 0))
-        draw_map(axes, drawn, norm)
+        scale = common_scale([drawn])
+        draw_map(axes, drawn, scale)
         middle = np.nanmedian(drawn.values) if np.isfinite(drawn.values).any() else np.nan
-        axes.set_title(f"{drawn.quantity}, median {middle:.3g}", fontsize=10)
-        figure.colorbar(ScalarMappable(norm, drawn.colours), ax=axes, pad=0.02, shrink=_shrink(drawn))
-    figure.suptitle(
-        f"{_title(corrected)}: spread of {corrected.about['replications']} replications of each elite\n"
-        "(bright: reproducible)",
-        fontsize=11,
-    )
-    figure.savefig(path, dpi=DPI)
+        axes.set_title(f"{drawn.quantity}, median {middle:.3g}", fontsize=TITLE)
+        _add_legend(axes, drawn)
+        if drawn.dimensions > 1:
+            add_colour_bar(axes, [drawn], scale, pad=0.02, shrink=_shrink(drawn))
+    title = f"{_title(corrected)}: spread of {corrected.about['replications']} replications of each elite"
+    bright = "\n(bright: reproducible)" if maps[0].dimensions > 1 else ""
+    figure.suptitle(f"{title}{bright}", fontsize=11)
+    return _saved(figure, path)
 
 
 def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
-    """Side by side; bars, which are wide, one above the other."""
+    """Side by side; profiles, which are wide, one above the other."""
     count = len(maps)
     if maps[0].dimensions == 1:
-        figure = Figure(figsize=(9, 0.6 + 2.6 * count), layout="constrained")
+        figure = Figure(figsize=(9, 0.6 + 3.2 * count), layout="constrained")
         return figure, figure.subplots(count, 1).ravel()
     figure = Figure(figsize=(5.5 * count, 5.6), layout="constrained")
     return figure, figure.subplots(1, count).ravel()
@@ -119,8 +283,36 @@ def _shrink(drawn: Map) -> float:
     return 0.82 if drawn.dimensions == 2 else 1.0
 
 
-def _require_elites(corrected: CorrectedArchive) -> None:
-    if not len(corrected.cell):
+def _new_axes(path: Path | str | None, ax: Axes | None, size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """Axes to draw in: those of the user, else of a new figure."""
+    if ax is None:
+        figure = Figure(figsize=size, layout="constrained")
+        return figure, figure.add_subplot()
+    if path is not None:
+        raise ElitesError("path and ax exclude each other; save the figure of your axes yourself")
+    return figure_of(ax), ax
+
+
+def _saved(figure: Figure, path: Path | str | None) -> Figure:
+    """The figure, written to the path if there is one."""
+    if path is not None:
+        formats, ending = figure.canvas.get_supported_filetypes(), Path(path).suffix.lower().lstrip(".")
+        require(ending in formats, "path", path, "a file that ends in .png, .pdf or .svg")
+        figure.savefig(path, dpi=DPI)
+    return figure
+
+
+def _set_title(axes: Axes, lines: Sequence[str], pad: float | None = None) -> None:
+    """The lines as a title, broken where they would be wider than the figure, or its column."""
+    place = axes.get_subplotspec()
+    columns = 1 if place is None else place.get_gridspec().ncols
+    widest = int(72 * figure_of(axes).get_figwidth() / columns / (LETTER * TITLE))
+    axes.set_title("\n".join(textwrap.fill(line, widest) for line in lines), fontsize=TITLE, pad=pad)
+
+
+def require_elites(elites: np.ndarray) -> None:
+    """Raises an error if there are none."""
+    if not len(elites):
         raise ElitesError("the archive is empty: there is nothing to draw")
 
 
@@ -160,7 +352,7 @@ def draw_progress(
     panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
     for axes, name in zip(panels, names, strict=False):
-        axes.plot(evaluations, metrics[name], color="#0072b2", label="original")
+        axes.plot(evaluations, metrics[name], color=ORIGINAL_COLOUR, label="original")
         if corrections is not None and name in corrections and len(corrections["evaluations"]):
             style = {"color": CORRECTED_COLOUR, "linestyle": "--", "marker": ".", "label": "corrected"}
             axes.plot(corrections["evaluations"], corrections[name], **style)
@@ -180,12 +372,11 @@ def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
     by_operator, over = added(metrics), window(int(metrics["generation"][-1]))
     rows = rows_of(over, metrics["generation"])
-    others = cycle(OTHERS)
     axes.stackplot(
         metrics["evaluations"],
         [smoothed(row, rows) for row in by_operator.values()],
         labels=[legend_label(name) for name in by_operator],
-        colors=[OPERATORS.get(name) or next(others) for name in by_operator],
+        colors=list(operator_colours(by_operator).values()),
     )
     mean = f"\n(mean of {over} generations)" if over > 1 else ""
     axes.set(xlabel="evaluations", ylabel=f"added per generation{mean}")

@@ -1,29 +1,45 @@
-"""Values over descriptor space: bars in one dimension, a Voronoi map in two, a nested grid in more."""
+"""Values over descriptor space: a profile in one dimension, a Voronoi map in two, a nested grid in more."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
-from matplotlib.colors import Normalize, to_rgba
+from matplotlib.colors import BoundaryNorm, Colormap, ListedColormap, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from scipy.spatial import Voronoi
 
+from elites.reports.bins import Bins, binned, counted
+from elites.reports.colours import operator_colours
+from elites.reports.plain import legend_label
+from elites.reports.scales import Fixed, Scale, make_scale
+from elites.reports.style import Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
 EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
+STRIP = (0.0, 1.04, 1.0, 0.18)  # place of the numbers of elites above a profile, in parts of its axes
+MARGIN = 0.04  # of the range of an axis of values, at both ends
+PLAIN = 0.5  # place of a profile's colour in the colour map
 
 
 BINS = "squares are bins of descriptor space, each with its best elite"  # if they are not cells
 
 
 class Map(NamedTuple):
-    """Values of elites `[n]`, best first, and their cells. NaN is drawn as an empty cell."""
+    """Values of elites `[n]`, best first, and their cells. NaN is drawn as an empty cell.
+
+    Values of `categories` are their indices.
+    """
 
     values: np.ndarray
     cell: np.ndarray
@@ -31,6 +47,8 @@ class Map(NamedTuple):
     archive: SavedArchive | CorrectedArchive
     quantity: str
     colours: str = "viridis"
+    fixed: Fixed = (None, None)
+    categories: tuple[str, ...] = ()
 
     @property
     def dimensions(self) -> int:
@@ -41,11 +59,22 @@ class Map(NamedTuple):
         """Whether its squares are bins, which may hold several cells' elites."""
         return self.dimensions > 2 and len(self.archive.grid) != min(self.dimensions, 4)
 
+    @property
+    def cmap(self) -> Colormap:
+        """Colours of the values."""
+        if self.categories:
+            return ListedColormap(list(operator_colours(self.categories).values()))
+        return colormaps[self.colours]
+
     def by_cell(self) -> np.ndarray:
         """The value of each cell, NaN where there is none."""
         values = np.full(len(self.archive.centroids), np.nan)
         values[self.cell] = self.values
         return values
+
+    def bins(self) -> Bins:
+        """The values along the only dimension."""
+        return binned(self.archive.centroids[:, 0], self.archive.bounds[0], self.cell, self.values)
 
     def name(self, dimension: int) -> str:
         names = self.archive.about["task"]["descriptor_names"]
@@ -57,36 +86,102 @@ class Map(NamedTuple):
         return phrase.replace("{}", self.name(dimension))
 
 
-def scale(values: np.ndarray) -> Normalize:
-    """A colour scale from the least to the greatest finite value."""
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    return Normalize(low, max(high, low + 1e-9))
+def common_scale(maps: Sequence[Map], style: Style | None = None) -> Scale:
+    """The scale of all maps."""
+    first = maps[0]
+    if first.categories:
+        count = len(first.categories)
+        return Scale(BoundaryNorm(np.arange(count + 1) - 0.5, count))
+    return make_scale([drawn.values for drawn in maps], style, first.fixed)
 
 
-def draw_map(axes: Axes, content: Map, norm: Normalize) -> None:
-    """Draws a map without a colour bar."""
-    draw = {1: _bars, 2: _voronoi}.get(content.dimensions, _nested)
-    draw(axes, content, norm)
+def draw_map(axes: Axes, content: Map, scale: Scale) -> None:
+    """Draws a map without a colour bar or legend."""
+    one = _stacked if content.categories else _profile
+    draw = {1: one, 2: _voronoi}.get(content.dimensions, _nested)
+    draw(axes, content, scale)
 
 
-def _bars(axes: Axes, content: Map, norm: Normalize) -> None:
-    """A bar per cell, as wide as the cell; grey marks empty ones."""
-    order = np.argsort(content.archive.centroids[:, 0])
-    centroids, values = content.archive.centroids[order, 0], content.by_cell()[order]
-    low, high = content.archive.bounds[0]
-    edges = np.concatenate([[low], (centroids[1:] + centroids[:-1]) / 2, [high]])
-    bottom = min(0.0, norm.vmin or 0.0)
-    top = norm.vmax or 1.0
-    filled = ~np.isnan(values)
-    tops = np.where(filled, values, top)
-    colours = ScalarMappable(norm, content.colours).to_rgba(values)
-    colours[~filled] = to_rgba(EMPTY)
-    left, right, ground = edges[:-1], edges[1:], np.full(len(tops), bottom)
-    corners = np.array([[left, ground], [left, tops], [right, tops], [right, ground]]).transpose(2, 0, 1)
-    bars = PolyCollection(list(corners), facecolors=colours, linewidths=0, antialiaseds=False)
-    axes.add_collection(bars)  # many times faster than `axes.bar`
-    axes.set(xlim=(low, high), ylim=(bottom, top), xlabel=content.label(0), ylabel=content.quantity)
+def add_colour_bar(axes: Axes | Sequence[Axes], maps: Sequence[Map], scale: Scale, **options: Any) -> None:
+    """A colour bar of maps on one scale. It says what lies beyond its ends."""
+    first = axes if isinstance(axes, Axes) else axes[0]
+    sides, note = scale.beyond(*(drawn.values for drawn in maps))
+    label = f"{maps[0].quantity}\n({note})" if note else maps[0].quantity
+    figure_of(first).colorbar(
+        ScalarMappable(scale.norm, maps[0].cmap), ax=axes, label=label, extend=sides, **options
+    )
+
+
+def figure_of(axes: Axes) -> Figure:
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def category_patches(content: Map) -> list[Patch]:
+    """Entries of a legend: categories and how many elites each has."""
+    counts = np.bincount(content.values.astype(int), minlength=len(content.categories))
+    colours = operator_colours(content.categories)
+    return [
+        Patch(color=colours[name], label=f"{legend_label(name)}: {count:,}")
+        for name, count in zip(content.categories, counts, strict=True)
+    ]
+
+
+def _profile(axes: Axes, content: Map, scale: Scale) -> None:
+    """Bars up to the highest value of a bin, its quartiles and its median; above, its number of elites."""
+    bins, (low, high) = content.bins(), scale.ends
+    margin = MARGIN * (high - low)
+    bottom, top = low - margin, high + margin
+    colour = content.cmap(PLAIN)
+    if bins.elites.any():
+        highest, upper, median, lower = np.clip(
+            (bins.highest, bins.upper, bins.median, bins.lower), bottom, top
+        )
+        style: dict[str, Any] = {"edges": bins.edges, "color": colour, "fill": True}
+        axes.stairs(highest, baseline=bottom, alpha=0.3, label="highest", **style)
+        axes.stairs(upper, baseline=lower, alpha=0.7, label="quartiles", **style)
+        axes.stairs(median, bins.edges, baseline=None, color="#222222", linewidth=1.2, label="median")
+    axes.set(
+        xlim=content.archive.bounds[0],
+        ylim=(bottom, top),
+        xlabel=content.label(0),
+        ylabel=content.quantity,
+    )
+    if note := scale.beyond(content.values).note:
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1}
+        axes.text(0.01, 0.96, note, transform=axes.transAxes, fontsize=7, va="top", bbox=box)
+    strip = axes.inset_axes(STRIP)
+    strip.stairs(bins.cells, bins.edges, color=EMPTY, fill=True)
+    strip.stairs(bins.elites, bins.edges, color=colour, fill=True)
+    most = int(bins.cells.max())
+    strip.set(xlim=content.archive.bounds[0], ylim=(0, most), yticks=[0, most])
+    strip.tick_params(bottom=False, labelbottom=False, labelsize=8)
+    strip.set_ylabel(f"elites in\n{bins.size}", fontsize=8, rotation=0, ha="right", va="center")
+
+
+def _stacked(axes: Axes, content: Map, scale: Scale) -> None:
+    """Elites of each category in a bin, stacked."""
+    bins, archive = content.bins(), content.archive
+    counts = counted(
+        archive.centroids[:, 0],
+        archive.bounds[0],
+        content.cell,
+        content.values.astype(int),
+        len(content.categories),
+    )
+    axes.stairs(bins.cells, bins.edges, color=EMPTY, fill=True)
+    below = np.zeros(len(bins.cells), int)
+    for row, colour in zip(counts, operator_colours(content.categories).values(), strict=True):
+        axes.stairs(below + row, bins.edges, baseline=below, color=colour, fill=True)
+        below = below + row
+    axes.set(
+        xlim=archive.bounds[0],
+        ylim=(0, int(bins.cells.max())),
+        xlabel=content.label(0),
+        ylabel=f"elites in {bins.size}",
+    )
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
@@ -107,9 +202,9 @@ def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarr
     return [low + (high - low) * diagram.vertices[region] for region in regions]
 
 
-def _voronoi(axes: Axes, content: Map, norm: Normalize) -> None:
+def _voronoi(axes: Axes, content: Map, scale: Scale) -> None:
     values = content.by_cell()
-    colours = ScalarMappable(norm, content.colours).to_rgba(values)
+    colours = ScalarMappable(scale.norm, content.cmap).to_rgba(values)
     colours[np.isnan(values)] = to_rgba(EMPTY)
     polygons = voronoi_polygons(content.archive.centroids, content.archive.bounds)
     axes.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors="white", linewidths=0.2))
@@ -123,7 +218,7 @@ def _voronoi(axes: Axes, content: Map, norm: Normalize) -> None:
     axes.set_aspect((x_high - x_low) / (y_high - y_low))
 
 
-def _nested(axes: Axes, content: Map, norm: Normalize) -> None:
+def _nested(axes: Axes, content: Map, scale: Scale) -> None:
     """Dimensions 1 and 2 place a block, 3 and 4 a square in it; each square shows the first elite in it."""
     dimensions = min(content.dimensions, 4)
     shape = [NESTED] * dimensions
@@ -141,7 +236,7 @@ def _nested(axes: Axes, content: Map, norm: Normalize) -> None:
     image = first.transpose(1, 3, 0, 2).reshape(outer_y * inner_y, outer_x * inner_x)
     axes.set_facecolor(EMPTY)
     axes.imshow(
-        image, origin="lower", cmap=content.colours, norm=norm, interpolation="nearest", aspect="auto"
+        image, origin="lower", cmap=content.cmap, norm=scale.norm, interpolation="nearest", aspect="auto"
     )
     for block in range(1, outer_x):
         axes.axvline(block * inner_x - 0.5, color="white", linewidth=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.metrics.metric import METRICS, metric_of
+from elites.options import converted
+from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
 from elites.reports.tables import losses, trust
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
@@ -18,24 +21,69 @@ from elites.results.tables import metric_names
 from elites.text import printable, shortened
 
 
-def show(folder: Path | str) -> str:
+def show(
+    folder: Path | str,
+    *,
+    colour: Colour = "fitness",
+    limits: tuple[float, float] | None = None,
+    percentiles: tuple[float, float] | None = None,
+    cmap: str | None = None,
+    size: tuple[float, float] | None = None,
+    format: Format = "png",
+) -> str:
     """Draws the archive and the progress of a run into its folder. Returns the summary as text.
 
-    If the archive was corrected, draws the corrected one and its spread too, and lists the most reproducible
-    and the luckiest elites.
-    """
-    from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
+    Beside its map, an archive has its profile (how many elites reach at least a fitness) and, with more than
+    two dimensions, lines across parallel axes. If it was corrected, draws the corrected one and its spread
+    too, and lists the most reproducible and the luckiest elites.
 
+    Args:
+        folder: folder of the run.
+        colour: what gives an elite its colour; see `draw_archive`, also for the next four.
+        limits: values at the ends of the colours.
+        percentiles: percentiles at the ends of the colours, instead of limits.
+        cmap: colour map of matplotlib.
+        size: width and height of the archive's picture in inches.
+        format: "png", "pdf" or "svg".
+    """
+    from elites.reports.figures import (
+        draw_archive,
+        draw_corrected,
+        draw_parallel,
+        draw_profile,
+        draw_progress,
+        draw_spread,
+    )
+
+    style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
+    converted(Format, "format", format)
     run = RunFolder(folder)
     record = run.read_record()
     archive, metrics = run.read_archive(), run.read_metrics()
     corrected, problem = _read_corrected(run, archive)
+    if colour in OF_CORRECTIONS and corrected is None:
+        raise ElitesError(
+            f"colour is {colour}, which takes a corrected archive: "
+            + (problem or f"`elites correct {run}` makes it")
+        )
+    ending = "" if colour == "fitness" else f"-{colour}"
+    drawn = {name: run.figure(name, format) for name in ("progress", "profile", "corrected", "spread")}
+    drawn |= {name: run.figure(f"{name}{ending}", format) for name in ("archive", "parallel")}
+    parallel = archive.centroids.shape[1] > 2
     with error_in_one_line(f"cannot draw into {run}"):
-        draw_archive(archive, run.figure("archive"))
-        draw_progress(metrics, run.figure("progress"), record.title, run.read_corrections(), record.metrics)
+        draw_archive(archive, drawn["archive"], corrected=corrected, **vars(style))
+        if parallel:
+            draw_parallel(archive, drawn["parallel"], corrected=corrected, **vars(style))
+        draw_profile(archive, drawn["profile"], corrected=corrected)
+        draw_progress(metrics, drawn["progress"], record.title, run.read_corrections(), record.metrics)
         if corrected is not None:
-            draw_corrected(corrected, run.figure("corrected"))
-            draw_spread(corrected, run.figure("spread"))
+            if colour == "fitness":
+                draw_corrected(
+                    corrected, drawn["corrected"], limits=limits, percentiles=percentiles, cmap=cmap
+                )
+            else:
+                draw_corrected(corrected, drawn["corrected"])
+            draw_spread(corrected, drawn["spread"])
 
     rows = {
         "evaluations": f"{archive.about['evaluations']:,} of {record.evaluations:,}",
@@ -44,17 +92,22 @@ def show(folder: Path | str) -> str:
     }
     if len(archive.fitness):
         rows |= _elite_rows(archive)
-    rows["archive"] = f"{run.archive}, drawn in {run.figure('archive')}"
-    rows["progress"] = f"{run.metrics}, drawn in {run.figure('progress')}"
+    pictures = [drawn[name] for name in ("archive", *(["parallel"] if parallel else []), "profile")]
+    rows["archive"] = f"{run.archive}, drawn in {_listed(pictures)}"
+    rows["progress"] = f"{run.metrics}, drawn in {drawn['progress']}"
     if corrected is not None:
-        drawn = f"{run.figure('corrected')} and {run.figure('spread')}"
-        rows["corrected"] = f"{run.corrected()}, drawn in {drawn}"
+        rows["corrected"] = f"{run.corrected()}, drawn in {_listed([drawn['corrected'], drawn['spread']])}"
     elif problem:
         rows["corrected"] = problem
     tables = [] if corrected is None else [losses(corrected, record.metrics), trust(corrected)]
     width = max(map(len, rows)) + 1
     lines = [record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items())]
     return "\n".join([*map(printable, lines), *tables])
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    *first, last = map(str, paths)
+    return f"{', '.join(first)} and {last}"
 
 
 def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:

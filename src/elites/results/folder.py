@@ -188,9 +188,9 @@ class RunFolder:
         check_table(self.timings, table, TIMING)
         return table["elapsed_s"]
 
-    def figure(self, name: str) -> Path:
+    def figure(self, name: str, ending: str = "png") -> Path:
         """Where a figure of the run goes."""
-        return self.path / f"{name}.png"
+        return self.path / f"{name}.{ending}"
 
 
 class GroupFolder:

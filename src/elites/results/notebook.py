@@ -31,7 +31,7 @@ class Plotted:
         raise NotImplementedError
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the fitness over descriptor space, into `ax` if given. See `elites.plot_archive`."""
+        """Draws the elites over descriptor space, into `ax` if given. See `elites.plot_archive`."""
         import elites
 
         return elites.plot_archive(self, ax, **options)  # type: ignore[arg-type]
@@ -39,12 +39,10 @@ class Plotted:
     def _repr_png_(self) -> tuple[bytes, dict[str, Any]] | None:
         if self.metrics.coverage == 0:
             return None
-        from matplotlib.figure import Figure
+        import elites
 
-        size = (8.0, 3.0) if self.centroids.shape[1] == 1 else (6.0, 5.0)
-        figure, picture = Figure(figsize=size, layout="constrained"), io.BytesIO()
-        self.plot(figure.add_subplot())
-        figure.savefig(picture, dpi=DPI)
+        picture = io.BytesIO()
+        elites.draw_archive(self).savefig(picture, dpi=DPI)  # type: ignore[arg-type]
         return picture.getvalue(), {"width": WIDTH}
 
 

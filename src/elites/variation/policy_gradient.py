@@ -15,7 +15,7 @@ from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
 from elites.variation.offspring import Offspring, children
 
-GROUPS = (8, 7, 9, 6, 10, 5, 11, 4, 12)
+GROUPS: tuple[int, ...] = (8, 7, 9, 6, 10, 5, 11, 4, 12)
 """Sizes of the groups of actors that ascend together on a CPU: more would not fit into its cache."""
 
 
@@ -74,7 +74,8 @@ class PolicyGradient:
         if together == count:
             return climb(parents)
         groups = jnp.resize(parents, (-(-count // together), together, parents.shape[1]))
-        return jax.lax.map(climb, groups).reshape(-1, parents.shape[1])[:count]
+        offspring: jax.Array = jax.lax.map(climb, groups)
+        return offspring.reshape(-1, parents.shape[1])[:count]
 
 
 def _together(count: int) -> int:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
 from elites.errors import ElitesError
-from elites.reports.maps import BINS, Map, draw_map, scale
+from elites.reports.contents import corrected_map
+from elites.reports.maps import BINS, Map, add_colour_bar, common_scale, draw_map
 from elites.reports.study.figures import Picture
 from elites.results.archive import load_archive
-from elites.results.corrected import CorrectedArchive
 from elites.studies.merge.results import Curves, StudyResults
 from elites.text import file_name, shortened
 
@@ -64,7 +62,12 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
 
 
 def _legend(shown: list[Panel]) -> str:
-    """What a colour stands for."""
+    """What a colour stands for, or a bar."""
+    if shown[0].maps[0].dimensions == 1:
+        return (
+            "Bars end at the highest fitness in a bin of cells, darker parts at its quartiles; lines are "
+            "medians. Above, how many cells of a bin have an elite."
+        )
     binned = [panel.maps[0].binned for panel in shown]
     cells = "Each cell has the colour of its elite's fitness"
     if not any(binned):
@@ -89,7 +92,7 @@ def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
         corrected = folder.read_corrected()
         at = corrected.about.get("evaluations", evaluations)
         if at == evaluations:
-            maps.append(_corrected(corrected))
+            maps.append(corrected_map(corrected))
         elif study.correction(curves):  # else the study has a note on it
             note = (
                 f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
@@ -99,27 +102,15 @@ def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
     return Panel(title, maps), note
 
 
-def _corrected(corrected: CorrectedArchive) -> Map:
-    kept = np.flatnonzero(corrected.kept)
-    kept = kept[np.argsort(-corrected.mean_fitness[kept], kind="stable")]
-    return Map(
-        corrected.mean_fitness[kept],
-        corrected.mean_cell[kept],
-        corrected.mean_descriptor[kept],
-        corrected,
-        "mean fitness",
-    )
-
-
 def _draw(shown: list[Panel]) -> Figure:
     flat = shown[0].maps[0].dimensions == 1
     deep = max(len(one.maps) for one in shown)
-    values = np.concatenate([drawn.values for one in shown for drawn in one.maps])
-    norm = scale(values)
+    maps = [drawn for one in shown for drawn in one.maps]
+    scale = common_scale(maps)
     columns = min(len(shown), 2 if flat else MOST)
     rows = -(-len(shown) // columns)
     size = (
-        (5.6 * columns + 0.7, 1.9 * deep * rows + 0.4)
+        (5.6 * columns + 0.4, 2.3 * deep * rows + 0.4)
         if flat
         else (2.9 * columns + 0.8, 2.75 * deep * rows + 0.3)
     )
@@ -132,13 +123,12 @@ def _draw(shown: list[Panel]) -> Figure:
         for below, drawn in enumerate(one.maps):
             axes = panels[deep * row + below][column]
             axes.set_axis_on()
-            draw_map(axes, drawn, norm)
+            draw_map(axes, drawn, scale)
             axes.tick_params(labelsize=7)
             lowest = below == len(one.maps) - 1 and place + columns >= len(shown)
             axes.set_xlabel(axes.get_xlabel().replace("; ", "\n") if lowest else "", fontsize=8)
             axes.set_ylabel(axes.get_ylabel().replace("; ", "\n") if column == 0 else "", fontsize=8)
             axes.set_title(one.title if not below else "corrected", fontsize=8.5)
-    figure.colorbar(
-        ScalarMappable(norm, "viridis"), ax=panels.ravel().tolist(), label="fitness", pad=0.01, aspect=30
-    )
+    if not flat:
+        add_colour_bar(panels.ravel().tolist(), maps, scale, pad=0.01, aspect=30)
     return figure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from elites.metrics.metric import Quantity
-from elites.reports.colours import ALGORITHMS, OPERATORS, OTHERS
+from elites.reports.colours import ALGORITHMS, operator_colours
 from elites.reports.figures import format_axis
 from elites.reports.plain import legend_label
 from elites.reports.study.looks import Look, is_sweep, looks_of
@@ -257,8 +256,7 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
         rows = -(-len(cells) // columns)
         figure = Figure(figsize=(3.1 * columns + 0.8, 2.7 * rows + 0.9), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        others = cycle(OTHERS)
-        colours = {name: OPERATORS.get(name) or next(others) for name in operators}
+        colours = operator_colours(operators)
         for axes, (variant, task) in zip(panels, cells, strict=False):
             replications = study.of(task, variant)
             medians = [_median([curves.added[name] for curves in replications]) for name in operators]

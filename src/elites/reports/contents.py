@@ -1,0 +1,94 @@
+"""What is drawn of an archive: the values that give its elites their colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from elites.errors import ElitesError
+from elites.reports.colours import OPERATORS
+from elites.reports.maps import Map
+from elites.reports.style import OF_CORRECTIONS, Style
+from elites.results.archive import SavedArchive
+from elites.results.corrected import CorrectedArchive
+
+MOST_OPERATORS = 9  # with a colour of their own
+OTHERS = "others"
+BRIGHT_IS_LOW = "viridis_r"  # low values are the reproducible ones
+_PLACES = {name: place for place, name in enumerate(OPERATORS)}
+
+
+def content_of(
+    archive: SavedArchive | CorrectedArchive,
+    style: Style,
+    corrected: CorrectedArchive | None = None,
+    operators: Sequence[str] | None = None,
+) -> Map:
+    """The elites with the values that the style colours; `operators` are those that have a colour."""
+    colour = style.colour
+    if isinstance(archive, CorrectedArchive):
+        drawn = _content_of_corrected(archive, style)
+    elif colour in OF_CORRECTIONS:
+        if corrected is None:
+            raise ElitesError(
+                f"colour is {colour}, which takes replications of the elites: correct the archive"
+            )
+        if not np.array_equal(corrected.cell, archive.cell):
+            raise ElitesError(f"colour is {colour}, and the corrected archive is of other elites")
+        drawn = maps_of_correction(corrected)[colour]
+    elif colour == "operator":
+        names = operators_of([archive]) if operators is None else tuple(operators)
+        places = {name: place for place, name in enumerate(names)}
+        values = np.array([places.get(str(name), len(names) - 1) for name in archive.operator], np.float64)
+        drawn = Map(values, archive.cell, archive.descriptor, archive, "operator", categories=names)
+    else:
+        values = archive.fitness if colour == "fitness" else archive.generation.astype(np.float64)
+        drawn = Map(values, archive.cell, archive.descriptor, archive, colour)
+    return drawn if style.cmap is None else drawn._replace(colours=style.cmap)
+
+
+def _content_of_corrected(archive: CorrectedArchive, style: Style) -> Map:
+    if style.colour == "fitness":
+        return corrected_map(archive)
+    if style.colour in OF_CORRECTIONS:
+        return maps_of_correction(archive)[style.colour]
+    raise ElitesError(f"colour is {style.colour}, which only the original archive has")
+
+
+def operators_of(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
+    """The operators of all elites. The rarest of many are one, the last."""
+    found, counts = np.unique(np.concatenate([archive.operator for archive in archives]), return_counts=True)
+    names = [str(name) for name in found[np.argsort(-counts, kind="stable")]]
+    kept = sorted(names[:MOST_OPERATORS], key=lambda name: (_PLACES.get(name, len(_PLACES)), name))
+    return tuple(kept) if len(names) <= MOST_OPERATORS else (*kept, OTHERS)
+
+
+def maps_of_correction(corrected: CorrectedArchive) -> dict[str, Map]:
+    """What replications say about each elite, by the name of the colour."""
+    spread, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
+    loss = corrected.original_fitness.astype(np.float64) - corrected.mean_fitness
+
+    def content(values: np.ndarray, quantity: str, low: float | None) -> Map:
+        return Map(values, cell, descriptor, corrected, quantity, BRIGHT_IS_LOW, (low, None))
+
+    own_cell = spread.own_cell
+    return {
+        "own-cell": Map(own_cell, cell, descriptor, corrected, "share in own cell", fixed=(0.0, 1.0)),
+        "spread": content(spread.fitness, "deviation of fitness", 0.0),
+        "descriptor-spread": content(spread.descriptor, "deviation of descriptor", 0.0),
+        "loss": content(loss, "loss of fitness (recorded - mean)", None),
+    }
+
+
+def corrected_map(corrected: CorrectedArchive) -> Map:
+    """The elites of the corrected archive, the best mean first."""
+    kept = np.flatnonzero(corrected.kept)
+    kept = kept[np.argsort(-corrected.mean_fitness[kept], kind="stable")]
+    return Map(
+        corrected.mean_fitness[kept],
+        corrected.mean_cell[kept],
+        corrected.mean_descriptor[kept],
+        corrected,
+        "mean fitness",
+    )

@@ -1,0 +1,117 @@
+"""Where colours end: at the extremes, unless single values lie far beyond the others."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elites import ElitesError
+from elites.reports.scales import NEAR, ROBUST, make_scale, number, robust_limits
+from elites.reports.style import Style
+
+NUMBERS = st.floats(-1e6, 1e6, width=32)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=300))
+def test_limits_are_values_and_few_lie_beyond_them(values):
+    low, high = robust_limits(np.array(values))
+    assert low in values
+    assert high in values
+    assert low <= high
+    most = ROBUST[0] / 100 * len(values) + 1
+    assert sum(value < low for value in values) <= most
+    assert sum(value > high for value in values) <= most
+
+
+@given(
+    st.lists(NUMBERS, min_size=9, max_size=200, unique=True),
+    st.floats(1e7, 1e30),
+    st.sampled_from([-1, 1]),
+)
+def test_one_outlier_does_not_stretch_them(values, outlier, sign):
+    low, high = robust_limits(np.array([*values, sign * outlier]))
+    room = NEAR * (max(values) - min(values))
+    assert min(values) - room <= low
+    assert high <= max(values) + room
+
+
+def test_all_values_are_within_them_where_none_is_far_away():
+    values = np.random.default_rng(0).random(500)
+    assert robust_limits(values) == (values.min(), values.max())
+    assert robust_limits(np.array([0.0] * 99 + [5.0])) == (0.0, 5.0)  # else all would be one colour
+    assert robust_limits(np.array([1.0, 2.0, 1e9])) == (1.0, 1e9)  # too few to say
+    assert robust_limits(np.array([np.nan, 3.0, np.inf])) == (3.0, 3.0)
+    assert robust_limits(np.empty(0)) == (0.0, 1.0)
+
+
+@given(st.lists(st.lists(NUMBERS, max_size=50), min_size=1, max_size=4), NUMBERS, st.floats(1e-3, 1e6))
+def test_the_note_says_what_lies_beyond(parts, low, width):
+    arrays, style = [np.array(part) for part in parts], Style(limits=(low, low + width))
+    values = np.concatenate(arrays)
+    beyond = make_scale(arrays, style).beyond(*arrays)
+    below, above = (values < low).any(), (values > low + width).any()
+    assert beyond.sides == {(0, 0): "neither", (1, 0): "min", (0, 1): "max", (1, 1): "both"}[below, above]
+    assert ("lowest" in beyond.note, "highest" in beyond.note) == (below and not above, above and not below)
+    assert "percentile" not in beyond.note
+
+
+def test_one_scale_spans_several_pictures():
+    rng = np.random.default_rng(0)
+    scale = make_scale([rng.random(100), 10 + rng.random(20), np.full(3, np.nan)])
+    assert scale.ends[0] < 0.1
+    assert scale.ends[1] > 10.9
+    outlier = np.append(rng.random(100), 50.0)
+    scale = make_scale([rng.random(100), outlier])
+    assert scale.ends[1] < 1.1
+    assert scale.beyond(outlier) == ("max", "up to percentile 98; highest value 50")
+    both = np.concatenate([outlier, [-9000.0]])
+    assert make_scale([both]).beyond(both) == ("both", "percentiles 2 to 98; values from -9,000 to 50")
+
+
+def test_percentiles_and_fixed_ends():
+    values = np.arange(101.0)
+    assert make_scale([values], Style(percentiles=(10, 60))).ends == (10, 60)
+    assert make_scale([values], Style(percentiles=(0, 100))).beyond(values).sides == "neither"
+    assert make_scale([values + 500], None, (0.0, None)).ends == (0, 600)
+    assert make_scale([values + 500], Style(limits=(1, 2)), (0.0, None)).ends == (1, 2)
+    for nothing in ([np.full(3, np.nan)], [np.empty(0)]):
+        assert make_scale(nothing).ends == (0, 1)
+    for value in (0.0, 1e30, -3e38):  # of one value there is a scale too
+        low, high = make_scale([np.full(20, value)]).ends
+        assert low == value < high
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"limits": (2, 1)}, "limits is 2 1; it must be a lower and a higher number"),
+        ({"limits": (float("nan"), 1)}, "limits is nan; it must be from "),
+        ({"limits": (1,)}, "limits is \\(1,\\); it must be 2 values"),
+        ({"percentiles": (-1, 50)}, "percentiles is -1; it must be from 0 to 100"),
+        ({"percentiles": (50, 50)}, "percentiles is 50 50; it must be a lower and a higher number"),
+        ({"percentiles": (0, 50), "limits": (0, 1)}, "limits and percentiles exclude each other"),
+        ({"cmap": "mud"}, "cmap is 'mud'; it must be a colour map of matplotlib, such as viridis"),
+        ({"colour": "luck"}, "colour is 'luck'; it must be one of fitness, operator, generation"),
+        ({"colour": "operator", "cmap": "magma"}, "colour is operator, which has no scale; cmap is for"),
+        ({"size": (1, 5)}, "size is 1; it must be from 3 to 40"),
+    ],
+)
+def test_bad_styles_get_one_line(options, told):
+    with pytest.raises(ElitesError, match=f"^{told}") as raised:
+        Style(**options)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (-20.126, "-20.1"),
+        (1237.4, "1,237"),
+        (123456.7, "123,457"),
+        (3e30, "3e+30"),
+        (5e-7, "5e-07"),
+    ],
+)
+def test_numbers_for_people(value, text):
+    assert number(value) == text
