@@ -29,7 +29,9 @@ def table() -> list[str]:
     ]
     for number, text, _ in CLAIMS:
         cells = [verdicts.get((number, title), SHORT[Verdict.UNTESTED]) for title in titles]
-        rows.append(f"| [{number}](#claim-{number}) | {text} | {' | '.join(cells)} |")
+        tested = any((number, title) in verdicts for title in titles)
+        name = f"[{number}](#claim-{number})" if tested else number
+        rows.append(f"| {name} | {text} | {' | '.join(cells)} |")
     return rows
 
 
