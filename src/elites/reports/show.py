@@ -42,6 +42,8 @@ def show(folder: Path | str) -> str:
         **_metric_rows(record, archive, metrics),
         "cells": f"{len(archive.fitness)} of {len(archive.centroids)} are filled",
     }
+    if record.start is not None:
+        rows["began with"] = f"{record.start.elites:,} elites of {shortened(record.start.archive)}"
     if len(archive.fitness):
         rows |= _elite_rows(archive)
     rows["archive"] = f"{run.archive}, drawn in {run.figure('archive')}"
