@@ -216,9 +216,7 @@ class _Loop:
         ]
 
     def stop_early(self) -> list[Outcome]:
-        at_end = self.current.evaluations >= self.config.evaluations
-        if not (at_end and self.execution.keep_state):  # a state to go on from is before the last generation
-            self.checkpoint()
+        self.checkpoint()
         return self.outcomes(finished=False)
 
     def state_is_due(self) -> bool:

@@ -51,7 +51,7 @@ def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | N
     """
     path = copy if copy is not None and copy.exists() else Path(start.archive)
     archive = _read(path)
-    if archive.digest() != start.digest:
+    if (len(archive.fitness), archive.digest()) != (start.elites, start.digest):
         raise ElitesError(f"{path} is not the archive that the run began with; it was changed since")
     genome = genome_of(task, hidden)
     sizes = genome.sizes if isinstance(genome, Policy) else ()
