@@ -36,6 +36,7 @@ from tests.toy import POINT
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "going-on.md"
 CUT, WHOLE, MORE = 95, 100, 155  # evaluations: with batches of 20, a cut end, a whole one, and the extension
+FEW = ("map-elites", "cma-map-elites")  # that compile fast
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +76,10 @@ def test_all_generations_before_the_last_are_whole(initial, batch, rounds, budge
     assert functions.before_last() == ends[ends < budget][-1]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS],
+)
 def test_an_extended_run_is_the_one_that_was_planned_longer(name, execution, tmp_path):
     """Whole generations or not: the last one is computed again."""
     run(small(name, evaluations=MORE), tmp_path / "planned", execution=execution)
@@ -90,20 +94,18 @@ def test_an_extended_run_is_the_one_that_was_planned_longer(name, execution, tmp
     assert len(Checkpoints(tmp_path / "run" / "checkpoints").paths()) == 1
 
 
-def test_pga_map_elites_on_bullet_is_extended_twice(tmp_path):
+def test_pga_map_elites_on_bullet_is_extended(tmp_path):
     def config(evaluations):
         given = {"task": "qd-hopper", "task_parameters": {"episode_length": 30}}
         return small("pga-map-elites", evaluations=evaluations, **given)
 
     run(config(MORE), tmp_path / "planned", execution=Execution(log=quiet))
     run(config(WHOLE), tmp_path / "run", execution=Execution(log=quiet))
-    for budget in (WHOLE + 21, MORE):
-        assert resume(tmp_path / "run", Execution(log=quiet, threads=1), evaluations=budget).finished
+    assert resume(tmp_path / "run", Execution(log=quiet, threads=1), evaluations=MORE).finished
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
 
-@pytest.mark.parametrize("end", [20, CUT, WHOLE])
-@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize(("seeds", "end"), [(1, 20), (1, CUT), (2, WHOLE)])
 def test_what_the_first_end_added_to_the_logs_is_gone(seeds, end, execution, tmp_path):
     """Rows of thinned logs and corrections that are there because of the end alone; from any end."""
     changes = {"log_every": 3, "correct_every": 70, "correct_replications": 2, "snapshots": 2}
@@ -121,6 +123,7 @@ def test_what_the_first_end_added_to_the_logs_is_gone(seeds, end, execution, tmp
     assert made == {20: {20, 77, 155}, CUT: {47, 95, 155}, WHOLE: {50, 100, 155}}[end]
 
 
+@pytest.mark.slow
 def test_any_run_of_a_group_extends_them_all(execution, tmp_path):
     """Also where they run one after the other."""
     changes = {"hyper_parameters": {"es": "separable"}, "task_parameters": {"episode_length": 6}}
@@ -131,10 +134,11 @@ def test_any_run_of_a_group_extends_them_all(execution, tmp_path):
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
 
-def test_a_run_that_is_not_finished_is_extended_as_well(execution, tmp_path):
+def test_a_run_is_extended_before_its_end_and_after_it(execution, tmp_path):
     run(plain(evaluations=MORE), tmp_path / "planned", execution=execution)
     run(plain(), tmp_path / "run", execution=Execution(max_hours=1e-9, log=quiet))
-    resume(tmp_path / "run", execution, evaluations=MORE)
+    for evaluations in (WHOLE, MORE):
+        assert resume(tmp_path / "run", execution, evaluations=evaluations).evaluations == evaluations
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
 
@@ -221,8 +225,11 @@ def source(tmp_path_factory):
 
 
 def started(name, source, **changes):
-    given = {"evaluations": 110, "task_parameters": {"noise": 0.0}, "start": str(source)}
-    return small(name, **{**given, **changes})
+    """A run that begins with these elites, in several generations."""
+    own = {"initial": 4} if "initial" in ALGORITHMS[name].Config.__dataclass_fields__ else {}
+    own |= {"emitters": 1} if name == "cma-map-elites" else {}
+    given = {"evaluations": 60, "task_parameters": {"noise": 0.0}, "start": str(source)}
+    return small(name, **{**given, "hyper_parameters": own, **changes})
 
 
 def test_a_run_begins_with_the_elites_of_another(source, tmp_path):
@@ -249,15 +256,25 @@ def test_a_run_begins_with_the_elites_of_another(source, tmp_path):
     assert f"map-elites begins with {count} evaluations of {count} elites, and this run has {count}" in line
 
 
-@pytest.mark.parametrize("physics", ["xla", "native"])
-@pytest.mark.parametrize("name", ["pga-map-elites", "cma-map-elites", "map-elites-es"])
+@pytest.mark.parametrize(
+    ("name", "physics"),
+    [
+        ("map-elites", "native"),
+        ("cma-map-elites", "xla"),
+        *(
+            pytest.param(*pair, marks=pytest.mark.slow)
+            for pair in (("pga-map-elites", "native"), ("pga-map-elites", "xla"), ("map-elites-es", "xla"))
+        ),
+    ],
+)
 def test_other_algorithms_go_on_from_there(name, physics, source, tmp_path):
     """Stopped among its first elites, and resumed when their archive is gone, it ends with the same bits."""
     gone, each = shutil.copytree(source, tmp_path / "gone"), 3 if name == "map-elites-es" else 1
-    config = started(name, gone, physics=physics, evaluations=each * 50 + 60)
+    config = started(name, gone, physics=physics, evaluations=60 * each)
     whole = run(config, tmp_path / "whole", seeds=2, execution=Execution(log=quiet))
     limited = Execution(max_hours=1e-9, log=quiet)
-    assert not run(config, tmp_path / "run", seeds=2, execution=limited).finished
+    stopped = run(config, tmp_path / "run", seeds=2, execution=limited)
+    assert stopped.evaluations < each * config.start.elites
     shutil.rmtree(gone)
     assert resume(tmp_path / "run", Execution(log=quiet)).finished
     assert files(tmp_path / "run") == files(tmp_path / "whole")
@@ -287,10 +304,10 @@ def test_elites_are_evaluated_on_another_task_with_its_own_seeds(tmp_path):
 def test_an_archive_in_a_file_is_a_start_too_and_can_be_extended(source, execution, tmp_path):
     config = started("map-elites", source / "archive.npz")
     assert config.start.elites == len(load_archive(source).fitness)
-    for evaluations, name in ((MORE, "planned"), (25, "run")):
+    for evaluations, name in ((60, "planned"), (6, "run")):
         one = started("map-elites", source / "archive.npz", evaluations=evaluations)
         run(one, tmp_path / name, execution=execution)
-    resume(tmp_path / "run", execution, evaluations=MORE)
+    resume(tmp_path / "run", execution, evaluations=60)
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
 

@@ -108,7 +108,7 @@ class Generation:
     def given(self, parameters: jax.Array) -> Batch:
         """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
         batch = self.algorithm.starting(parameters)
-        return jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
+        return Batch(*(jnp.broadcast_to(array, (self.count, *array.shape)) for array in batch))
 
     def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
         """The seed of each episode, and whether it is within the budget: `[replications, …]` of the round.

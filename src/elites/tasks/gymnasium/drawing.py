@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
@@ -31,22 +33,26 @@ class DrawingSimulator(GymnasiumSimulator):
 
     def begin(self, seed: int) -> np.ndarray:
         """See `GymnasiumSimulator.begin`."""
-        return self._in_one_line(super().begin, seed)
+        with self._errors_in_one_line():
+            return super().begin(seed)
 
     def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
         """See `GymnasiumSimulator.advance`."""
-        return self._in_one_line(super().advance, action)
+        with self._errors_in_one_line():
+            return super().advance(action)
 
     def picture(self) -> np.ndarray:
         """The state as a picture, `[height, width, 3]`."""
-        picture = self._in_one_line(self._environment.render)
+        with self._errors_in_one_line():
+            picture: Any = self._environment.render()
         if not (isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.shape[2] == 3):
             raise ElitesError(f"{self.task.name}: render() returned no picture (height, width, 3)")
         return np.asarray(picture, np.uint8)
 
-    def _in_one_line(self, call: Any, *arguments: Any) -> Any:
+    @contextlib.contextmanager
+    def _errors_in_one_line(self) -> Iterator[None]:
         try:
-            return call(*arguments)
+            yield
         except ElitesError:
             raise
         except Exception as error:
