@@ -1,3 +1,5 @@
+import importlib.metadata
+import importlib.util
 import re
 import subprocess
 import sys
@@ -21,6 +23,28 @@ def test_tasks_are_listed_with_their_sizes(capsys):
     rows = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in rows[1:]] == [*TASKS, "gym:ID", "module:task"]
     assert rows[1].split()[1:6] == ["22", "6", "2", "20230", "1024"]
+
+
+def test_tasks_that_cannot_run_here_are_marked_with_the_reason(monkeypatch, tmp_path, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr("elites.tasks.brax.find_spec", lambda name: None if name == "brax" else find(name))
+    monkeypatch.setenv("ELITES_BULLET", str(tmp_path))
+    assert cli.main(["tasks"]) == 0
+    *rows, first, second, _, _ = capsys.readouterr().out.splitlines()[1:]
+    marks = {row.split()[0]: row.split()[-1] for row in rows}
+    assert marks == {name: "(1)" if name.startswith("qd-") else "(2)" for name in TASKS}
+    assert first == (
+        f"(1)  cannot run here: ELITES_BULLET is {tmp_path}, which holds no Bullet; "
+        f"`elites install-bullet --to {tmp_path}` puts it there"
+    )
+    assert (
+        second == "(2)  cannot run here: brax tasks need brax, which is not installed; install elites[brax]"
+    )
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"elites {importlib.metadata.version('elites')}\n"
 
 
 def test_listing_tasks_imports_nothing_heavy():

@@ -1,5 +1,7 @@
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +46,16 @@ def test_the_readmes_python_runs(tmp_path):
     code = "\n".join(block.split("```")[0] for block in blocks).replace("evaluations=5000", "evaluations=100")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_wheels_description_needs_nothing_of_the_repository():
+    """On a package index there are neither its pictures nor its other documents."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / project["readme"]).read_text()
+    targets = re.findall(r"\]\(([^)]*)\)|(?:src|href)=\"([^\"]*)\"", text)
+    assert all(one.startswith("https://") for pair in targets for one in pair if one)
+    assert "pip install elites" in text
+    assert set(re.findall("^elites ([a-z-]+)", text, re.MULTILINE)) <= set(cli.COMMANDS)
 
 
 def test_everything_promised_can_be_imported():

@@ -129,6 +129,19 @@ def test_an_environment_that_raises_ends_the_run_with_its_last_checkpoint(folder
     assert (own / "metrics.csv").read_bytes() == (folder / "metrics.csv").read_bytes()
 
 
+@pytest.mark.parametrize("environment", ["push", "blind"])
+def test_what_a_replay_needs_is_told_before_the_run(environment, tmp_path, capsys):
+    options = "--descriptor tests.outside:up --episode-length 12 --cells 16 --qd-offset -50 --threads 1"
+    small = f"--evaluations 20 --initial 10 --batch 10 --hidden 4 --out {tmp_path / 'run'}"
+    words = f"run map-elites gym:tests.outside:{environment} {options} {small}".split()
+    assert cli.main(words) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("`elites replay`")]
+    assert len(told) == (environment == "blind")
+    assert all(
+        "gym:tests.outside:blind cannot be drawn with render_mode='rgb_array'" in line for line in told
+    )
+
+
 def test_td3s_own_environment_may_raise(tmp_path):
     troubled = task(environment_options={"trouble": "raise"})
     algorithm = elites.make_algorithm("td3", troubled, **chosen("td3"))

@@ -372,7 +372,8 @@ def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_pa
     """The checkpoints are gone but not their folder: the archive says that it is finished."""
     folder = tmp_path / "run"
     shutil.copytree(undisturbed, folder)
-    (folder / "checkpoints").mkdir()
+    for path in Checkpoints(folder / "checkpoints").paths():
+        path.unlink()
     assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
     assert not (folder / "checkpoints").exists()
     assert_same_result(folder, undisturbed)

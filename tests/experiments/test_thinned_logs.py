@@ -117,7 +117,8 @@ def test_the_files_of_a_run_take_no_more_than_predicted(every, execution, tmp_pa
     def measure(_):
         most.append(sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file()))
 
-    run(one, tmp_path / "run", execution=Execution(checkpoint_seconds=0, log=quiet, on_generation=measure))
+    measuring = Execution(checkpoint_seconds=0, log=quiet, on_generation=measure, keep_state=False)
+    run(one, tmp_path / "run", execution=measuring)
     files = sizes["archive_bytes"] * 3 + sizes["log_bytes"]
     taken = sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file())
     assert files / 2 < taken <= files

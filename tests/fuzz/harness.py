@@ -34,6 +34,7 @@ REMADE = {  # what a command may write where something was before
         ".corrected*",
         "*.png",
         "checkpoints/*",
+        "config.json",  # its budget
     ),
     "study report": ("report/*", "report/*/*"),
 }

@@ -70,6 +70,12 @@ def undisturbed(job, tmp_path_factory):
     return archives(folder)
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_states_are_kept_if_told(keep, job, tmp_path):
+    assert execute(make_request(job, tmp_path / "group", 1, 60.0, keep), quiet)
+    assert len(GroupFolder(tmp_path / "group").checkpoints.paths()) == keep
+
+
 @pytest.mark.parametrize(
     ("rename", "moment", "configs"), [(1, "before", 0), (2, "before", 1), (3, "before", 2), (3, "after", 2)]
 )

@@ -26,6 +26,7 @@ TIMED = (
     "timings.csv",
     "events.out.tfevents.0.elites",
     "measured.json",
+    "checkpoints/*.npz",
     "*.png",
     "*.log",
 )  # never the same twice

@@ -21,7 +21,9 @@ from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
-from elites.variation.offspring import Offspring, random_genomes
+from elites.variation.offspring import Offspring, orphans, random_genomes
+
+START = "start"  # the operator of genomes that a run begins with
 
 
 class Round(NamedTuple):
@@ -95,13 +97,14 @@ class Algorithm(ABC):
 
     Config: ClassVar[type[Any]] = AlgorithmConfig
     """The dataclass of its hyper-parameters; a subclass of AlgorithmConfig."""
-    operators: ClassVar[tuple[str, ...]]
+    operators: tuple[str, ...]
     """Names of the variation operators, as shown in columns and figures."""
 
     opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
     keeps_members: bool = False  # whether the members of all cells are saved at the end
+    given: int = 0  # genomes that a run begins with, in place of random ones: see `begin_with`
     needs_policy: ClassVar[bool] = False
     """Whether it needs a task with an environment, and evolves controllers only."""
     has_members: ClassVar[bool] = False
@@ -148,6 +151,34 @@ class Algorithm(ABC):
     ) -> tuple[Any, jax.Array]:
         """Updates the state with their evaluation. Returns the Status of each genome."""
 
+    def start_round(self) -> Round | None:
+        """The round in which genomes of an earlier archive are evaluated, if a run is to begin with them.
+
+        By default that of the first random genomes; None if the algorithm has no use for any.
+        """
+        rounds = (round for rounds in self.opening for round in rounds if round.name == "random")
+        return next(rounds, None)
+
+    def begin_with(self, genomes: int) -> None:
+        """Replaces the random genomes of the opening by so many given ones, made by the operator `start`.
+
+        `ask` is not called for them; `tell` gets them in the rounds of `start_round`.
+        """
+        round = self.start_round()
+        if round is None:
+            raise ElitesError(
+                f"{type(self).__name__} has no initial population that an archive could replace (--from)"
+            )
+        others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
+        self.opening = (*split_rounds(round, genomes), *others)
+        self.operators, self.given = (*self.operators, START), genomes
+
+    def opening_evaluations(self) -> int:
+        """Evaluations before anything is varied or trained: those of random or given genomes."""
+        round = self.start_round()
+        rounds = [one for rounds in self.opening for one in rounds if round and one.name == round.name]
+        return sum(one.evaluations for one in rounds)
+
     def archive(self, state: Any) -> Archive:
         """The collection so far, one elite per cell."""
         archive: Archive = state.archive
@@ -175,6 +206,10 @@ class Algorithm(ABC):
     def random(self, key: jax.Array, count: int) -> Batch:
         """Random genomes, made by the operator `random`."""
         return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
+
+    def starting(self, parameters: jax.Array) -> Batch:
+        """Given genomes, which a run begins with."""
+        return self.batch(start=orphans(parameters))
 
     def batch(self, **offspring: Offspring) -> Batch:
         """One batch of the offspring of several operators."""
@@ -212,9 +247,13 @@ def random_rounds(
     initial: int, batch: int, *, episodes: int = 1, transitions: bool = False
 ) -> tuple[tuple[Round, ...], ...]:
     """Rounds of `initial` random genomes, in generations of the usual size: it is compiled only once."""
-    whole, rest = divmod(initial, batch)
-    usual, last = ((Round("random", size, episodes, transitions),) for size in (batch, rest))
-    return (usual,) * whole + (last,) * (rest > 0)
+    return split_rounds(Round("random", batch, episodes, transitions), initial)
+
+
+def split_rounds(usual: Round, genomes: int) -> tuple[tuple[Round, ...], ...]:
+    """Generations of one such round each for so many genomes; the last one is smaller if need be."""
+    whole, rest = divmod(genomes, usual.policies)
+    return ((usual,),) * whole + ((usual._replace(policies=rest),),) * (rest > 0)
 
 
 def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.algorithms.base import (
+    START,
     Algorithm,
     AlgorithmConfig,
     Batch,
@@ -89,6 +90,10 @@ class CMAMAPElites(Algorithm):
         """An empty archive, and strategies that start at the origin."""
         return State(self.empty_archive(), self.strategies.start(), start())
 
+    def start_round(self) -> Round:
+        """As many genomes as all strategies sample."""
+        return Round(START, self.config.emitters * self.config.emitter_batch)
+
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Samples of all strategies."""
         strategies, samples = self.strategies.ask(state.strategies, jax.random.fold_in(key, Stream.NOISE))
@@ -98,18 +103,24 @@ class CMAMAPElites(Algorithm):
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
     ) -> tuple[State, jax.Array]:
-        """Adds the batch to the archive, and updates the strategies by its improvement."""
+        """Adds the batch to the archive, and updates the strategies by its improvement.
+
+        After a batch that the run begins with, all strategies start at elites.
+        """
         offspring = solutions(batch, evaluation, state.progress)
         cells = self.cells.of(offspring.descriptor)
         rank, gain = improvement(state.archive, cells, offspring)
         archive, status = insert(state.archive, cells, offspring)
 
-        each = (self.config.emitters, self.config.emitter_batch)
+        each, samples = (self.config.emitters, self.config.emitter_batch), batch.parameters
+        if round.name == START:  # not samples of the strategies: without any parent, they restart
+            rank = gain = jnp.zeros(each)
+            samples = jnp.zeros((*each, samples.shape[1]))
         rank, gain = rank.reshape(each), gain.reshape(each)
         elites = select(archive, jax.random.fold_in(key, Stream.PARENT), self.config.emitters)
         strategies = self.strategies.tell(
             state.strategies,
-            batch.parameters.reshape(*each, -1),
+            samples.reshape(*each, -1),
             Ranking(
                 order=jnp.lexsort((gain, rank))[:, ::-1],
                 values=jnp.stack([rank, gain], -1),

@@ -111,6 +111,11 @@ class TD3(Algorithm):
         """Only if the environment is part of it: others are simulators outside the program."""
         return isinstance(task, DeviceTask)
 
+    def opening_evaluations(self) -> int:
+        """Copies of the actor before its first training step."""
+        waiting = sum(self.phases[rounds[0].name].waiting for rounds in self.opening)
+        return int(waiting // self.config.evaluate_every)
+
     def init(self, key: jax.Array) -> State:
         """An empty archive and buffer, random critics and actor, and the start of the first episode."""
         task, config = self.task, self.config

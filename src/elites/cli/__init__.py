@@ -21,11 +21,12 @@ from elites.errors import ElitesError, error_line
 from elites.options import check_fields
 from elites.output import lasting_output
 from elites.text import shortened
+from elites.versions import package_version
 
 LOST, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
 MOST_MESSAGE = 2000  # characters
 STUDY_USAGE = "elites study run STUDY --out DIR, elites study merge DIR … --out DIR, elites study report DIR"
-ONLY_PRINT = ("tasks", "algorithms", "random", "show", "-h", "--help")
+ONLY_PRINT = ("tasks", "algorithms", "random", "show", "-h", "--help", "--version")
 
 COMMANDS: dict[str, type[Command]] = {
     "run": RunOptions,
@@ -65,7 +66,10 @@ def overview(command: str | None = None) -> str:
     described["study"] = "Execute many runs and compare them: elites study run, merge, report."
     about = "Evolve collections of diverse, high-performing controllers."
     return _listing(
-        "elites COMMAND …", about, described, "elites COMMAND --help lists the options of a command."
+        "elites COMMAND …",
+        about,
+        described,
+        "elites COMMAND --help lists the options of a command, elites --version prints the version.",
     )
 
 
@@ -137,6 +141,8 @@ def _main(arguments: Sequence[str]) -> int:
         match list(arguments):
             case ["-h" | "--help"]:
                 print(overview())
+            case ["--version"]:
+                print(f"elites {package_version('elites')}")
             case ["run" | "study" as name, "-h" | "--help"]:
                 print(overview(name))
             case _:

@@ -11,7 +11,7 @@ from elites.cli.command import first_line
 
 @dataclass(frozen=True)
 class Tasks:
-    """List the tasks and their sizes."""
+    """List the tasks and their sizes, and what keeps some from running here."""
 
     def run(self) -> int:
         from elites.policies import parameter_count
@@ -32,9 +32,14 @@ class Tasks:
             for task in TASKS.values()
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for name, *numbers in rows:
+        missing = ["", *(task.missing() for task in TASKS.values())]
+        reasons = [reason for reason in dict.fromkeys(missing) if reason]
+        for (name, *numbers), reason in zip(rows, missing, strict=True):
             cells = (number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))
-            print("  ".join((name.ljust(widths[0]), *cells)))
+            mark = f"  ({reasons.index(reason) + 1})" if reason else ""
+            print("  ".join((name.ljust(widths[0]), *cells)) + mark)
+        for number, reason in enumerate(reasons, 1):
+            print(f"({number})  cannot run here: {reason}")
         print("gym:ID       any Gymnasium environment with continuous actions, described by --descriptor")
         print("module:task  a task of your own")
         return 0

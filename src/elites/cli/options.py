@@ -90,6 +90,9 @@ class ExecutionOptions:
     """Hours after which the run stops cleanly; `elites resume` continues it."""
     checkpoint_seconds: Seconds = 60.0
     """Shortest time between checkpoints, which take at most 2 % of the time; 0: whenever possible."""
+    keep_state: bool = True
+    """Whether a finished run keeps the state that `elites resume --evaluations` goes on from: one checkpoint,
+    which is as large as the archive, with a replay buffer up to 300 MB larger."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
 

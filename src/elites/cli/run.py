@@ -16,6 +16,7 @@ from elites.errors import ElitesError
 from elites.options import Evaluations, Interval, Physics, Replications, RowInterval, Seed, Seeds, Snapshots
 
 if TYPE_CHECKING:
+    from elites.experiments.config import RunConfig
     from elites.experiments.loop import Outcome
 
 
@@ -34,6 +35,9 @@ class RunOptions(TaskOptions, ExecutionOptions):
     isotropic, and td3 outside Brax, run them one after the other."""
     out: Path | None = None
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
+    start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="DIR")] = None
+    """Folder of a run, or file of an archive, whose elites are evaluated first, in place of random
+    controllers. Their evaluations count."""
     snapshots: Snapshots = 0
     """Number of archives to keep along the way, evenly spaced."""
     log_every: RowInterval = 1
@@ -75,12 +79,24 @@ class RunOptions(TaskOptions, ExecutionOptions):
             correct_replications=self.correct_replications,
             correct_redraw=self.correct_redraw,
             physics=self.physics,
+            start=self.start,
             hyper_parameters=hyper_parameters,
             task_parameters=self.task_parameters(),
         )
+        _tell_what_a_replay_needs(config)
         with Display(f"{config.algorithm} on {config.task}") as display:
             outcome = run(config, self.out, self.seeds, self.execution(**display.callbacks()))
         return conclude(outcome)
+
+
+def _tell_what_a_replay_needs(config: RunConfig) -> None:
+    """Tells if `elites replay` cannot draw the run: environments may need other packages for that."""
+    from elites.tasks.gymnasium import GymnasiumTask
+    from elites.tasks.gymnasium.remote import why_not_drawn
+
+    task = config.make_task()
+    if isinstance(task, GymnasiumTask) and (reason := why_not_drawn(task)):
+        print(f"`elites replay` cannot draw this run yet: {reason}", flush=True)
 
 
 def _refuse_other_cells(archive: str, cells: int | None, grid: tuple[int, ...] | None) -> None:
@@ -109,24 +125,29 @@ def run_command(name: str) -> type[RunOptions]:
 
 @dataclass(frozen=True, kw_only=True)
 class Resume(ExecutionOptions):
-    """Continue a run that was killed, interrupted or out of time."""
+    """Continue a run that was killed, interrupted or out of time, or extend one that is finished."""
 
     folder: Folder
     """Folder of the run, or of a group of runs."""
+    evaluations: Evaluations | None = None
+    """A larger budget; the result is that of a run which had it from the beginning, bit for bit."""
 
     def run(self) -> int:
         from elites.experiments.display import Display
         from elites.experiments.run import resume
 
         with Display(f"{self.folder}") as display:
-            outcome = resume(self.folder, self.execution(**display.callbacks()))
+            execution = self.execution(**display.callbacks())
+            outcome = resume(self.folder, execution, evaluations=self.evaluations)
         return conclude(outcome)
 
 
 def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
+    from elites.files import in_bytes
     from elites.metrics.archive import ArchiveMetrics, summary
     from elites.reports.show import show
+    from elites.results.folder import RunFolder
 
     if not outcome.finished:
         print(
@@ -136,8 +157,14 @@ def conclude(outcome: Outcome) -> int:
         return 0
     if not outcome.runs:
         print(show(outcome.folder))
-        return 0
     for run in outcome.runs:
         metrics = ArchiveMetrics(*(run.metrics[name] for name in ArchiveMetrics._fields))
         print(f"{run.folder}: {run.evaluations:,} evaluations, {summary(metrics)}")
+    folders = [outcome.folder, *(run.folder for run in outcome.runs)]
+    kept = sum(RunFolder(folder).checkpoints.size() for folder in folders)
+    if kept:
+        print(
+            f"`elites resume {outcome.folder} --evaluations N` goes on from here: its state takes "
+            f"{in_bytes(kept)} (--no-keep-state: none)"
+        )
     return 0

@@ -70,6 +70,8 @@ class StudyRun:
     """Shortest time between the checkpoints of a run, in seconds."""
     max_hours: Patience | None = None
     """Hours after which the whole study stops cleanly. The same command continues it."""
+    keep_state: bool = False
+    """Whether finished runs keep the states that `elites resume --evaluations` goes on from."""
     calibrate: bool = True
     """Whether to measure the speed of the runs first, for the plan."""
     plan: bool = False
@@ -93,6 +95,7 @@ class StudyRun:
             cluster=self.cluster,
             checkpoint_seconds=self.checkpoint_seconds,
             max_hours=self.max_hours,
+            keep_state=self.keep_state,
             calibrate=self.calibrate,
             only_plan=self.plan,
         )

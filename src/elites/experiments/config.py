@@ -14,6 +14,7 @@ from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation import choose_physics, refuse_physics
 from elites.evaluation.offset import with_measured_offset
+from elites.experiments.start import Start, read_start, start_of
 from elites.files import one_line
 from elites.metrics.metric import METRICS, Metric, load_metric
 from elites.options import (
@@ -27,6 +28,7 @@ from elites.options import (
     converted,
     types_of,
 )
+from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
@@ -48,6 +50,7 @@ class RunConfig:
     correct_redraw: bool = False
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
     physics: Physics | None = None  # of a task in JAX; None: `with_physics` chooses when the run starts
+    start: Start | str | Path | None = None  # archive whose elites replace random genomes: a run's folder
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
@@ -57,6 +60,7 @@ class RunConfig:
             object.__setattr__(self, "task", self.task.name)
         for name, expected in {**types_of(RunConfig), "task": str}.items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
+        object.__setattr__(self, "start", start_of(self.start))
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         refuse_redraw(self.algorithm, self.correct_redraw)
         make_config(self.algorithm, **self.hyper_parameters)
@@ -77,7 +81,17 @@ class RunConfig:
 
     def make_algorithm(self) -> Algorithm:
         """The run's algorithm."""
-        return make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
+        algorithm = make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
+        if isinstance(self.start, Start):
+            algorithm.begin_with(self.start.elites)
+        return algorithm
+
+    def read_start(self, copy: Path | None = None) -> SavedArchive | None:
+        """The archive that the run begins with, if it does, from its copy if that exists."""
+        if not isinstance(self.start, Start):
+            return None
+        hidden = make_config(self.algorithm, **self.hyper_parameters).hidden
+        return read_start(self.start, self.make_task(), hidden, copy)
 
     @property
     def shares_program(self) -> bool:

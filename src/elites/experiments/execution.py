@@ -33,6 +33,8 @@ class Execution:
     """Hours after which the run stops cleanly; `resume` continues it."""
     checkpoint_seconds: Seconds = 60.0
     """Shortest time between checkpoints, which take at most 2 % of the time; 0: whenever possible."""
+    keep_state: bool = True
+    """Whether a finished run keeps its state, which `resume` needs to go on with a larger budget."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
     on_generation: Callable[[Report], None] | None = None

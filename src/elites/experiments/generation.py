@@ -72,6 +72,16 @@ class Generation:
         opening = self.algorithm.opening
         return opening[generation] if generation < len(opening) else self.algorithm.generation
 
+    def before_last(self) -> int:
+        """Evaluations before the last generation, all of whole generations."""
+        done = 0
+        for rounds in self.algorithm.opening:
+            if done + evaluations_of(rounds) >= self.budget:
+                return done
+            done += evaluations_of(rounds)
+        each = evaluations_of(self.algorithm.generation)
+        return done + (self.budget - done - 1) // each * each
+
     def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function of all replications. A single one is not vmapped: some programs do not allow it."""
         if self.count > 1:
@@ -94,6 +104,11 @@ class Generation:
         ask_keys = self._round_keys(keys, generation, index)[:, 0]
         states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, ask_keys)
         return states, batch
+
+    def given(self, parameters: jax.Array) -> Batch:
+        """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
+        batch = self.algorithm.starting(parameters)
+        return Batch(*(jnp.broadcast_to(array, (self.count, *array.shape)) for array in batch))
 
     def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
         """The seed of each episode, and whether it is within the budget: `[replications, …]` of the round.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, StoppedError, correct_archive, existing_correction, not_xla
@@ -70,7 +71,8 @@ def _drive(
 ) -> list[Outcome]:
     checkpoints = GroupFolder(home).checkpoints
     remove_partials(home)
-    belonging = Belonging([folder.read_record() for folder in folders])
+    budget = current.configs[0].evaluations
+    belonging = Belonging([replace(folder.read_record(), evaluations=budget) for folder in folders])
     header: CheckpointHeader | None = None
     if checkpoints.paths():
         empty, current.state = outline(current.state), None  # frees memory for the loaded state
@@ -81,6 +83,8 @@ def _drive(
             execution.log(f"{message}; continuing from the previous one")
         current.generation, current.evaluations = header.generation, header.evaluations
         current.environment_steps = header.environment_steps
+    for folder in folders:
+        folder.extend(budget)
     corrects = current.configs[0].correct_every > 0
     timings = ["generation", *current.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
     with ExitStack() as stack:
@@ -100,6 +104,7 @@ def _drive(
         loop = _Loop(home, folders, current, logs, checkpoints, belonging, interrupts, execution)
         if header:
             loop.elapsed_before, loop.corrected = header.elapsed, header.corrected
+            loop.saved = header.generation
             loop.pending = Pending(header.pending, header.pending_s)
         return loop.run()
 
@@ -168,6 +173,7 @@ class _Loop:
         self.corrected = 0  # evaluations at the last correction
         self.writing = f"cannot write to {home}; its last checkpoint is intact"
         self.saved_at, self.cost = time.perf_counter(), 0.0
+        self.saved: int | None = None  # generation of the newest checkpoint
         self.spent = self.correcting = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation
         self.pending = Pending()
@@ -181,6 +187,8 @@ class _Loop:
                 except StoppedError:
                     return self.stop_early()
                 continue
+            if self.state_is_due():
+                self.checkpoint()
             for advance in self.current.advance(until=self.next_event()):
                 self.log(advance)
             stopping = self.stop_requested() and not self.done()
@@ -197,7 +205,7 @@ class _Loop:
                     assert members is not None
                     folder.write_members(members)
                 folder.write_archive(archive)  # marks the run as finished
-            self.checkpoints.clear()
+            tidy(self.checkpoints, self.execution)
         return self.outcomes(finished=True)
 
     def outcomes(self, *, finished: bool) -> list[Outcome]:
@@ -210,6 +218,16 @@ class _Loop:
     def stop_early(self) -> list[Outcome]:
         self.checkpoint()
         return self.outcomes(finished=False)
+
+    def state_is_due(self) -> bool:
+        """Whether to save the state that the run can be extended from: the one before the last generation.
+
+        That generation is computed again when the run goes on: the budget may have cut it, and the end adds
+        rows to the logs that are not there if the run is longer.
+        """
+        current = self.current
+        at_last = current.evaluations == current.functions.before_last()
+        return self.execution.keep_state and at_last and self.saved != current.generation
 
     def checkpoint_is_due(self) -> bool:
         """After the seconds asked for and never more than `CHECKPOINT_SHARE`; 0 is whenever possible."""
@@ -227,10 +245,12 @@ class _Loop:
         return self.current.evaluations >= self.config.evaluations and not self.correction_is_due()
 
     def next_event(self) -> int:
-        """Evaluations of the next snapshot, correction or end."""
+        """Evaluations of the next snapshot, correction, last generation or end."""
         now, every = self.current.evaluations, self.config.correct_every
         events = [snapshot for snapshot in _snapshots(self.config) if snapshot > now]
         events += [(now // every + 1) * every] if every else []
+        last = self.current.functions.before_last()
+        events += [last] if last > now and self.execution.keep_state else []
         return min([*events, self.config.evaluations])
 
     def log(self, advance: Advance) -> None:
@@ -289,10 +309,10 @@ class _Loop:
                     pending_s=self.pending.seconds,
                 ),
             )
-            if current.evaluations < self.config.evaluations:  # otherwise the run would count as finished
+            if 0 < current.evaluations < self.config.evaluations:  # at the end it would count as finished
                 for folder, archive in zip(self.folders, current.saved_archives(), strict=True):
                     folder.write_archive(archive)
-        self.saved_at = time.perf_counter()
+        self.saved, self.saved_at = current.generation, time.perf_counter()
         self.cost = self.spent = self.saved_at - clock
 
     def correction_is_due(self) -> bool:
@@ -337,6 +357,11 @@ class _Loop:
             log.corrections.append(row)
         self.corrected = self.current.evaluations
         self.correcting = time.perf_counter() - clock
+
+
+def tidy(checkpoints: Checkpoints, execution: Execution) -> None:
+    """Removes the checkpoints of a finished run, but for the state to go on from if it is to be kept."""
+    checkpoints.clear(but=checkpoints.extensible() if execution.keep_state else None)
 
 
 def _median(values: list[Any]) -> Any:

@@ -66,6 +66,7 @@ def optimise(
     if folder is not None:
         run(config, folder, execution=execution)
         return RunFolder(folder).read_archive()
+    execution = dataclasses.replace(execution or Execution(), keep_state=False)
     with tempfile.TemporaryDirectory() as scratch:
         run(config, Path(scratch) / "run", execution=execution)
         return RunFolder(Path(scratch) / "run").read_archive()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -42,6 +44,7 @@ from elites.tasks.task import DeviceTask, Task
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
 ROWS = 100  # largest number of generations per dispatch
+Given = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
 
 
 class Advance(NamedTuple):
@@ -58,9 +61,15 @@ class Replications(ABC):
     parts: int  # of equal size; each is a call of a program
 
     def __init__(
-        self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
+        self,
+        configs: list[RunConfig],
+        algorithm: Algorithm,
+        threads: int | None,
+        cluster: str | None,
+        given: Given | None,
     ) -> None:
         self.started = time.perf_counter()
+        self._given = None if given is None else functools.cache(given)
         self.configs, self.metrics = configs, configs[0].make_metrics()
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
@@ -96,6 +105,15 @@ class Replications(ABC):
         most = max(1, min(wanted, ROWS, -(-left // evaluations_of(rounds))))
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
+
+    def given(self, generation: int) -> np.ndarray | None:
+        """The genomes `[n, P]` of a generation that the runs begin with; None for all other generations."""
+        opening = self.algorithm.opening
+        begin = generation * opening[0][0].policies if opening else 0
+        if begin >= self.algorithm.given:
+            return None
+        assert self._given is not None
+        return self._given()[begin : begin + opening[generation][0].policies]
 
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
@@ -150,9 +168,15 @@ class Replications(ABC):
 
 
 def make_replications(
-    configs: list[RunConfig], threads: int | None = None, cluster: str | None = None
+    configs: list[RunConfig],
+    threads: int | None = None,
+    cluster: str | None = None,
+    given: Given | None = None,
 ) -> Replications:
-    """The runs of these configurations, which differ only in their seeds, if they fit into memory."""
+    """The runs of these configurations, which differ only in their seeds, if they fit into memory.
+
+    `given` returns the genomes that they begin with, if their configuration has a `start`.
+    """
     keep_compiled_programs()
     algorithm = configs[0].make_algorithm()
     task = algorithm.task
@@ -166,7 +190,7 @@ def make_replications(
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
-    return driver(configs, algorithm, threads, cluster)
+    return driver(configs, algorithm, threads, cluster, given)
 
 
 class _Asked(NamedTuple):
@@ -206,7 +230,10 @@ class EpisodesOutside(Replications):
         def ask(part: int, item: int) -> _Asked:
             ahead, index, round = work[item]
             numbers = np.int32(self.generation + ahead), np.int32(index), round
-            self.state[part], batch = self.programs.ask(self.state[part], self.keys[part], *numbers)
+            if (given := self.given(self.generation + ahead)) is not None:
+                batch = self.programs.given(given)
+            else:
+                self.state[part], batch = self.programs.ask(self.state[part], self.keys[part], *numbers)
             seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)[0]
             return _Asked(batch, *to_host((batch.parameters, seeds)))
 
@@ -292,8 +319,8 @@ class EpisodesInside(Replications):
 
     def advance(self, until: int) -> list[Advance]:
         """Generations of the same kind, for about two seconds."""
-        rounds = self.functions.rounds(self.generation)
-        each, count = evaluations_of(rounds), self._generations_until(until)
+        rounds, given = self.functions.rounds(self.generation), self.given(self.generation)
+        each, count = evaluations_of(rounds), 1 if given is not None else self._generations_until(until)
         clock = time.perf_counter()
         self.state[0], rows = self.programs.generations(
             self.state[0],
@@ -302,6 +329,7 @@ class EpisodesInside(Replications):
             jnp.int32(self.evaluations),
             jnp.int32(count),
             rounds,
+            given,
         )
         done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
         seconds = (time.perf_counter() - clock) / count
@@ -322,6 +350,7 @@ class Programs:
         self.functions, self.algorithm, self.physics = functions, functions.algorithm, physics
         self.init = jax.jit(functions.init)
         self.ask = jax.jit(functions.ask, static_argnums=4, donate_argnums=0)
+        self.given = jax.jit(functions.given)
         self.episodes = jax.jit(functions.episodes, static_argnums=2)
         self.tell = jax.jit(functions.tell, static_argnums=7, donate_argnums=0)
         self.row = jax.jit(functions.row)
@@ -336,14 +365,18 @@ class Programs:
         evaluations: jax.Array,
         count: jax.Array,
         rounds: tuple[Round, ...],
+        given: jax.Array | None,
     ) -> tuple[Any, Row]:
-        """`count` generations of these rounds, at most ROWS, from this generation and evaluation on."""
+        """`count` generations of these rounds, at most ROWS, from this generation and evaluation on.
+
+        `given` are genomes to evaluate in place of what the algorithm asks for.
+        """
         kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.no_counts()), states)
         rows = jax.tree.map(lambda array: jnp.zeros((ROWS, *array.shape), array.dtype), kind)
 
         def one(carried: tuple[jax.Array, Any, Row, jax.Array]) -> tuple[jax.Array, Any, Row, jax.Array]:
             done, states, rows, evaluations = carried
-            states, row = self._generation(states, keys, generation + done, evaluations, rounds)
+            states, row = self._generation(states, keys, generation + done, evaluations, rounds, given)
             rows = jax.tree.map(lambda all, new: all.at[done].set(new), rows, row)
             evaluations = jnp.minimum(evaluations + evaluations_of(rounds), self.functions.budget)
             return done + 1, states, rows, evaluations
@@ -360,6 +393,7 @@ class Programs:
         generation: jax.Array,
         evaluations: jax.Array,
         rounds: tuple[Round, ...],
+        given: jax.Array | None,
     ) -> tuple[Any, Row]:
         """Ask, evaluate, tell, for each round; equal rounds in a row are compiled once."""
         task, number, carried = self.algorithm.task, 0, (states, self.functions.no_counts(), evaluations)
@@ -369,7 +403,10 @@ class Programs:
                 carried: tuple[Any, Counts, jax.Array], index: jax.Array, round: Round = round
             ) -> tuple[tuple[Any, Counts, jax.Array], None]:
                 states, counts, evaluations = carried
-                states, batch = self.functions.ask(states, keys, generation, index, round)
+                if given is None:
+                    states, batch = self.functions.ask(states, keys, generation, index, round)
+                else:
+                    batch = self.functions.given(given)
                 seeds, runs = self.functions.episodes(keys, evaluations, round)
                 whole = (self.functions.count * round.policies, *round.shape[1:])
                 evaluation = evaluate_inside(
@@ -406,9 +443,8 @@ def make_programs(
     """The programs of an algorithm. Runs of equal settings in one process share them, so that only the first
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
     if algorithm.environment is None or isinstance(algorithm.task, DeviceTask):
-        return _shared_programs(
-            type(algorithm), algorithm.config, algorithm.task, count, budget, describes, physics
-        )
+        settings = algorithm.config, algorithm.task, algorithm.given
+        return _shared_programs(type(algorithm), *settings, count, budget, describes, physics)
     return Programs(Generation(algorithm, count, budget, describes=describes))
 
 
@@ -417,12 +453,16 @@ def _shared_programs(
     kind: type[Algorithm],
     config: Any,
     task: Task,
+    given: int,
     count: int,
     budget: int,
     describes: bool,
     physics: Physics | None,
 ) -> Programs:
-    return Programs(Generation(kind(task, config), count, budget, describes=describes), physics)
+    algorithm = kind(task, config)
+    if given:
+        algorithm.begin_with(given)
+    return Programs(Generation(algorithm, count, budget, describes=describes), physics)
 
 
 def bytes_needed(algorithm: Algorithm, physics: Physics | None) -> int:

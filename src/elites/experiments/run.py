@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
 from elites.experiments.config import RunConfig, load_config, versions, with_physics
 from elites.experiments.execution import Execution
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.experiments.loop import Outcome, drive
-from elites.experiments.replications import Replications, make_replications, require_memory
+from elites.experiments.loop import Outcome, drive, tidy
+from elites.experiments.replications import Given, Replications, make_replications, require_memory
+from elites.files import error_in_one_line
 from elites.learning import products
-from elites.options import Seeds, converted
+from elites.options import Evaluations, Seeds, converted
+from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
 from elites.tasks.gymnasium import provide_functions
 from elites.tasks.task import Task
@@ -61,12 +67,15 @@ def run(
         return run_group(config, seeds, GroupFolder(path), execution)
     refuse_taken(path)
     config = with_physics(config, execution.log, threads=execution.threads)
+    start = config.read_start()
     home = RunFolder(path)
-    with _replications([config], execution) as current:  # fails before anything is written
+    with _replications([config], execution, _genomes_of(start)) as current:  # fails before it writes
+        _tell_if_only_opening(config, current.algorithm, execution)
         home.create_folder()
         with folder_lock(path):
             refuse_taken(path)
             home.create(config.record())
+            _keep_start(path, start)
             return drive(path, [home], current, execution)[0]
 
 
@@ -79,31 +88,42 @@ def _say_what_is_in_memory(config: RunConfig, execution: Execution) -> None:
         )
 
 
-def resume(folder: Path | str, execution: Execution | None = None, *, task: Task | None = None) -> Outcome:
-    """Continues a run, or a group of runs, that was killed, interrupted or out of time.
+def resume(
+    folder: Path | str,
+    execution: Execution | None = None,
+    *,
+    evaluations: int | None = None,
+    task: Task | None = None,
+) -> Outcome:
+    """Continues a run, or a group of runs, that was killed, interrupted or out of time, or extends it.
 
     Resuming one run of a group resumes them all.
 
     Args:
         folder: folder of the run or the group.
         execution: threads, limits and callbacks.
+        evaluations: a larger budget. The result is that of a run which had it from the beginning, bit for
+            bit. A finished run must have kept its state (`Execution.keep_state`).
         task: the run's task again. It is needed in another process if its environment or its descriptor was
             defined in a notebook or inside a function.
     """
     path, execution = Path(folder), execution or Execution()
+    converted(Evaluations | None, "evaluations", evaluations)
     if task is not None:
         first = GroupFolder(path).runs()[0] if GroupFolder(path).exists else RunFolder(path)
         record = first.read_record()
         provide_functions(record.task, record.task_parameters, task)
     if GroupFolder(path).exists:
-        return _resume_group(GroupFolder(path), execution)
+        return _resume_group(GroupFolder(path), execution, evaluations)
     group = group_of(path)
     if group is not None:
         whole = path.resolve()
-        return next(run for run in _resume_group(group, execution).runs if run.folder == whole)
+        return next(run for run in _resume_group(group, execution, evaluations).runs if run.folder == whole)
     config, original_versions = load_config(path)
     with folder_lock(path):
-        return _continue(path, [RunFolder(path)], [config], original_versions, execution)[0]
+        (config,) = _extended(path, [RunFolder(path)], [config], evaluations)
+        start = functools.partial(_read_genomes, path, config)
+        return _continue(path, [RunFolder(path)], [config], original_versions, execution, start)[0]
 
 
 def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Execution) -> Outcome:
@@ -115,32 +135,42 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
         refuse_taken(group.path)
     together = config.shares_program
     config = with_physics(config, execution.log, seeds if together else 1, execution.threads)
-    require_memory(config.make_algorithm(), config.physics, seeds if together else 1)
+    algorithm, start = config.make_algorithm(), config.read_start()
+    require_memory(algorithm, config.physics, seeds if together else 1)
+    _tell_if_only_opening(config, algorithm, execution)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None
         if together:
-            current = stack.enter_context(_replications(configs, execution))
+            current = stack.enter_context(_replications(configs, execution, _genomes_of(start)))
         group.create_folder()
         stack.enter_context(folder_lock(group.path))
         if group.is_incomplete():
             group.clear_incomplete()
         refuse_taken(group.path)
         folders = group.create([config.record() for config in configs])
+        _keep_start(group.path, start)
         if current is not None:
             return _group_outcome(group, drive(group.path, folders, current, execution))
     return _resume_group(group, execution)
 
 
-def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
+def _resume_group(group: GroupFolder, execution: Execution, evaluations: int | None = None) -> Outcome:
     started, folders = time.perf_counter(), group.runs()
-    loaded = [load_config(run.path) for run in folders]
-    configs, original_versions = [config for config, _ in loaded], loaded[0][1]
-    _refuse_different(folders, configs, group.seeds())
     with folder_lock(group.path):
-        if configs[0].shares_program:
-            outcomes = _continue(group.path, folders, configs, original_versions, execution)
+        loaded = [load_config(run.path) for run in folders]
+        configs, original_versions = [config for config, _ in loaded], loaded[0][1]
+        budget = max(config.evaluations for config in configs)  # a kill may have left some without it
+        same = [dataclasses.replace(config, evaluations=budget) for config in configs]
+        _refuse_different(folders, same, group.seeds())
+        together = configs[0].shares_program
+        start = functools.partial(_read_genomes, group.path, configs[0])
+        if together:
+            configs = _extended(group.path, folders, configs, evaluations or budget)
+            outcomes = _continue(group.path, folders, configs, original_versions, execution, start)
             return _group_outcome(group, outcomes)
+        pairs = zip(folders, configs, strict=True)
+        configs = [_extended(run.path, [run], [config], evaluations or budget)[0] for run, config in pairs]
         outcomes = []
         with Interrupts("stopping after this generation") as interrupts:
             for run, config in zip(folders, configs, strict=True):
@@ -151,7 +181,9 @@ def _resume_group(group: GroupFolder, execution: Execution) -> Outcome:
                     continue
                 within = dataclasses.replace(execution, max_hours=left)
                 with folder_lock(run.path):
-                    outcomes += _continue(run.path, [run], [config], original_versions, within, interrupts)
+                    outcomes += _continue(
+                        run.path, [run], [config], original_versions, within, start, interrupts
+                    )
         return _group_outcome(group, outcomes)
 
 
@@ -173,6 +205,7 @@ def _continue(
     configs: list[RunConfig],
     original_versions: dict[str, str | None],
     execution: Execution,
+    start: Given,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
     checkpoints = GroupFolder(home).checkpoints
@@ -185,7 +218,7 @@ def _continue(
     done = [outcome for outcome in finished if outcome is not None]
     if len(done) == len(folders):
         execution.log(f"{home} is finished: {done[0].evaluations} evaluations")
-        checkpoints.clear()
+        tidy(checkpoints, execution)
         return done
     archived = any(run.has_archive for run in folders)
     if (
@@ -198,13 +231,76 @@ def _continue(
     )
     if differing:
         execution.log(f"started with {differing}: the result may differ from that of an uninterrupted run")
-    with _replications(configs, execution) as current:
+    with _replications(configs, execution, start) as current:
         return drive(home, folders, current, execution, interrupts)
 
 
+def _extended(
+    home: Path, folders: list[RunFolder], configs: list[RunConfig], evaluations: int | None
+) -> list[RunConfig]:
+    """The configurations with a larger budget, if one is given; an error if their runs cannot go on to it.
+
+    Nothing is written: a run's record gets its budget when its checkpoint in `home` has been read.
+    """
+    if evaluations is None:
+        return configs
+    for run, config in zip(folders, configs, strict=True):
+        if evaluations < config.evaluations:
+            raise ElitesError(
+                f"evaluations is {evaluations}; it must be at least {config.evaluations}, the budget of {run}"
+            )
+    if all(config.evaluations == evaluations for config in configs):
+        return configs
+    checkpoints = GroupFolder(home).checkpoints
+    begun = checkpoints.paths() or any(run.has_archive for run in folders)
+    if begun and checkpoints.extensible() is None:
+        raise ElitesError(
+            f"{home} has kept no state to go on from (--keep-state; the runs of a study keep none); "
+            f"`elites run … --from {folders[0]}` begins a new run with its elites"
+        )
+    return [dataclasses.replace(config, evaluations=evaluations) for config in configs]
+
+
+def _tell_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Execution) -> None:
+    """Tells if the budget is too small for anything but what a run begins with."""
+    first = algorithm.opening_evaluations()
+    if config.evaluations > first:
+        return
+    what = f"{algorithm.given:,} elites" if algorithm.given else "random controllers"
+    option = " (--initial)" if hasattr(algorithm.config, "initial") and not algorithm.given else ""
+    execution.log(
+        f"the budget is spent before anything is varied or trained: {config.algorithm} begins with "
+        f"{first:,} evaluations of {what}{option}, and this run has {config.evaluations:,}"
+    )
+
+
+def _genomes_of(start: SavedArchive | None) -> Given | None:
+    """The genomes that a run begins with, if it does so with those of an archive."""
+    return None if start is None else lambda: start.parameters
+
+
+def _keep_start(home: Path, start: SavedArchive | None) -> None:
+    """Copies the archive that a run or a group begins with into its folder, if there is one."""
+    if start is not None:
+        with error_in_one_line(f"cannot write to {home}"):
+            save_archive(GroupFolder(home).start, start)
+
+
+def _read_genomes(home: Path, config: RunConfig) -> np.ndarray:
+    """The genomes that a resumed run begins with. A kill may have come before they were copied."""
+    copy = GroupFolder(home).start
+    copied, start = copy.exists(), config.read_start(copy)
+    assert start is not None
+    if not copied:
+        _keep_start(home, start)
+    return start.parameters
+
+
 @contextlib.contextmanager
-def _replications(configs: list[RunConfig], execution: Execution) -> Iterator[Replications]:
-    current = make_replications(configs, execution.threads, execution.cluster)
+def _replications(
+    configs: list[RunConfig], execution: Execution, given: Given | None
+) -> Iterator[Replications]:
+    current = make_replications(configs, execution.threads, execution.cluster, given)
     precision = getattr(current.algorithm.config, "training_precision", "float32")
     if precision == "bfloat16" and not products.gains_speed():
         execution.log("this processor has no bfloat16 products: training is not faster than in float32")

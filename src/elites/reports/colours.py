@@ -16,6 +16,7 @@ ALGORITHMS = {
 
 OPERATORS = {  # those of one algorithm differ
     "random": "#999999",
+    "start": "#cc79a7",
     "ga": "#0072b2",
     "pg": "#e69f00",
     "greedy": "#009e73",

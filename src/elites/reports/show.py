@@ -90,6 +90,8 @@ def show(
         **_metric_rows(record, archive, metrics),
         "cells": f"{len(archive.fitness)} of {len(archive.centroids)} are filled",
     }
+    if record.start is not None:
+        rows["began with"] = f"{record.start.elites:,} elites of {shortened(record.start.archive)}"
     if len(archive.fitness):
         rows |= _elite_rows(archive)
     pictures = [drawn[name] for name in ("archive", *(["parallel"] if parallel else []), "profile")]

@@ -151,8 +151,8 @@ def _fitting(packed: Packed, name: str, like: jax.Array) -> jax.Array:
     return jnp.array(stored)
 
 
-class _OtherFormatError(ValueError):
-    """A checkpoint of another version."""
+class _UnusableError(ValueError):
+    """A checkpoint of another version, or of the end of a smaller budget."""
 
 
 class Belonging:
@@ -173,10 +173,17 @@ class Belonging:
         )
 
     def refuse_other(self, path: Path, header: CheckpointHeader) -> None:
-        """Raises an error that says what has changed since the checkpoint was written."""
+        """Raises an error that says what has changed since the checkpoint was written.
+
+        The budget may have grown since, if the checkpoint is from before the end of the earlier one.
+        """
         if header.digest == self.digest:
             return
         was, now = header.record, self.record
+        if was["evaluations"] < now["evaluations"]:
+            if not is_before_end(header):
+                raise _UnusableError(f"it is from the end of {was['evaluations']:,} evaluations")
+            was = {**was, "evaluations": now["evaluations"]}
         for name in ("algorithm", "task"):
             if was.get(name) != now[name]:
                 raise ElitesError(
@@ -189,6 +196,11 @@ class Belonging:
                 f"{path} was written with other settings: {', '.join(changes)}; "
                 "with the earlier ones the run can be continued"
             )
+
+
+def is_before_end(header: CheckpointHeader) -> bool:
+    """Whether a checkpoint is from before the last generation of its run, which the budget may cut."""
+    return bool(header.evaluations < header.record["evaluations"])
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -246,7 +258,7 @@ class Checkpoints:
             except ElitesError:
                 raise
             except Exception as error:  # damage takes many forms
-                what = "cannot be used" if isinstance(error, _OtherFormatError) else "is damaged"
+                what = "cannot be used" if isinstance(error, _UnusableError) else "is damaged"
                 wrong.append(f"checkpoint {path} {what}: {one_line(error)}")
                 continue
             for damaged in self.paths()[: len(wrong)]:  # out of the way of those to come
@@ -254,12 +266,24 @@ class Checkpoints:
             return state, header, wrong
         raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
 
-    def clear(self) -> None:
-        """A finished run needs none. Files that are not checkpoints stay."""
+    def extensible(self) -> Path | None:
+        """The newest from before the end of its run, from which the run goes on with any larger budget."""
+        for path in self.paths():
+            with contextlib.suppress(Exception), ArrayFile(path) as file:  # damage takes many forms
+                if is_before_end(_read_header(file)):
+                    return path
+        return None
+
+    def size(self) -> int:
+        """Bytes on the disk."""
+        return sum(path.stat().st_size for path in self.paths())
+
+    def clear(self, but: Path | None = None) -> None:
+        """Removes all, or all but one. Files that are not checkpoints stay."""
         if self.folder.is_dir():
             remove_partials(self.folder)
             for path in (*self.paths(), *self.folder.glob(f"[0-9]*{DAMAGED}")):
-                if not path.is_dir():
+                if path != but and not path.is_dir():
                     path.unlink()
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -272,5 +296,5 @@ def _read_header(file: ArrayFile) -> CheckpointHeader:
     header = parse(str(text))
     found = header.get("format") if isinstance(header, dict) else None
     if isinstance(found, int) and found != VERSION:
-        raise _OtherFormatError(f"it has format {found}; this version reads format {VERSION}")
+        raise _UnusableError(f"it has format {found}; this version reads format {VERSION}")
     return convert(header, CheckpointHeader)

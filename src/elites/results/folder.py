@@ -20,7 +20,15 @@ from elites.results.archive import SavedArchive, load_about, load_archive, save_
 from elites.results.checkpoints import Checkpoints
 from elites.results.corrected import CorrectedArchive, load_corrected, save_corrected
 from elites.results.members import Members, load_members, save_members
-from elites.results.schemas import CORRECTION, TIMING, GroupRecord, RunRecord, check_table, read_record
+from elites.results.schemas import (
+    CORRECTION,
+    TIMING,
+    GroupRecord,
+    RunRecord,
+    check_table,
+    parse,
+    read_record,
+)
 from elites.results.tables import read_table
 
 
@@ -52,6 +60,11 @@ class RunFolder:
         """Makes the folder and writes the run's record."""
         self.create_folder()
         write_json(self.config, record)
+
+    def extend(self, evaluations: int) -> None:
+        """Changes the budget in the run's record if it is another, atomically. All else stays as it was."""
+        if self.read_record().evaluations != evaluations:
+            write_json(self.config, {**parse(self.config.read_bytes()), "evaluations": evaluations})
 
     def read_record(self) -> RunRecord:
         """What was run."""
@@ -199,6 +212,7 @@ class GroupFolder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.record = self.path / names.GROUP
+        self.start = self.path / names.START
         self.checkpoints = Checkpoints(self.path / names.CHECKPOINTS)
 
     def __str__(self) -> str:

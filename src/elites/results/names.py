@@ -4,6 +4,7 @@ CONFIG = "config.json"
 GROUP = "group.json"  # in the folder that the replications of a run share
 ARCHIVE = "archive.npz"
 MEMBERS = "members.npz"
+START = "start.npz"  # copy of the archive that a run or a group began with
 CORRECTED = "corrected.npz"
 UNFINISHED = ".unfinished.npz"  # suffix of a correction on its way
 METRICS = "metrics.csv"

@@ -34,6 +34,14 @@ Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
+class StartRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The archive that a run began with."""
+
+    archive: Name  # its path when the run began
+    elites: Positive
+    digest: Name
+
+
 class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `config.json` says, as it is written: names and plain values."""
 
@@ -50,6 +58,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_parameters: dict[str, Any] = {}
     metrics: list[str] = []  # further ones, by their import paths
     physics: Physics | None = None  # of a task in JAX; null in runs before the choice: xla
+    start: StartRecord | None = None  # what replaced random genomes
     versions: dict[str, str | None] = {}
 
     @property
@@ -58,7 +67,8 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def settings(self) -> dict[str, Any]:
         """All but the versions, as `RunConfig` takes them."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "versions"}
+        settings: dict[str, Any] = msgspec.to_builtins(self)
+        return {name: value for name, value in settings.items() if name != "versions"}
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

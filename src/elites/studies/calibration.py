@@ -97,6 +97,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
         "archive_bytes": archive + min(depth * count, config.evaluations * (depth > 0)) * 4 * parameters,
         "log_bytes": -(-generations // config.log_every) * LOG_BYTES + RECORD_BYTES,
         "corrected_bytes": most * 4 * config.correct_replications * (1 + task.descriptor_size),
+        "state_bytes": state_bytes,
         "checkpoint_bytes": (KEPT + 1) * state_bytes + archive,  # while another of each is written
         "episode_length": task.episode_length,
     }

@@ -169,11 +169,12 @@ class ClusterPool:
         threads: int | None,
         checkpoint_seconds: float,
         needs: dict[str, int],
+        keep_state: bool = False,
     ) -> None:
         """`needs` is the memory of each job in bytes."""
         self._ray = connect(address)
         self.study, self.workers, self.threads = StudyFolder(study), workers, threads or 1
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_seconds, self.keep_state = checkpoint_seconds, keep_state
         self.needs = {folder: needed + WORKER_BYTES for folder, needed in needs.items()}
         self._task = self._ray.remote(max_retries=0)(
             remote_run
@@ -202,7 +203,7 @@ class ClusterPool:
     def start(self, job: Job) -> None:
         folder = self.study.path / job.folder
         files = {str(path.relative_to(folder)): path.read_bytes() for path in _files(folder)}
-        request = make_request(job, folder, self.threads, self.checkpoint_seconds)
+        request = make_request(job, folder, self.threads, self.checkpoint_seconds, self.keep_state)
         options: dict[str, Any] = {"num_cpus": self.threads, "memory": self.needs[job.folder]}
         if job.group and self._gpus:
             options["num_gpus"] = 1

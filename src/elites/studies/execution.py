@@ -66,7 +66,9 @@ class Pool(Protocol):
         """Kills the workers that are left."""
 
 
-def make_request(job: Job, folder: Path, threads: int | None, checkpoint_seconds: float) -> dict[str, Any]:
+def make_request(
+    job: Job, folder: Path, threads: int | None, checkpoint_seconds: float, keep_state: bool = False
+) -> dict[str, Any]:
     """What a worker is to do."""
     return {
         "what": "run",
@@ -78,6 +80,7 @@ def make_request(job: Job, folder: Path, threads: int | None, checkpoint_seconds
         "redraw": job.redraw,
         "threads": threads,
         "checkpoint_seconds": checkpoint_seconds,
+        "keep_state": keep_state,
     }
 
 
@@ -100,9 +103,16 @@ def start_worker(request: dict[str, Any], log: Any) -> subprocess.Popen[str]:
 class Processes:
     """Workers on this machine."""
 
-    def __init__(self, study: Path, workers: int, threads: int | None, checkpoint_seconds: float) -> None:
+    def __init__(
+        self,
+        study: Path,
+        workers: int,
+        threads: int | None,
+        checkpoint_seconds: float,
+        keep_state: bool = False,
+    ) -> None:
         self.study, self.workers, self.threads = StudyFolder(study), workers, threads
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_seconds, self.keep_state = checkpoint_seconds, keep_state
         self._messages: SimpleQueue[tuple[Job, dict[str, Any]]] = SimpleQueue()
         self._running: dict[str, subprocess.Popen[str]] = {}
 
@@ -111,7 +121,8 @@ class Processes:
 
     def start(self, job: Job) -> None:
         log = self.study.log(job.folder)
-        request = make_request(job, self.study.path / job.folder, self.threads, self.checkpoint_seconds)
+        folder = self.study.path / job.folder
+        request = make_request(job, folder, self.threads, self.checkpoint_seconds, self.keep_state)
         with error_in_one_line(f"cannot write to {self.study}"):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:

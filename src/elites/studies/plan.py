@@ -44,8 +44,10 @@ def cell_of(config: RunConfig) -> str:
     return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
 
 
-def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> Cost:
-    """The cost of these jobs, none of which is done, from here on."""
+def cost(
+    study: Path, jobs: Sequence[Job], measured: Measured, workers: int, keep_state: bool = False
+) -> Cost:
+    """The cost of these jobs, none of which is done, from here on; with all states if they are kept."""
     runs = evaluations = corrections = disk = 0
     low = high = 0.0
     known = True
@@ -61,6 +63,7 @@ def cost(study: Path, jobs: Sequence[Job], measured: Measured, workers: int) -> 
         runs, evaluations, corrections = runs + len(left_runs), evaluations + left, corrections + each * again
         disk += len(left_runs) * (cell["archive_bytes"] * (1 + job.configs[0].snapshots) + cell["log_bytes"])
         disk += len(left_runs) * cell["corrected_bytes"] * (again > 0)
+        disk += len(left_runs) * cell["state_bytes"] if keep_state else 0
         checkpoints.append(cell["checkpoint_bytes"] * len(left_runs))
         pace = cell.get("pace")
         if pace is None:

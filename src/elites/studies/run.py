@@ -35,6 +35,7 @@ def run_study(
     cluster: str | None = None,
     checkpoint_seconds: float = 60.0,
     max_hours: float | None = None,
+    keep_state: bool = False,
     calibrate: bool = True,
     only_plan: bool = False,
 ) -> list[State]:
@@ -48,6 +49,7 @@ def run_study(
         cluster: address of a Ray cluster to run on.
         checkpoint_seconds: least time between the checkpoints of a run.
         max_hours: hours after which all runs stop cleanly; the same study again continues them.
+        keep_state: whether finished runs keep their states, which `resume` needs to extend them.
         calibrate: whether to measure first how long it will take.
         only_plan: whether to show the plan and do nothing else.
     """
@@ -58,7 +60,7 @@ def run_study(
     converted(Seconds, "checkpoint_seconds", checkpoint_seconds)
     converted(Patience | None, "max_hours", max_hours)
     clock = _Clock(max_hours)
-    settings = (study, folder, workers, threads, cluster, checkpoint_seconds, clock, calibrate)
+    settings = (study, folder, workers, threads, cluster, checkpoint_seconds, clock, keep_state, calibrate)
     if cluster is not None:
         from elites.cluster import connect
 
@@ -93,6 +95,7 @@ def _execute(
     cluster: str | None,
     checkpoint_seconds: float,
     clock: _Clock,
+    keep_state: bool,
     calibrate: bool,
     only_plan: bool,
 ) -> list[State]:
@@ -113,15 +116,15 @@ def _execute(
             f"{in_bytes(plan.memory(left, measured, workers))} of memory; "
             f"{in_bytes(measured.available)} are free"
         )
-        pool = Processes(folder, workers, each, checkpoint_seconds)
+        pool = Processes(folder, workers, each, checkpoint_seconds, keep_state)
     else:
         from elites.studies.cluster import ClusterPool
 
         needs = {job.folder: plan.needs(job, measured) for job in left}
-        pool = ClusterPool(folder, cluster, workers, threads, checkpoint_seconds, needs)
+        pool = ClusterPool(folder, cluster, workers, threads, checkpoint_seconds, needs, keep_state)
         where = pool.describe()
     try:
-        cost = plan.cost(folder, left, measured, workers or len(left))
+        cost = plan.cost(folder, left, measured, workers or len(left), keep_state)
         display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []

@@ -69,6 +69,10 @@ class Task:
         """The length of a step's descriptor."""
         return self.descriptor_size if self.describes_steps else 0
 
+    def missing(self) -> str:
+        """What keeps it from running here, in a line; empty if nothing does."""
+        return ""
+
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)

@@ -10,6 +10,7 @@ twenty runs of PGA-MAP-Elites.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from elites.options import Spread
@@ -30,6 +31,10 @@ class BraxTask(DeviceTask):
     noise: Spread  # of the initial positions and velocities
     backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
 
+    def missing(self) -> str:
+        """What keeps it from running here."""
+        return missing_package()
+
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
         from elites.tasks.brax import simulation
 
@@ -39,6 +44,12 @@ class BraxTask(DeviceTask):
         from elites.tasks.brax import simulation
 
         return simulation.step(self, state, action)
+
+
+def missing_package() -> str:
+    """A line that says which package Brax's tasks lack; empty if none."""
+    missing = [name for name in ("brax", "mujoco") if find_spec(name) is None]
+    return f"brax tasks need {missing[0]}, which is not installed; install elites[brax]" if missing else ""
 
 
 class _Robot(NamedTuple):

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.tasks.brax import missing_package
 from elites.tasks.task import Stepping
 
 if TYPE_CHECKING:
@@ -94,9 +95,8 @@ def segment_sum(data: jax.Array, segment_ids: jax.Array, num_segments: int) -> j
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Hides warnings of Brax and MuJoCo about missing packages and old models: no user can change them."""
-    missing = [name for name in ("brax", "mujoco") if find_spec(name) is None]
-    if missing:
-        raise ElitesError(f"brax tasks need {missing[0]}, which is not installed; install elites[brax]")
+    if missing := missing_package():
+        raise ElitesError(missing)
     import mujoco
 
     before = mujoco.get_mju_user_warning()

@@ -30,6 +30,7 @@ NAMES = {
     "make": "its constructor",
     "reset": "a reset",
     "step": "a step",
+    "draw": "its picture",
 }  # of what is called, for people
 BEAT_SECONDS = 0.1  # between empty lines, at least
 
@@ -112,6 +113,20 @@ def inspect_remotely(
     return sizes  # type: ignore[no-any-return]
 
 
+def why_not_drawn(task: GymnasiumTask) -> str:
+    """Why an environment does not draw its first state, in a line; empty if it does."""
+    from elites.tasks import parameters_of
+
+    remote = Remote(task.name, task.patience)
+    try:
+        remote.call("draw", task=task.name, parameters=parameters_of(task))
+    except ElitesError as error:
+        return str(error)
+    finally:
+        remote.close()
+    return ""
+
+
 class RemoteSimulator:
     """Steps through the episodes of a task: see `elites.tasks.task.Simulator`."""
 
@@ -163,6 +178,15 @@ class _Servant:
         add_pickled(functions)
         made: Any = make_task(task, **parameters)
         self.simulator = made.simulator()
+
+    def draw(self, task: str, parameters: dict[str, Any]) -> None:
+        from elites.tasks import make_task
+        from elites.tasks.gymnasium.drawing import DrawingSimulator
+
+        made: Any = make_task(task, **parameters)
+        simulator = DrawingSimulator(made)
+        simulator.begin(0)
+        simulator.picture()
 
     def reset(self, seed: int) -> Any:
         return self.simulator.begin(seed).tolist()

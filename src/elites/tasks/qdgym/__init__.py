@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from elites.errors import ElitesError
 from elites.options import Range
 from elites.tasks.qdgym import robots
 from elites.tasks.task import CompiledTask
@@ -29,6 +30,16 @@ class QDGymTask(CompiledTask):
     )
     noise_distribution: Literal["uniform", "normal"] = "uniform"
     ends_on_fall: bool = True  # whether an episode ends when the robot is not upright
+
+    def missing(self) -> str:
+        """What keeps it from running here."""
+        from elites.tasks.qdgym.library import require_bullet
+
+        try:
+            require_bullet()
+        except ElitesError as error:
+            return str(error)
+        return ""
 
     def simulator(self) -> QDGymSimulator:
         from elites.tasks.qdgym.simulator import QDGymSimulator
