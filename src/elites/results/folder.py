@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import numpy as np
 
 from elites.errors import ElitesError
@@ -20,7 +21,15 @@ from elites.results.archive import SavedArchive, load_about, load_archive, save_
 from elites.results.checkpoints import Checkpoints
 from elites.results.corrected import CorrectedArchive, load_corrected, save_corrected
 from elites.results.members import Members, load_members, save_members
-from elites.results.schemas import CORRECTION, TIMING, GroupRecord, RunRecord, check_table, read_record
+from elites.results.schemas import (
+    CORRECTION,
+    TIMING,
+    GroupRecord,
+    LoggerRecord,
+    RunRecord,
+    check_table,
+    read_record,
+)
 from elites.results.tables import read_table
 
 
@@ -187,6 +196,13 @@ class RunFolder:
         table = read_table(self.timings)
         check_table(self.timings, table, TIMING)
         return table["elapsed_s"]
+
+    def read_loggers(self) -> dict[str, LoggerRecord]:
+        """The loggers of the run beside its own files, by name."""
+        return read_record(self.path / names.LOGGERS, dict[str, LoggerRecord]) or {}
+
+    def write_loggers(self, loggers: dict[str, LoggerRecord]) -> None:
+        write_json(self.path / names.LOGGERS, msgspec.to_builtins(loggers))
 
     def figure(self, name: str) -> Path:
         """Where a figure of the run goes."""

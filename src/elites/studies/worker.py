@@ -79,6 +79,7 @@ def execute(request: dict[str, Any], send: Send) -> bool:
     execution = Execution(
         threads=threads,
         checkpoint_seconds=request["checkpoint_seconds"],
+        pictures=0,
         on_generation=progress.generation,
         on_correction=progress.correction,
         log=lambda text: send("text", text=text),
