@@ -11,6 +11,7 @@ from elites.errors import ElitesError
 from elites.loggers.logger import LoggedRun, numbers
 
 FINISH_SECONDS = 120.0  # longest time for uploads at the end; `wandb sync` sends what is left
+WITHOUT_NETWORK = ("offline", "dryrun", "disabled")  # modes
 
 
 class WandB:
@@ -25,8 +26,9 @@ class WandB:
         """Begins a run, or goes on with the one of the remembered id."""
         import wandb
 
-        if wandb.setup().settings.mode == "online" and not wandb.login(verify=False, prompt=False):
-            raise ElitesError("no one is logged in: see `wandb login`, or set WANDB_MODE=offline")
+        online = wandb.setup().settings.mode not in WITHOUT_NETWORK
+        if online and wandb.run is None and not wandb.login(verify=False, prompt=False):
+            raise ElitesError("no one is logged in: `wandb login` does it; WANDB_MODE=offline needs no one")
         known = run.remembered.get("id")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "elites"),
@@ -40,7 +42,6 @@ class WandB:
                 reinit="create_new", console="off", silent=True, finish_timeout=FINISH_SECONDS
             ),
         )
-        online = self._run.settings.mode == "online"
         return {"id": self._run.id, **({"url": self._run.url} if online else {})}
 
     def row(self, row: Mapping[str, float | None]) -> None:
