@@ -15,7 +15,7 @@ from elites import ElitesError, Execution, RunConfig, cli, read_table, resume, r
 from elites.experiments import pictures
 from elites.experiments.pictures import Pictures
 from elites.loggers.logger import numbers
-from tests.loggers.recorder import Recorder
+from tests.loggers.recorder import Lines, Recorder
 from tests.toy import POINT
 
 SMALL = {"initial": 10, "batch": 10, "hidden": [4]}
@@ -35,14 +35,6 @@ def config(**changes):
 
 def quiet(_):
     pass
-
-
-class Lines(list):
-    """Lines for the user, but for the choice of the physics."""
-
-    def __call__(self, line):
-        if not line.startswith("physics"):
-            self.append(line)
 
 
 def calls(method):

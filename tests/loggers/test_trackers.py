@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from elites import Execution, RunConfig, read_table, resume, run, tasks
-from tests.loggers.test_loggers import Lines
+from tests.loggers.recorder import Lines
 from tests.toy import POINT
 
 SMALL = {"initial": 10, "batch": 10, "hidden": [4]}

@@ -43,9 +43,6 @@ class Training(NamedTuple):
     value: jax.Array  # mean of both critics over the batch
 
 
-Measured = tuple[jax.Array, jax.Array]  # loss and mean value of a step
-
-
 def no_training() -> Training:
     """The sums before the first step."""
     return Training(jnp.int32(0), jnp.float32(0), jnp.float32(0))
@@ -130,7 +127,8 @@ def train(
 ) -> tuple[TD3, Training]:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
-    A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
+    A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward. Also
+    returns what was measured on the way.
     """
     keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
     # All samples at once: on a GPU, a kernel per sample would cost more than the training itself.
@@ -143,7 +141,7 @@ def train(
     noise = jax.vmap(lambda noise_key: jax.random.normal(noise_key, shape))(keys[:, 1])
     noise = jnp.clip(config.smoothing_noise * noise, -config.smoothing_clip, config.smoothing_clip)
 
-    def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, Measured]:
+    def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
         batch, noise = inputs
         if reward is not None:
             batch = batch._replace(reward=reward(batch))
@@ -152,12 +150,12 @@ def train(
     def actor_step(state: TD3, batch: Experience) -> TD3:
         return _train_actor(state, config, policy, batch)
 
-    def single(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, Measured]:
+    def single(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
         state, measured = critic_step(state, inputs)
         due = state.steps % config.delay == 0
         return jax.lax.cond(due, actor_step, lambda state, _: state, state, inputs[0]), measured
 
-    def block(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, Measured]:
+    def block(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
         state, measured = jax.lax.scan(critic_step, state, inputs, unroll=min(config.delay, 4))
         return actor_step(state, jax.tree.map(lambda array: array[-1], inputs[0])), measured
 
@@ -168,14 +166,17 @@ def train(
         blocks = (steps // config.delay, config.delay)
         inputs = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), inputs)
         td3, measured = jax.lax.scan(block, td3, inputs)
-    loss, values = measured
-    return td3, Training(jnp.int32(steps), loss.sum(), values.sum())
+    loss, values = measured.reshape(steps, 2, 2).sum(0)  # of each critic
+    return td3, Training(jnp.int32(steps), loss.sum(), values.mean())
 
 
 def _train_critics(
     state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array
-) -> tuple[TD3, Measured]:
-    """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise."""
+) -> tuple[TD3, jax.Array]:
+    """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise.
+
+    Also returns the loss of each critic and its mean value over the batch, `[2, 2]`.
+    """
     product = PRODUCTS[config.training_precision]
     both_values = jax.vmap(functools.partial(value, product=product), (0, None, None))
     next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation, product) + noise, -1, 1)
@@ -184,9 +185,10 @@ def _train_critics(
 
     def loss(critics: Layers) -> tuple[jax.Array, jax.Array]:
         values = both_values(critics, batch.observation, batch.action)
-        return ((values - target) ** 2).mean(1).sum(), values.mean()
+        errors = ((values - target) ** 2).mean(1)
+        return errors.sum(), jnp.stack([errors, values.mean(1)])
 
-    measured, gradient = jax.value_and_grad(loss, has_aux=True)(state.critics)
+    gradient, measured = jax.grad(loss, has_aux=True)(state.critics)
     updates, optimiser = optax.adam(config.critic_learning_rate).update(gradient, state.critics_optimiser)
     critics = optax.apply_updates(state.critics, updates)
     return state._replace(critics=critics, critics_optimiser=optimiser, steps=state.steps + 1), measured
