@@ -2,7 +2,6 @@
 
 import csv
 import functools
-import json
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +23,7 @@ from elites import (
 )
 from elites.algorithms.base import Batch
 from elites.evaluation.evaluation import blank_evaluation
-from elites.experiments import generation
+from elites.experiments import generation, loop
 from elites.experiments.generation import Counts, Greedy, Row, optional_values
 from elites.learning.critics import Training
 from elites.results.schemas import OPTIONAL
@@ -42,9 +41,9 @@ def _point(monkeypatch):
     monkeypatch.setitem(tasks.TASKS, "point", POINT)
 
 
-def config(name, **changes):
+def config(name):
     given = {"algorithm": name, "task": "point", "evaluations": 155, "seed": 3, "physics": "xla"}
-    return RunConfig(**given, hyper_parameters=chosen(name, **changes))
+    return RunConfig(**given, hyper_parameters=chosen(name, batch=4))
 
 
 def quiet(_):
@@ -53,50 +52,28 @@ def quiet(_):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The folder of a run of an algorithm, made once for all tests."""
+    """The folder of a run of an algorithm, and its reports; made once for all tests."""
 
     @functools.cache
-    def made(name, **changes):
-        folder = tmp_path_factory.mktemp("runs") / name
-        run(config(name, **changes), folder, execution=Execution(log=quiet, checkpoint_seconds=0))
-        return folder
+    def made(name):
+        folder, reports = tmp_path_factory.mktemp("runs") / name, []
+        run(config(name), folder, execution=Execution(log=quiet, on_generation=reports.append))
+        return folder, reports
 
     return made
 
 
-@pytest.mark.parametrize("name", ["pga-map-elites", "qd-pg", "td3"])
-def test_generations_that_train_critics_have_their_loss_and_value(name, finished):
-    table = read_table(finished(name) / "metrics.csv")
-    trained = np.diff(table["gradient_steps"], prepend=0) > 0
-    assert trained.any()
-    assert not trained.all()  # the first controllers are random
-    for column in ("critic_loss", "mean_q"):
-        np.testing.assert_array_equal(np.isfinite(table[column]), trained)
-    assert (table["critic_loss"][trained] > 0).all()
-    with (finished(name) / "metrics.csv").open() as file:
-        cells = [row["critic_loss"] for row in csv.DictReader(file)]
-    assert [cell == "" for cell in cells] == (~trained).tolist()
-
-
 def test_the_greedy_actors_fitness_is_that_of_its_evaluation(finished):
-    table, archive = (
-        read(finished("pga-map-elites")) for read in (lambda f: read_table(f / "metrics.csv"), load_archive)
-    )
+    folder, _ = finished("pga-map-elites")
+    table, archive = read_table(folder / "metrics.csv"), load_archive(folder)
     np.testing.assert_array_equal(np.isfinite(table["greedy_fitness"]), table["made_greedy"] == 1)
     by_greedy = archive.operator == "greedy"
     assert by_greedy.any()
     rows = np.searchsorted(table["generation"], archive.generation[by_greedy])
     np.testing.assert_array_equal(table["greedy_fitness"][rows], archive.fitness[by_greedy])
-
-
-def test_only_what_an_algorithm_has_is_there(finished):
-    table = read_table(finished("map-elites") / "metrics.csv")
-    assert np.isnan([table[name] for name in ("critic_loss", "mean_q", "greedy_fitness")]).all()
-    assert np.isnan(read_table(finished("qd-pg") / "metrics.csv")["greedy_fitness"]).all()
-    assert np.isfinite(read_table(finished("td3") / "metrics.csv")["greedy_fitness"]).all()
-    for name in ("map-elites", "td3"):
-        table, archive = read_table(finished(name) / "metrics.csv"), load_archive(finished(name))
-        assert table["mean_fitness"][-1] == pytest.approx(archive.fitness.astype(float).mean(), rel=1e-6)
+    with (folder / "metrics.csv").open() as file:
+        cells = [row["greedy_fitness"] for row in csv.DictReader(file)]
+    assert [cell == "" for cell in cells] == (table["made_greedy"] == 0).tolist()
 
 
 @given(
@@ -136,7 +113,7 @@ def test_values_are_means_and_missing_where_there_is_nothing_to_average():
 
 
 def test_a_run_of_an_earlier_version_goes_on_with_its_own_columns(finished, monkeypatch, tmp_path):
-    folder, whole = tmp_path / "run", finished("map-elites")
+    folder, (whole, _) = tmp_path / "run", finished("map-elites")
     limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
     with monkeypatch.context() as earlier_version:
         earlier_version.setattr(generation, "OPTIONAL", ())
@@ -165,9 +142,10 @@ def test_empty_cells_are_read_as_nan(tmp_path_factory, rows):
 
 
 def test_other_cells_may_not_be_empty(finished, tmp_path):
-    lines = (finished("pga-map-elites") / "metrics.csv").read_text().splitlines()
+    log = finished("map-elites")[0] / "metrics.csv"
+    lines = log.read_text().splitlines()
     names, *rows = (line.split(",") for line in lines)
-    _, last = read_last_row(finished("map-elites") / "metrics.csv")
+    _, last = read_last_row(log)
     assert "critic_loss" not in last
     assert last["evaluations"] == 155
     for column in ("qd_score", "made_ga"):
@@ -191,13 +169,11 @@ def test_a_metric_may_not_have_the_name_of_such_a_column():
         RunConfig(algorithm="map-elites", task="point", metrics=(f"{__name__}:MEAN",))
 
 
-def test_reports_to_callbacks_have_none_where_a_cell_is_empty(tmp_path):
-    seen = []
-    execution = Execution(on_generation=seen.append, log=quiet)
-    run(config("pga-map-elites"), tmp_path / "run", seeds=2, execution=execution)
-    first, last = (report.metrics for report in (seen[0], seen[-1]))
+def test_reports_to_callbacks_have_none_where_a_cell_is_empty(finished):
+    folder, reports = finished("pga-map-elites")
+    first, last = reports[0].metrics, reports[-1].metrics
     assert first["critic_loss"] is None
-    assert last["critic_loss"] > 0
-    own = [read_table(tmp_path / "run" / f"seed-{seed}" / "metrics.csv") for seed in (3, 4)]
-    assert last["mean_q"] == pytest.approx(np.mean([table["mean_q"][-1] for table in own]))
-    assert json.dumps(last)
+    assert last["critic_loss"] == read_table(folder / "metrics.csv")["critic_loss"][-1]
+    assert loop._median([None, 2.0, 4.0]) == 3.0
+    assert loop._median([None, None]) is None
+    assert loop._median([1, 3]) == 2

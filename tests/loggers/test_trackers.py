@@ -89,6 +89,7 @@ def test_weights_and_biases(told, monkeypatch, tmp_path):
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of SQLAlchemy, about MLflow
 def test_mlflow(told, monkeypatch, tmp_path):
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")
@@ -120,6 +121,7 @@ def test_mlflow(told, monkeypatch, tmp_path):
         assert any("archive" in path and path.endswith(".png") for path in images)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_tracker_that_cannot_be_reached_does_not_end_the_run(monkeypatch, tmp_path):
     """No one is logged in, and the server refuses connections: one line of each."""
     wandb = pytest.importorskip("wandb")

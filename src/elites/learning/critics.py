@@ -127,8 +127,8 @@ def train(
 ) -> tuple[TD3, Training]:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
-    A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward. Also
-    returns what was measured on the way.
+    A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
+    Returns the new state, and what was measured on the way.
     """
     keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
     # All samples at once: on a GPU, a kernel per sample would cost more than the training itself.
