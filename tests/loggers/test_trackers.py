@@ -84,7 +84,7 @@ def test_weights_and_biases(told, monkeypatch, tmp_path):
         assert list(steps) == table["evaluations"].tolist()
         assert [values["qd_score"] for values in steps.values()] == table["qd_score"].tolist()
         assert [values["made/ga"] for values in steps.values()] == table["made_ga"].tolist()
-        assert steps[80]["archive"]["_type"] == "image-file"
+        assert steps[80]["archive._type"] == "image-file"
         (picture,) = (second / "files" / "media" / "images").glob("archive_80_*.png")
         assert picture.read_bytes().startswith(b"\x89PNG")
 

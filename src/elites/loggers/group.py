@@ -53,10 +53,14 @@ class Loggers:
         self._open = {}
 
     def _each(self, act: Callable[[Logger, int], None]) -> None:
-        for name, loggers in list(self._open.items()):
-            self._guard(name, lambda own=loggers: [act(logger, index) for index, logger in enumerate(own)])
+        def act_on_all(loggers: list[Logger]) -> None:
+            for index, logger in enumerate(loggers):
+                act(logger, index)
 
-    def _guard(self, name: str, act: Callable[[], object]) -> None:
+        for name, loggers in list(self._open.items()):
+            self._guard(name, functools.partial(act_on_all, loggers))
+
+    def _guard(self, name: str, act: Callable[[], None]) -> None:
         try:
             act()
         except (Exception, SystemExit) as error:
