@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
     from elites.experiments.optimise import Optimiser, optimise
     from elites.experiments.run import resume, run
+    from elites.loggers.logger import LoggedRun, Logger
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
     from elites.metrics.metric import Metric
@@ -82,6 +83,8 @@ _HOME = {
     "Execution": "elites.experiments.execution",
     "FunctionTask": "elites.tasks.function",
     "GymnasiumTask": "elites.tasks.gymnasium",
+    "LoggedRun": "elites.loggers.logger",
+    "Logger": "elites.loggers.logger",
     "Losses": "elites.metrics.corrected",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
@@ -155,6 +158,8 @@ __all__ = [
     "Execution",
     "FunctionTask",
     "GymnasiumTask",
+    "LoggedRun",
+    "Logger",
     "Losses",
     "MAPElites",
     "MAPElitesConfig",

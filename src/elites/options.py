@@ -64,6 +64,7 @@ Interval = Annotated[int, Range(0, 2**31 - 1)]
 """A number of evaluations; 0 is never."""
 Seeds = Annotated[int, Range(1, 10_000)]
 Snapshots = Annotated[int, Range(0, 10_000)]
+Pictures = Annotated[int, Range(0, 100)]
 RowInterval = Annotated[int, Range(1, 1_000_000)]
 """Generations from one row of a log to the next."""
 Replications = Annotated[int, Range(1, 1_000_000)]

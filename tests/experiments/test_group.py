@@ -122,6 +122,23 @@ def test_replications_in_one_program(name, group, tmp_path):
     assert not np.array_equal(fitness[0], fitness[1])
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_logs_have_what_the_algorithm_trains(name, group):
+    """Critics have a loss and a value in the generations that train them, actors their fitness."""
+    for outcome in group(name).runs:
+        table, archive = read_table(outcome.folder / "metrics.csv"), load_archive(outcome.folder)
+        trained = np.diff(table["gradient_steps"], prepend=0) > 0
+        assert trained.any() == (name in ("pga-map-elites", "qd-pg", "td3"))
+        assert not trained.all()  # the first controllers are random
+        for column in ("critic_loss", "mean_q"):
+            np.testing.assert_array_equal(np.isfinite(table[column]), trained)
+        assert (table["critic_loss"][trained] > 0).all()
+        made = {"pga-map-elites": "made_greedy", "td3": "made_actor"}.get(name)
+        evaluated = table[made] > 0 if made else np.zeros(len(trained), bool)
+        np.testing.assert_array_equal(np.isfinite(table["greedy_fitness"]), evaluated)
+        assert table["mean_fitness"][-1] == pytest.approx(archive.fitness.astype(float).mean(), rel=1e-6)
+
+
 @pytest.mark.parametrize("gains", [True, False])
 def test_training_in_bfloat16_resumes_and_tells_where_it_gains_nothing(gains, monkeypatch, tmp_path):
     monkeypatch.setattr(products, "gains_speed", lambda: gains)

@@ -49,7 +49,7 @@ def test_the_greedy_actor_finds_the_best_action(quadratic):
         critic_hidden=(32, 32), training_batch=64, greedy_learning_rate=1e-3, critic_learning_rate=3e-3
     )
     td3 = critics.init(jax.random.key(0), config, POLICY)
-    td3 = train(td3, config, POLICY, quadratic, jax.random.key(1), 4000)
+    td3, _ = train(td3, config, POLICY, quadratic, jax.random.key(1), 4000)
     states = np.random.default_rng(1).uniform(-0.9, 0.9, (200, 2)).astype(np.float32)
     actions = np.asarray(POLICY.act(td3.actor, states))[:, 0]
     assert np.abs(actions - 0.5 * states[:, 0]).mean() < 0.1
@@ -65,7 +65,7 @@ def test_only_a_terminal_step_ends_the_return(terminal, expected):
     config = TD3Config(
         critic_hidden=(16,), training_batch=32, discount=0.9, target_rate=0.05, critic_learning_rate=0.01
     )
-    td3 = train(
+    td3, _ = train(
         critics.init(jax.random.key(0), config, POLICY), config, POLICY, buffer, jax.random.key(1), 3000
     )
     value = critics.value(critics.first(td3.critics), jnp.zeros(2), jnp.zeros(1))
@@ -74,10 +74,10 @@ def test_only_a_terminal_step_ends_the_return(terminal, expected):
 
 def test_the_actor_and_the_targets_move_on_every_second_step(quadratic):
     start = critics.init(jax.random.key(0), CONFIG, POLICY)
-    one = train(start, CONFIG, POLICY, quadratic, jax.random.key(1), 1)
+    one, _ = train(start, CONFIG, POLICY, quadratic, jax.random.key(1), 1)
     assert all(jax.tree.leaves(jax.tree.map(jnp.array_equal, one.actor, start.actor)))
     assert all(jax.tree.leaves(jax.tree.map(jnp.array_equal, one.target_critics, start.target_critics)))
-    two = train(one, CONFIG, POLICY, quadratic, jax.random.key(2), 1)  # the counter lives on between calls
+    two, _ = train(one, CONFIG, POLICY, quadratic, jax.random.key(2), 1)  # the counter lives on between calls
     assert not any(jax.tree.leaves(jax.tree.map(jnp.array_equal, two.actor, one.actor)))
     for followed, before, after in (
         (two.critics, one.target_critics, two.target_critics),
@@ -95,7 +95,7 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
     config = TD3Config(critic_hidden=(16,), training_batch=len(quadratic.rows), smoothing_noise=0.0)
     start = critics.init(jax.random.key(0), config, POLICY)
     key = jax.random.key(3)
-    after = train(start, config, POLICY, quadratic, key, 1)
+    after, training = train(start, config, POLICY, quadratic, key, 1)
     drawing, _ = jax.random.split(jax.random.split(key, 1)[0])
     rows = quadratic.rows[jax.random.randint(drawing, (len(quadratic.rows),), 0, len(quadratic.rows))]
     state, action, reward, following, terminal = (
@@ -115,3 +115,23 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
         expected = optax.apply_updates(critic, updates)
         found = tuple((w[index], b[index]) for w, b in after.critics)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), found, expected)
+    values = jnp.stack([critics.value(critic, state, action) for critic in pair])
+    assert training.steps == 1
+    np.testing.assert_allclose(training.loss, ((values - target) ** 2).mean(1).sum(), rtol=1e-5)
+    np.testing.assert_allclose(training.value, values.mean(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [3, 4])
+def test_what_is_known_of_training_are_sums_over_its_steps(steps):
+    """Steps one by one against all at once: with a condition, and in blocks of two. All batches are alike."""
+    buffer = buffer_of(np.full((1, 2), 0.3), np.full((1, 1), 0.5), np.ones(1), np.zeros((1, 2)), np.zeros(1))
+    config = TD3Config(critic_hidden=(16,), training_batch=8, smoothing_noise=0.0)
+    td3 = start = critics.init(jax.random.key(0), config, POLICY)
+    sums = critics.no_training()
+    for _ in range(steps):
+        td3, training = train(td3, config, POLICY, buffer, jax.random.key(1), 1)
+        sums = jax.tree.map(jnp.add, sums, training)
+    _, together = train(start, config, POLICY, buffer, jax.random.key(2), steps)
+    assert together.steps == sums.steps == steps
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), together, sums)
+    assert together.loss > 0

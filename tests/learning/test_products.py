@@ -126,7 +126,7 @@ def test_gradients_are_close_to_those_of_float32():
     for precision in ("float32", "bfloat16"):
         config = TD3Config(training_precision=precision, delay=1)
         td3 = critics.init(jax.random.key(0), config, policy)
-        td3 = jax.jit(critics.train, static_argnums=(1, 2, 5))(
+        td3, _ = jax.jit(critics.train, static_argnums=(1, 2, 5))(
             td3, config, policy, buffer, jax.random.key(1), 1
         )
         assert not any(array.dtype == jnp.bfloat16 for array in jax.tree.leaves(td3))

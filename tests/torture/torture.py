@@ -20,7 +20,7 @@ IMPORTED = (
     "elites.cli", "elites.experiments.run", "elites.experiments.correct", "elites.reports.show",
     "elites.reports.study.report", "elites.paper.presets", "elites.studies.run", "elites.tasks.gymnasium",
     "elites.tasks.qdgym.simulator", "matplotlib.pyplot", "ribs",
-    "scipy.spatial", "tensorboard.summary.writer.record_writer",
+    "scipy.spatial", "tensorboard.summary.writer.record_writer", "tensorboard.plugins.hparams.summary_v2",
 )  # fmt: skip
 TIMED = (
     "timings.csv",

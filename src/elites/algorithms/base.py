@@ -17,6 +17,7 @@ from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import genome_of
+from elites.learning.critics import Training
 from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
@@ -51,6 +52,7 @@ class Batch(NamedTuple):
     parameters: jax.Array
     operator: jax.Array  # int32, an index into the algorithm's `operators`
     parents: jax.Array  # int32 [n, 2], evaluations of the parents; -1: none
+    training: Training | None = None  # of critics, before these genomes were made
 
 
 class Stream(IntEnum):
@@ -99,6 +101,8 @@ class Algorithm(ABC):
     """The dataclass of its hyper-parameters; a subclass of AlgorithmConfig."""
     operators: tuple[str, ...]
     """Names of the variation operators, as shown in columns and figures."""
+    greedy: ClassVar[str] = ""
+    """The operator whose offspring are copies of the actor that is trained; empty if none are evaluated."""
 
     opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
     generation: tuple[Round, ...]  # rounds of all other generations

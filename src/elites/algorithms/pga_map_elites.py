@@ -67,6 +67,7 @@ class PGAMAPElites(Algorithm):
 
     Config = PGAMAPElitesConfig
     operators = ("random", "ga", "pg", "greedy")
+    greedy = "greedy"
     needs_policy = True
 
     def __init__(self, task: Task, config: PGAMAPElitesConfig | None = None) -> None:
@@ -101,7 +102,7 @@ class PGAMAPElites(Algorithm):
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first; later, trains the critics and varies parents."""
-        config, archive, learning = self.config, state.archive, state.learning
+        config, archive, learning, training = self.config, state.archive, state.learning, None
 
         if round.name == "random":
             return state, self.random(key, round.policies)
@@ -109,7 +110,7 @@ class PGAMAPElites(Algorithm):
         # Train critics and greedy actor.
         if learning is not None:
             training_key = jax.random.fold_in(key, Stream.TRAINING)
-            td3 = critics.train(
+            td3, training = critics.train(
                 learning.td3, config, self.policy, learning.buffer, training_key, config.critic_steps
             )
             learning = learning._replace(td3=td3)
@@ -130,7 +131,7 @@ class PGAMAPElites(Algorithm):
             # Return the greedy actor as offspring.
             offspring["greedy"] = orphans(self.policy.flat(learning.td3.actor)[None])
 
-        return state._replace(learning=learning), self.batch(**offspring)
+        return state._replace(learning=learning), self.batch(**offspring)._replace(training=training)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation

@@ -134,19 +134,20 @@ class QDPG(Algorithm):
 
         config, shared = self.config, (self.config, self.policy, state.buffer)
         training_key = jax.random.fold_in(key, Stream.TRAINING)
-        quality = critics.train(state.quality, *shared, training_key, config.critic_steps)
+        quality, training = critics.train(state.quality, *shared, training_key, config.critic_steps)
         training_key = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
-        diversity = critics.train(state.diversity, *shared, training_key, config.critic_steps, novelty)
+        diversity, _ = critics.train(state.diversity, *shared, training_key, config.critic_steps, novelty)
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2
         quality_key, diversity_key = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
-        return state, self.batch(
+        batch = self.batch(
             quality=self.climb(state.archive, quality, state.buffer, quality_key, half),
             diversity=self.climb(
                 state.archive, diversity, state.buffer, diversity_key, round.policies - half
             ),
         )
+        return state, batch._replace(training=training)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation

@@ -76,6 +76,7 @@ class TD3(Algorithm):
 
     Config = TD3Config
     operators = ("actor",)
+    greedy = "actor"
     needs_policy = True
     environment: Environment
 
@@ -132,28 +133,33 @@ class TD3(Algorithm):
         """Acts and trains. Copies the actor after every `evaluate_every` steps."""
         phase, each = self.phases[round.name], self.config.evaluate_every
 
-        def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, None]:
+        def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, critics.Training]:
             key, number = inputs
             acting_key, training_key = jax.random.split(key)
             state = self._act(state, acting_key, at_random=number < phase.random)
-            if phase.waiting == self.steps:
-                return state, None
+            td3, training = state.td3, critics.no_training()
             if phase.waiting == 0:
-                return state._replace(td3=self._learn(state, training_key)), None
-            begun = number >= phase.waiting
-            learned = jax.lax.cond(begun, self._learn, lambda state, _: state.td3, state, training_key)
-            return state._replace(td3=learned), None
+                td3, training = self._learn(state, training_key)
+            elif phase.waiting < self.steps:
+                begun = number >= phase.waiting
+                td3, training = jax.lax.cond(
+                    begun, self._learn, lambda state, _: (state.td3, training), state, training_key
+                )
+            return state._replace(td3=td3), training
 
-        def copy(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, jax.Array]:
+        def copy(
+            state: State, inputs: tuple[jax.Array, jax.Array]
+        ) -> tuple[State, tuple[jax.Array, critics.Training]]:
             key, first = inputs
-            state, _ = jax.lax.scan(step, state, (jax.random.split(key, each), first + jnp.arange(each)))
-            return state, self.policy.flat(state.td3.actor)
+            inputs = jax.random.split(key, each), first + jnp.arange(each)
+            state, training = jax.lax.scan(step, state, inputs)
+            return state, (self.policy.flat(state.td3.actor), training)
 
         keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
-        state, copies = jax.lax.scan(copy, state, (keys, each * jnp.arange(round.policies)))
-        return state, self.batch(actor=orphans(copies))
+        state, (copies, training) = jax.lax.scan(copy, state, (keys, each * jnp.arange(round.policies)))
+        return state, self.batch(actor=orphans(copies))._replace(training=jax.tree.map(jnp.sum, training))
 
-    def _learn(self, state: State, key: jax.Array) -> critics.TD3:
+    def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3, critics.Training]:
         """Critics and actor after one training step."""
         return critics.train(state.td3, self.config, self.policy, state.buffer, key, 1)
 

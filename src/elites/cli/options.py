@@ -14,6 +14,7 @@ from elites.options import (
     EpisodeLength,
     Finite,
     Patience,
+    Pictures,
     Seconds,
     Spread,
     Workers,
@@ -95,10 +96,17 @@ class ExecutionOptions:
     which is as large as the archive, with a replay buffer up to 300 MB larger."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+    log: tuple[str, ...] = ()
+    """Loggers beside metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A resumed run
+    goes on with those that it had."""
+    pictures: Pictures | None = None
+    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
+    take at most 2 % of the time; 0: none."""
 
     def execution(self, **callbacks: Any) -> Any:
         """The `Execution` with these options."""
         from elites.experiments.execution import Execution
 
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExecutionOptions)}
-        return Execution(**given, **callbacks)
+        loggers = given.pop("log")
+        return Execution(**given, loggers=loggers, **callbacks)

@@ -30,6 +30,7 @@ from elites.options import (
 )
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
+from elites.results.schemas import OPTIONAL
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 from elites.versions import package_version
@@ -102,9 +103,11 @@ class RunConfig:
     def make_metrics(self) -> tuple[Metric, ...]:
         """The built-in metrics and the additional ones of the run."""
         own = tuple(load_metric(path) for path in self.metrics)
-        names = [metric.name for metric in (*METRICS, *own)]
+        names = [*OPTIONAL, *(metric.name for metric in (*METRICS, *own))]
         repeated = sorted({name for name in names if names.count(name) > 1})
-        require(not repeated, "metrics", ", ".join(repeated), "of different names, each given once")
+        require(
+            not repeated, "metrics", ", ".join(repeated), "of names that no other column has, each given once"
+        )
         return (*METRICS, *own)
 
     def record(self) -> dict[str, Any]:

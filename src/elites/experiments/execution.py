@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from elites.loggers import Choice, find_logger
 from elites.metrics.metric import METRICS, Metric
-from elites.options import Patience, Seconds, Threads, Workers, check_fields, converted
+from elites.options import Patience, Pictures, Seconds, Threads, Workers, check_fields, converted
 
 
 class Report(NamedTuple):
     """The report after each generation: a row of `metrics.csv` and one of `timings.csv`.
 
-    With several seeds, the metrics are medians over all of them.
+    With several seeds, the metrics are medians over all of them. None is an empty cell.
     """
 
     metrics: dict[str, Any]
@@ -37,6 +38,11 @@ class Execution:
     """Whether a finished run keeps its state, which `resume` needs to go on with a larger budget."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+    loggers: tuple[Choice, ...] = ()
+    """Loggers beside the run's tables and TensorBoard: wandb, mlflow, module:Class, or a class of Loggers."""
+    pictures: Pictures | None = None
+    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
+    take at most 2 % of the time; 0: none."""
     on_generation: Callable[[Report], None] | None = None
     """Called after each generation."""
     on_correction: Callable[[int, int], None] | None = None
@@ -46,5 +52,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        for choice in self.loggers:
+            find_logger(choice)
         if self.cluster is None:
             converted(Threads | None, "threads", self.threads)

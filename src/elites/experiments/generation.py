@@ -17,8 +17,9 @@ import numpy as np
 from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive, Status
 from elites.evaluation.evaluation import Evaluation
+from elites.learning.critics import Training
 from elites.metrics.metric import Elites, Metric
-from elites.results.schemas import BY_OPERATOR, COUNTS
+from elites.results.schemas import BY_OPERATOR, COUNTS, OPTIONAL
 from elites.tasks.episode import Ending
 
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
@@ -40,12 +41,21 @@ def keys_of(seeds: Sequence[int]) -> Keys:
     return Keys(init, generations, episodes)
 
 
+class Greedy(NamedTuple):
+    """Episodes of the actor that is trained, `[replications]`."""
+
+    episodes: jax.Array  # that are valid, int32
+    fitness: jax.Array  # their sum
+
+
 class Counts(NamedTuple):
-    """The counts of a generation so far, `[replications, …]`, int32."""
+    """The counts of a generation so far, `[replications, …]`, int32, and other sums."""
 
     statuses: jax.Array  # [operators, COUNTED], offspring
     steps: jax.Array  # of the episodes
     invalid: jax.Array  # episodes
+    training: Training
+    greedy: Greedy
 
 
 class Row(NamedTuple):
@@ -108,7 +118,8 @@ class Generation:
     def given(self, parameters: jax.Array) -> Batch:
         """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
         batch = self.algorithm.starting(parameters)
-        return Batch(*(jnp.broadcast_to(array, (self.count, *array.shape)) for array in batch))
+        whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
+        return whole
 
     def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
         """The seed of each episode, and whether it is within the budget: `[replications, …]` of the round.
@@ -149,14 +160,32 @@ class Generation:
                 + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
                 counts.steps + evaluation.length.sum(axes),
                 counts.invalid + (evaluation.ending == Ending.INVALID).sum(axes).astype(jnp.int32),
+                counts.training
+                if batch.training is None
+                else jax.tree.map(jnp.add, counts.training, batch.training),
+                self._greedy(counts.greedy, batch, evaluation),
             ),
+        )
+
+    def _greedy(self, before: Greedy, batch: Batch, evaluation: Evaluation[jax.Array]) -> Greedy:
+        """Adds the episodes of a round."""
+        if self.algorithm.greedy not in self.algorithm.operators:
+            return before
+        valid = evaluation.ending <= Ending.TRUNCATED
+        chosen = batch.operator == self.algorithm.operators.index(self.algorithm.greedy)
+        valid &= chosen.reshape(*chosen.shape, *[1] * (valid.ndim - chosen.ndim))
+        axes = tuple(range(1, valid.ndim))
+        return Greedy(
+            before.episodes + valid.sum(axes).astype(jnp.int32),
+            before.fitness + jnp.where(valid, evaluation.fitness, 0).sum(axes),
         )
 
     def no_counts(self) -> Counts:
         """The counts before the first round of a generation."""
-        none = jnp.zeros(self.count, jnp.int32)
-        operators = len(self.algorithm.operators)
-        return Counts(jnp.zeros((self.count, operators, len(COUNTED)), jnp.int32), none, none)
+        none, nothing = jnp.zeros(self.count, jnp.int32), jnp.zeros(self.count, jnp.float32)
+        statuses = jnp.zeros((self.count, len(self.algorithm.operators), len(COUNTED)), jnp.int32)
+        training, greedy = Training(none, nothing, nothing), Greedy(none, nothing)
+        return Counts(statuses, none, none, training, greedy)
 
     def row(self, states: Any, counts: Counts) -> Row:
         """The result of a generation, after its last round."""
@@ -194,7 +223,7 @@ def metric_columns(algorithm: Algorithm, metrics: Sequence[Metric]) -> list[str]
     names = [metric.name for metric in metrics]
     by_operator = [f"{what}{name}" for name in algorithm.operators for what in BY_OPERATOR]
     *progress, invalid = COUNTS
-    return [*progress, *names, invalid, *by_operator]
+    return [*progress, *names, *OPTIONAL, invalid, *by_operator]
 
 
 def metric_rows(
@@ -205,7 +234,10 @@ def metric_rows(
     evaluations: int,
     steps_before: Sequence[int],
 ) -> list[dict[str, Any]]:
-    """A row of `metrics.csv` for each replication; `steps_before` are the episodes' steps before it."""
+    """A row of `metrics.csv` for each replication; `steps_before` are the episodes' steps before it.
+
+    None is an empty cell.
+    """
     return [
         {
             "generation": generation,
@@ -215,6 +247,7 @@ def metric_rows(
             **archive_values(
                 algorithm, metrics, np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
             ),
+            **optional_values(row, index),
             "invalid": int(row.counts.invalid[index]),
             **operator_counts(np.asarray(row.counts.statuses[index]), algorithm.operators),
         }
@@ -229,6 +262,22 @@ def archive_values(
     filled = fitness > -np.inf
     elites = Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
     return {metric.name: metric.value(elites) for metric in metrics}
+
+
+def optional_values(row: Row, index: int) -> dict[str, float | None]:
+    """The columns of `metrics.csv` that not every algorithm and generation has; None is an empty cell."""
+    fitness, training, greedy = row.fitness[index], row.counts.training, row.counts.greedy
+    elites, steps = np.asarray(fitness[fitness > -np.inf], np.float64), int(training.steps[index])
+    return {
+        "mean_fitness": _mean(elites.sum(), len(elites)),
+        "critic_loss": _mean(training.loss[index], steps),
+        "mean_q": _mean(training.value[index], steps),
+        "greedy_fitness": _mean(greedy.fitness[index], int(greedy.episodes[index])),
+    }
+
+
+def _mean(total: Any, count: int) -> float | None:
+    return float(total) / count if count else None
 
 
 def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:

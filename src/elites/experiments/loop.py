@@ -17,8 +17,10 @@ from elites.experiments.correct import Settings, StoppedError, correct_archive, 
 from elites.experiments.execution import Execution, Report
 from elites.experiments.generation import metric_columns
 from elites.experiments.guards import Interrupts, folder_lock
+from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Advance, Replications
-from elites.files import error_in_one_line, remove_partials
+from elites.files import error_in_one_line, one_line, remove_partials
+from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
 from elites.results.checkpoints import Belonging, Checkpoints, outline
 from elites.results.folder import GroupFolder, RunFolder
@@ -101,12 +103,16 @@ def _drive(
                 )
                 for index, folder in enumerate(folders)
             ]
-        loop = _Loop(home, folders, current, logs, checkpoints, belonging, interrupts, execution)
+        loggers = open_loggers(folders, logs, execution.loggers, current.evaluations, execution.log)
+        stack.callback(loggers.close)
+        loop = _Loop(home, folders, current, logs, loggers, checkpoints, belonging, interrupts, execution)
         if header:
             loop.elapsed_before, loop.corrected = header.elapsed, header.corrected
             loop.saved = header.generation
             loop.pending = Pending(header.pending, header.pending_s)
-        return loop.run()
+        outcomes = loop.run()
+        loggers.close(outcomes[0].finished)
+        return outcomes
 
 
 class Pending:
@@ -159,6 +165,7 @@ class _Loop:
         folders: list[RunFolder],
         current: Replications,
         logs: list[Logs],
+        loggers: Loggers,
         checkpoints: Checkpoints,
         belonging: Belonging,
         interrupts: Interrupts,
@@ -166,7 +173,8 @@ class _Loop:
     ) -> None:
         self.folders, self.current, self.logs, self.execution = folders, current, logs, execution
         self.checkpoints, self.belonging, self.interrupts = checkpoints, belonging, interrupts
-        self.config = current.configs[0]
+        self.config, self.loggers = current.configs[0], loggers
+        self.pictures = Pictures(execution.pictures, self.config.evaluations, current.evaluations)
         self.seeds = tuple(config.seed for config in current.configs)
         self.elapsed_before = 0.0
         self.logged = current.evaluations
@@ -191,6 +199,7 @@ class _Loop:
                 self.checkpoint()
             for advance in self.current.advance(until=self.next_event()):
                 self.log(advance)
+            self.draw_pictures()
             stopping = self.stop_requested() and not self.done()
             if self.checkpoint_is_due() and not (stopping or self.done()):
                 self.checkpoint()
@@ -275,6 +284,7 @@ class _Loop:
                 rows, spent = self.pending.take(advance.metrics, timings)
                 for log, row in zip(self.logs, rows, strict=True):
                     log.append(row, spent)
+                self.loggers.rows(rows)
         if self.execution.on_generation is not None:
             median = {
                 name: _median([metrics[name] for metrics in advance.metrics]) for name in advance.metrics[0]
@@ -282,6 +292,21 @@ class _Loop:
             self.execution.on_generation(
                 Report(median, timings, self.config.evaluations, self.seeds, self.current.metrics)
             )
+
+    def draw_pictures(self) -> None:
+        """Draws the archives for the loggers, if that is due."""
+        evaluations, clock = self.current.evaluations, time.perf_counter()
+        elapsed = clock - self.current.started
+        if not self.pictures.is_due(evaluations, elapsed, last=self.loggers.has_others):
+            return
+        archives = self.current.saved_archives()
+        if all(len(archive.fitness) for archive in archives):
+            try:
+                self.loggers.pictures(evaluations, draw(archives))
+            except Exception as error:  # a figure must not end a run
+                self.pictures.count = 0
+                self.execution.log(f"the archive cannot be drawn for the loggers: {one_line(error)}")
+        self.pictures.drawn(evaluations, time.perf_counter() - clock)
 
     def row_is_due(self, before: int, metrics: Mapping[str, Any]) -> bool:
         """Whether a generation has a row: so do the last one, and one that a correction follows."""
@@ -365,8 +390,12 @@ def tidy(checkpoints: Checkpoints, execution: Execution) -> None:
 
 
 def _median(values: list[Any]) -> Any:
-    middle = float(np.median(values))
-    return int(middle) if all(isinstance(value, int) for value in values) else middle
+    """Of the values that are there; None if none are."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    middle = float(np.median(known))
+    return int(middle) if all(isinstance(value, int) for value in known) else middle
 
 
 def _snapshots(config: RunConfig) -> list[int]:

@@ -35,6 +35,19 @@ class TD3(NamedTuple):
     steps: jax.Array  # of critic training, since the start of the run
 
 
+class Training(NamedTuple):
+    """What is known of some training of critics: sums over its steps."""
+
+    steps: jax.Array  # int32
+    loss: jax.Array  # that of both critics together
+    value: jax.Array  # mean of both critics over the batch
+
+
+def no_training() -> Training:
+    """The sums before the first step."""
+    return Training(jnp.int32(0), jnp.float32(0), jnp.float32(0))
+
+
 @dataclass(frozen=True, kw_only=True)
 class TD3Config:
     """Training of the critics and the greedy actor."""
@@ -111,10 +124,11 @@ def train(
     key: jax.Array,
     steps: int,
     reward: Callable[[Experience], jax.Array] | None = None,
-) -> TD3:
+) -> tuple[TD3, Training]:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
     A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
+    Returns the new state, and what was measured on the way.
     """
     keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
     # All samples at once: on a GPU, a kernel per sample would cost more than the training itself.
@@ -127,50 +141,57 @@ def train(
     noise = jax.vmap(lambda noise_key: jax.random.normal(noise_key, shape))(keys[:, 1])
     noise = jnp.clip(config.smoothing_noise * noise, -config.smoothing_clip, config.smoothing_clip)
 
-    def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
+    def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
         batch, noise = inputs
         if reward is not None:
             batch = batch._replace(reward=reward(batch))
-        return _train_critics(state, config, policy, batch, noise), None
+        return _train_critics(state, config, policy, batch, noise)
 
     def actor_step(state: TD3, batch: Experience) -> TD3:
         return _train_actor(state, config, policy, batch)
 
-    def single(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
-        state, _ = critic_step(state, inputs)
+    def single(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
+        state, measured = critic_step(state, inputs)
         due = state.steps % config.delay == 0
-        return jax.lax.cond(due, actor_step, lambda state, _: state, state, inputs[0]), None
+        return jax.lax.cond(due, actor_step, lambda state, _: state, state, inputs[0]), measured
 
-    def block(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, None]:
-        state, _ = jax.lax.scan(critic_step, state, inputs, unroll=min(config.delay, 4))
-        return actor_step(state, jax.tree.map(lambda array: array[-1], inputs[0])), None
+    def block(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
+        state, measured = jax.lax.scan(critic_step, state, inputs, unroll=min(config.delay, 4))
+        return actor_step(state, jax.tree.map(lambda array: array[-1], inputs[0])), measured
 
     inputs = (batches, noise)
     if steps % config.delay:
-        return jax.lax.scan(single, td3, inputs, unroll=steps == 1)[0]  # a loop around one step is costly
-    # Training always starts at a multiple of the delay, so actor steps need no condition.
-    blocks = (steps // config.delay, config.delay)
-    inputs = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), inputs)
-    return jax.lax.scan(block, td3, inputs)[0]
+        td3, measured = jax.lax.scan(single, td3, inputs, unroll=steps == 1)  # a loop around one is costly
+    else:  # training always starts at a multiple of the delay, so actor steps need no condition
+        blocks = (steps // config.delay, config.delay)
+        inputs = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), inputs)
+        td3, measured = jax.lax.scan(block, td3, inputs)
+    loss, values = measured.reshape(steps, 2, 2).sum(0)  # of each critic
+    return td3, Training(jnp.int32(steps), loss.sum(), values.mean())
 
 
-def _train_critics(state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array) -> TD3:
-    """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise."""
+def _train_critics(
+    state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array
+) -> tuple[TD3, jax.Array]:
+    """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise.
+
+    Also returns the loss of each critic and its mean value over the batch, `[2, 2]`.
+    """
     product = PRODUCTS[config.training_precision]
     both_values = jax.vmap(functools.partial(value, product=product), (0, None, None))
     next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation, product) + noise, -1, 1)
     next_values = both_values(state.target_critics, batch.next_observation, next_action)
     target = batch.reward + config.discount * (1 - batch.terminal) * next_values.min(0)
 
-    def loss(critics: Layers) -> jax.Array:
+    def loss(critics: Layers) -> tuple[jax.Array, jax.Array]:
         values = both_values(critics, batch.observation, batch.action)
-        return ((values - target) ** 2).mean(1).sum()
+        errors = ((values - target) ** 2).mean(1)
+        return errors.sum(), jnp.stack([errors, values.mean(1)])
 
-    updates, optimiser = optax.adam(config.critic_learning_rate).update(
-        jax.grad(loss)(state.critics), state.critics_optimiser
-    )
+    gradient, measured = jax.grad(loss, has_aux=True)(state.critics)
+    updates, optimiser = optax.adam(config.critic_learning_rate).update(gradient, state.critics_optimiser)
     critics = optax.apply_updates(state.critics, updates)
-    return state._replace(critics=critics, critics_optimiser=optimiser, steps=state.steps + 1)
+    return state._replace(critics=critics, critics_optimiser=optimiser, steps=state.steps + 1), measured
 
 
 def _train_actor(state: TD3, config: TD3Config, policy: Policy, batch: Experience) -> TD3:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 import numpy as np
 
 from elites.errors import ElitesError
@@ -24,6 +25,7 @@ from elites.results.schemas import (
     CORRECTION,
     TIMING,
     GroupRecord,
+    LoggerRecord,
     RunRecord,
     check_table,
     parse,
@@ -200,6 +202,13 @@ class RunFolder:
         table = read_table(self.timings)
         check_table(self.timings, table, TIMING)
         return table["elapsed_s"]
+
+    def read_loggers(self) -> dict[str, LoggerRecord]:
+        """The loggers of the run beside its own files, by name."""
+        return read_record(self.path / names.LOGGERS, dict[str, LoggerRecord]) or {}
+
+    def write_loggers(self, loggers: dict[str, LoggerRecord]) -> None:
+        write_json(self.path / names.LOGGERS, msgspec.to_builtins(loggers))
 
     def figure(self, name: str, ending: str = "png") -> Path:
         """Where a figure of the run goes."""

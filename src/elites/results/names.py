@@ -11,6 +11,7 @@ METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
 CORRECTIONS = "corrections.csv"
 EVENTS = "events.out.tfevents.0.elites"
+LOGGERS = "loggers.json"  # what loggers have to know to go on
 SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to

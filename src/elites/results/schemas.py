@@ -71,6 +71,13 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return {name: value for name, value in settings.items() if name != "versions"}
 
 
+class LoggerRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `loggers.json` says of a logger."""
+
+    named: bool  # whether it was given by its name, so that a resumed run can go on with it
+    remembered: dict[str, str] = {}  # by the logger itself
+
+
 class GroupRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `group.json` says."""
 
@@ -394,6 +401,9 @@ def _check_range(path: Path, name: str, numbers: np.ndarray, low: int, end: int)
 
 COUNTS = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
 BY_OPERATOR = ("made_", "new_", "improved_")  # begin the names of an operator's columns
+OPTIONAL = (  # columns of `metrics.csv` whose cells may be empty; earlier logs do not have them
+    *("mean_fitness", "critic_loss", "mean_q", "greedy_fitness"),
+)
 REQUIRED = (  # columns of `metrics.csv`
     *("generation", "evaluations", "environment_steps"),
     *(metric.name for metric in METRICS),

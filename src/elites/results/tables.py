@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,14 +15,14 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.files import one_line, open_file
 from elites.results import names
-from elites.results.schemas import LogMark, check_columns, is_count
+from elites.results.schemas import OPTIONAL, LogMark, check_columns, is_count
 
 EDGE = 4096  # bytes at the beginning and at the end of a log that its digest is of
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
     """The columns of `metrics.csv` that are metrics of the archive."""
-    return [column for column in columns if not is_count(column)]
+    return [column for column in columns if not is_count(column) and column not in OPTIONAL]
 
 
 class Appended:
@@ -82,38 +81,26 @@ class Table:
     """A CSV file with fixed columns."""
 
     def __init__(self, path: Path, columns: Iterable[str], size: int = 0) -> None:
-        self.columns = tuple(columns)
+        """One that goes on has the columns that it began with: earlier versions wrote fewer."""
+        self.columns = _continued(path, tuple(columns)) if size else tuple(columns)
         self.file = Appended(path, size)
         if size == 0:
             self.file.write((",".join(self.columns) + "\n").encode())
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Writes numbers so that they are read back exactly."""
-        self.file.write((",".join(repr(row[column]) for column in self.columns) + "\n").encode())
+        """Writes numbers so that they are read back exactly; None is an empty cell."""
+        cells = ("" if row[column] is None else repr(row[column]) for column in self.columns)
+        self.file.write((",".join(cells) + "\n").encode())
         self.file.size()
 
 
-class TensorBoard:
-    """Scalars as TensorBoard reads them, in one file that resuming can cut back."""
-
-    def __init__(self, folder: Path, size: int = 0) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self.file = Appended(folder / names.EVENTS, size)
-        self._event, self._records = Event, RecordWriter(self.file)
-        if size == 0:
-            self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-
-    def append(self, step: int, scalars: Mapping[str, float]) -> None:
-        event = self._event(wall_time=time.time(), step=step)
-        for name, number in scalars.items():
-            event.summary.value.add(tag=name, simple_value=number)
-        self._write(event)
-        self.file.size()
-
-    def _write(self, event: object) -> None:
-        self._records.write(event.SerializeToString())  # type: ignore[attr-defined]
+def _continued(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of a log that goes on; an error if it has others than these."""
+    with open_file(path) as file:
+        present = tuple(file.readline().decode().strip().split(","))
+    if unknown := [name for name in present if name not in columns]:
+        raise ElitesError(f"{path} has a column {one_line(unknown[0])}; this version does not write it")
+    return present
 
 
 class Logs:
@@ -134,11 +121,11 @@ class Logs:
         sizes = {name: mark.size for name, mark in marks.items()}
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
         self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
-        self.tensorboard = TensorBoard(folder, sizes.get(names.EVENTS, 0))
+        self.events = Appended(folder / names.EVENTS, sizes.get(names.EVENTS, 0))  # TensorBoard's
         self._files = {
             names.METRICS: self.metrics.file,
             names.TIMINGS: self.timings.file,
-            names.EVENTS: self.tensorboard.file,
+            names.EVENTS: self.events,
         }
         if columns := tuple(corrections):
             path = folder / names.CORRECTIONS
@@ -146,10 +133,8 @@ class Logs:
             self._files[names.CORRECTIONS] = self.corrections.file
 
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """A row of each table, and the metrics for TensorBoard."""
+        """A row of each table."""
         self.metrics.append(metrics)
-        scalars = {name: metrics[name] for name in metric_names(metrics)}
-        self.tensorboard.append(metrics["evaluations"], scalars)
         self.timings.append(timings)
 
     def sync(self) -> dict[str, LogMark]:
@@ -171,7 +156,10 @@ class Logs:
 
 
 def read_table(path: Path | str) -> dict[str, np.ndarray]:
-    """A CSV file of numbers as columns; a last row that was cut short is left out."""
+    """A CSV file of numbers as columns; a last row that was cut short is left out.
+
+    An empty cell is NaN.
+    """
     import pyarrow as pa
     import pyarrow.csv as csv
 
@@ -193,9 +181,11 @@ def read_table(path: Path | str) -> dict[str, np.ndarray]:
                 use_threads=False, block_size=1 << 24, column_names=columns, skip_rows=1
             ),
             convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(columns, pa.float64()), null_values=[]
+                column_types=dict.fromkeys(columns, pa.float64()), null_values=[""]
             ),
         )
+        if empty := [name for name in columns if table.column(name).null_count and name not in OPTIONAL]:
+            raise ValueError(f"{empty[0]} has an empty cell")
         return {name: table.column(name).to_numpy().copy() for name in columns}
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None

@@ -22,7 +22,7 @@ NOTHING = dict.fromkeys(
     ),
     0,
 )  # for a cell whose runs cannot be made
-LOG_BYTES = 450  # of a row of all logs together
+LOG_BYTES = 950  # of a row of all logs together
 RECORD_BYTES = 30_000  # of a run's record, and what its files say about themselves
 AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
 

@@ -80,6 +80,7 @@ def execute(request: dict[str, Any], send: Send) -> bool:
         threads=threads,
         checkpoint_seconds=request["checkpoint_seconds"],
         keep_state=request["keep_state"],
+        pictures=0,
         on_generation=progress.generation,
         on_correction=progress.correction,
         log=lambda text: send("text", text=text),

@@ -1,0 +1,52 @@
+"""Where a run is logged beside its own tables: TensorBoard, trackers, and loggers of users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from elites.errors import ElitesError
+from elites.imports import object_at
+from elites.loggers.logger import METHODS, Logger
+from elites.versions import package_version
+
+LOGGERS = {"wandb": "elites.loggers.wandb:WandB", "mlflow": "elites.loggers.mlflow:MLflow"}
+PACKAGES = {"wandb": ("wandb",), "mlflow": ("mlflow", "mlflow-skinny")}  # one of them has to be there
+
+Choice = str | Callable[[], Logger]
+"""A logger by its name, by its import path `module:Class`, or by what makes it: one for each run."""
+
+
+def find_logger(choice: Choice) -> Callable[[], Logger]:
+    """What makes the loggers of a choice; an error of one line if there is no such logger."""
+    if not isinstance(choice, str):
+        return _checked(choice, repr(choice))
+    if choice in PACKAGES and not any(map(package_version, PACKAGES[choice])):
+        raise ElitesError(f"logger {choice} is not installed: pip install 'elites[{choice}]' adds it")
+    if choice not in LOGGERS and ":" not in choice:
+        raise ElitesError(f"unknown logger {choice!r}; it must be {', '.join(LOGGERS)} or module:Class")
+    return _checked(object_at(LOGGERS.get(choice, choice), "logger"), repr(choice))
+
+
+def _checked(made_by: Any, what: str) -> Callable[[], Logger]:
+    missing = [name for name in METHODS if isinstance(made_by, type) and not hasattr(made_by, name)]
+    if missing or not callable(made_by):
+        needed = ", ".join(METHODS)
+        raise ElitesError(f"logger {what} is not a class of loggers; it must have the methods {needed}")
+    return made_by  # type: ignore[no-any-return]
+
+
+def by_name(choices: Iterable[Choice]) -> dict[str, Choice]:
+    """Loggers by their names in messages and in the run's folder."""
+    named: dict[str, Choice] = {}
+    for choice in choices:
+        name = choice if isinstance(choice, str) else _import_path(choice)
+        while named.get(name, choice) is not choice:  # several of one class
+            name += "'"
+        named[name] = choice
+    return named
+
+
+def _import_path(choice: Any) -> str:
+    inner = getattr(choice, "func", choice)  # of a functools.partial
+    return f"{inner.__module__}:{getattr(inner, '__qualname__', type(inner).__name__)}"

@@ -1,0 +1,126 @@
+"""The loggers of runs that advance together. None of them can end a run."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from elites.errors import ElitesError, error_line
+from elites.files import one_line
+from elites.loggers import Choice, by_name, find_logger
+from elites.loggers.logger import LoggedRun, Logger
+from elites.loggers.tensorboard import TensorBoard
+from elites.results.folder import RunFolder, group_of
+from elites.results.schemas import LoggerRecord
+from elites.results.tables import Logs
+
+TENSORBOARD = "tensorboard"
+
+
+class Loggers:
+    """TensorBoard and all other loggers by name, each with an object for every run.
+
+    One that fails is closed and left out of all runs, with one line for the user.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._open: dict[str, list[Logger]] = {}
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there are any beside TensorBoard."""
+        return bool(self._open.keys() - {TENSORBOARD})
+
+    def open(self, name: str, begin: Callable[[list[Logger]], None]) -> None:
+        """Opens a logger; `begin` adds its object of each run to a list."""
+        self._open[name] = []
+        self._guard(name, lambda: begin(self._open[name]))
+
+    def rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """A row of each run."""
+        self._each(lambda logger, index: logger.row(rows[index]))
+
+    def pictures(self, evaluations: int, pictures: Sequence[bytes]) -> None:
+        """A picture of each run's archive."""
+        self._each(lambda logger, index: logger.picture(evaluations, pictures[index]))
+
+    def close(self, finished: bool = False) -> None:
+        """Closes all that are open."""
+        self._each(lambda logger, _: logger.close(finished))
+        self._open = {}
+
+    def _each(self, act: Callable[[Logger, int], None]) -> None:
+        def act_on_all(loggers: list[Logger]) -> None:
+            for index, logger in enumerate(loggers):
+                act(logger, index)
+
+        for name, loggers in list(self._open.items()):
+            self._guard(name, functools.partial(act_on_all, loggers))
+
+    def _guard(self, name: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except (Exception, SystemExit) as error:
+            self._log(f"logger {name} failed: {one_line(error_line(error))}; the run goes on without it")
+            for logger in self._open.pop(name):
+                with contextlib.suppress(Exception, SystemExit):
+                    logger.close(False)
+
+
+def open_loggers(
+    folders: Sequence[RunFolder],
+    logs: Sequence[Logs],
+    choices: Sequence[Choice],
+    evaluations: int,
+    log: Callable[[str], None],
+) -> Loggers:
+    """TensorBoard, the chosen loggers, and those whose names the runs were logged with before."""
+    loggers = Loggers(log)
+    known = [_read(folder, log) for folder in folders]
+    runs = [_run(folder, evaluations) for folder in folders]
+
+    def begin_tensorboard(opened: list[Logger]) -> None:
+        for run, own in zip(runs, logs, strict=True):
+            opened.append(TensorBoard(own.events))
+            opened[-1].open(run({}))
+
+    def begin(name: str, choice: Choice, opened: list[Logger]) -> None:
+        make = find_logger(choice)
+        for folder, run, records in zip(folders, runs, known, strict=True):
+            opened.append(make())
+            before = records[name].remembered if name in records else {}
+            memory = {str(key): str(value) for key, value in (opened[-1].open(run(before)) or {}).items()}
+            records[name] = LoggerRecord(named=isinstance(choice, str), remembered=memory)
+            folder.write_loggers(records)
+            if "url" in memory:
+                log(f"{name}: {memory['url']}")
+
+    loggers.open(TENSORBOARD, begin_tensorboard)
+    chosen: dict[str, Choice] = {name: name for name, record in known[0].items() if record.named}
+    for name, choice in (chosen | by_name(choices)).items():
+        loggers.open(name, functools.partial(begin, name, choice))
+    return loggers
+
+
+def _read(folder: RunFolder, log: Callable[[str], None]) -> dict[str, LoggerRecord]:
+    try:
+        return folder.read_loggers()
+    except ElitesError as error:
+        log(f"{error}; loggers begin anew")
+        return {}
+
+
+def _run(folder: RunFolder, evaluations: int) -> Callable[[Mapping[str, str]], LoggedRun]:
+    """A run as a logger is told of it, given what the logger remembers."""
+    record, group, own = folder.read_record(), group_of(folder.path), folder.path.resolve().name
+    return lambda remembered: LoggedRun(
+        folder=folder.path,
+        name=own if group is None else f"{group.path.name}/{own}",
+        group=None if group is None else group.path.name,
+        config={**record.settings(), "versions": record.versions},
+        evaluations=evaluations,
+        remembered=remembered,
+    )

@@ -1,0 +1,86 @@
+"""MLflow."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from elites.loggers.logger import LoggedRun, numbers, parameters
+
+FLUSH_SECONDS = 1.0  # rows are sent together
+PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # if not set
+
+
+class MLflow:
+    """A run of MLflow. Its own variables, such as MLFLOW_TRACKING_URI, say where it goes."""
+
+    _client: Any
+    _run_id: str
+
+    def __init__(self) -> None:
+        self._waiting: list[Any] = []  # metrics to send
+        self._sent = time.monotonic()
+        self._last = -1  # evaluations of the last row that was sent before
+
+    def open(self, run: LoggedRun) -> dict[str, str]:
+        """Begins a run, or goes on with the one of the remembered id."""
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        self._client = client = MlflowClient()
+        if (known := run.remembered.get("run_id")) is not None:
+            self._run_id = known
+            client.update_run(known, "RUNNING")
+            self._last = max((one.step for one in client.get_metric_history(known, "generation")), default=-1)
+        else:
+            group = {} if run.group is None else {"group": run.group}
+            began = client.create_run(_experiment(client), run_name=run.name, tags=group)
+            self._run_id = began.info.run_id
+            told = parameters(run.config)
+            client.log_batch(self._run_id, params=[Param(name, str(told[name])) for name in told])
+        return {"run_id": self._run_id}
+
+    def row(self, row: Mapping[str, float | None]) -> None:
+        """A step for each row; its number is that of the evaluations."""
+        from mlflow.entities import Metric
+
+        step, now = int(row["evaluations"] or 0), int(1000 * time.time())
+        if step > self._last:
+            self._waiting += [Metric(_name(tag), number, now, step) for tag, number in numbers(row).items()]
+        if time.monotonic() - self._sent > FLUSH_SECONDS:
+            self._flush()
+
+    def picture(self, evaluations: int, png: bytes) -> None:
+        """An image `archive`."""
+        from PIL import Image
+
+        self._flush()
+        image = Image.open(io.BytesIO(png))
+        self._client.log_image(self._run_id, image, key="archive", step=evaluations)
+
+    def close(self, finished: bool) -> None:
+        """Ends the run; one that is not finished counts as killed until it is resumed."""
+        self._flush()
+        self._client.set_terminated(self._run_id, "FINISHED" if finished else "KILLED")
+
+    def _flush(self) -> None:
+        waiting, self._waiting, self._sent = self._waiting, [], time.monotonic()
+        self._client.log_batch(self._run_id, metrics=waiting, synchronous=True)
+
+
+def _experiment(client: Any) -> str:
+    """The id of the experiment, which is made if it is not there."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "elites")
+    found = client.get_experiment_by_name(name)
+    return str(client.create_experiment(name) if found is None else found.experiment_id)
+
+
+def _name(tag: str) -> str:
+    """A tag with the characters that MLflow allows."""
+    return re.sub(r"[^\w./ -]", "_", tag)

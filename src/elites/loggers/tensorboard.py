@@ -1,0 +1,61 @@
+"""TensorBoard's events: scalars, hyper-parameters and pictures, written without TensorFlow."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from elites.loggers.logger import LoggedRun, numbers, parameters
+from elites.results.tables import Appended
+
+
+class TensorBoard:
+    """The events of a run. Resuming cuts their file back to the checkpoint, as it does with the tables."""
+
+    def __init__(self, file: Appended) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._file, self._event, self._records = file, Event, RecordWriter(file)
+
+    def open(self, run: LoggedRun) -> dict[str, str]:
+        """Writes the hyper-parameters, if nothing has been written."""
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+
+        if self._file.size() == 0:
+            self._write(file_version="brain.Event:2")
+            plain = {name: _plain(value) for name, value in parameters(run.config).items()}
+            self._write(step=0, summary=hparams_pb(plain))
+        return {}
+
+    def row(self, row: Mapping[str, float | None]) -> None:
+        """A scalar of each number."""
+        event = self._event(wall_time=time.time(), step=row["evaluations"])
+        for tag, number in numbers(row).items():
+            event.summary.value.add(tag=tag, simple_value=number)
+        self._append(event)
+
+    def picture(self, evaluations: int, png: bytes) -> None:
+        """An image `archive`."""
+        event = self._event(wall_time=time.time(), step=evaluations)
+        image = event.summary.value.add(tag="archive").image
+        image.width, image.height = struct.unpack(">II", png[16:24])  # of the PNG's header
+        image.colorspace, image.encoded_image_string = 4, png
+        self._append(event)
+
+    def close(self, finished: bool) -> None:
+        """The file belongs to the run's tables, which close it."""
+
+    def _write(self, **fields: Any) -> None:
+        self._append(self._event(wall_time=time.time(), **fields))
+
+    def _append(self, event: Any) -> None:
+        self._records.write(event.SerializeToString())
+        self._file.size()  # hands it to the operating system
+
+
+def _plain(value: Any) -> bool | float | str:
+    """A value as the HParams plugin takes it."""
+    return value if isinstance(value, bool | int | float | str) else str(value)

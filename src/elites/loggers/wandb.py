@@ -1,0 +1,63 @@
+"""Weights & Biases."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from elites.errors import ElitesError
+from elites.loggers.logger import LoggedRun, numbers
+
+FINISH_SECONDS = 120.0  # longest time for uploads at the end; `wandb sync` sends what is left
+WITHOUT_NETWORK = ("offline", "dryrun", "disabled")  # modes
+
+
+class WandB:
+    """A run of Weights & Biases. Its own variables, such as WANDB_MODE and WANDB_PROJECT, say where it goes.
+
+    It keeps its files in the run's folder.
+    """
+
+    _run: Any
+
+    def open(self, run: LoggedRun) -> dict[str, str]:
+        """Begins a run, or goes on with the one of the remembered id."""
+        import wandb
+
+        online = wandb.setup().settings.mode not in WITHOUT_NETWORK
+        if online and wandb.run is None and not wandb.login(verify=False, prompt=False):
+            raise ElitesError("no one is logged in: `wandb login` does it; WANDB_MODE=offline needs no one")
+        known = run.remembered.get("id")
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "elites"),
+            id=known,
+            resume="allow" if known else None,
+            name=run.name,
+            group=run.group,
+            config=dict(run.config),
+            dir=os.environ.get("WANDB_DIR", run.folder),
+            settings=wandb.Settings(
+                reinit="create_new", console="off", silent=True, finish_timeout=FINISH_SECONDS
+            ),
+        )
+        return {"id": self._run.id, **({"url": self._run.url} if online else {})}
+
+    def row(self, row: Mapping[str, float | None]) -> None:
+        """A step for each row; its number is that of the evaluations."""
+        step = int(row["evaluations"] or 0)
+        if step >= self._run.starting_step:  # those before were logged by the part before
+            self._run.log(numbers(row), step=step)
+
+    def picture(self, evaluations: int, png: bytes) -> None:
+        """An image `archive`."""
+        import wandb
+        from PIL import Image
+
+        if evaluations >= self._run.starting_step:
+            self._run.log({"archive": wandb.Image(Image.open(io.BytesIO(png)))}, step=evaluations)
+
+    def close(self, finished: bool) -> None:
+        """Ends the run; one that is not finished counts as failed until it is resumed."""
+        self._run.finish(exit_code=0 if finished else 1)

@@ -1,0 +1,182 @@
+"""Columns of the log that not every algorithm, generation or version has."""
+
+import csv
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elites import (
+    ElitesError,
+    Execution,
+    Metric,
+    RunConfig,
+    load_archive,
+    read_table,
+    resume,
+    run,
+    show,
+    tasks,
+)
+from elites.algorithms.base import Batch
+from elites.evaluation.evaluation import blank_evaluation
+from elites.experiments import generation, loop
+from elites.experiments.generation import Counts, Greedy, Row, optional_values
+from elites.learning.critics import Training
+from elites.results.schemas import OPTIONAL
+from elites.results.tables import Table, metric_names
+from elites.studies.merge.logs import read_last_row
+from elites.tasks.episode import Ending
+from tests.algorithms.test_algorithms import chosen
+from tests.toy import POINT
+
+MEAN = Metric("mean_fitness", "mine", ".1f", lambda elites: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _point(monkeypatch):
+    monkeypatch.setitem(tasks.TASKS, "point", POINT)
+
+
+def config(name):
+    given = {"algorithm": name, "task": "point", "evaluations": 155, "seed": 3, "physics": "xla"}
+    return RunConfig(**given, snapshots=19, hyper_parameters=chosen(name, initial=4, batch=4))
+
+
+def quiet(_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder of a run of an algorithm, and its reports; made once for all tests."""
+
+    @functools.cache
+    def made(name):
+        folder, reports = tmp_path_factory.mktemp("runs") / name, []
+        run(config(name), folder, execution=Execution(log=quiet, on_generation=reports.append))
+        return folder, reports
+
+    return made
+
+
+def test_the_greedy_actors_fitness_is_that_of_its_evaluation(finished):
+    folder, _ = finished("pga-map-elites")
+    table, found = read_table(folder / "metrics.csv"), 0
+    np.testing.assert_array_equal(np.isfinite(table["greedy_fitness"]), table["made_greedy"] == 1)
+    for snapshot in (folder / "snapshots").iterdir():
+        archive = load_archive(snapshot)
+        by_greedy = archive.operator == "greedy"
+        rows = np.searchsorted(table["generation"], archive.generation[by_greedy])
+        np.testing.assert_array_equal(table["greedy_fitness"][rows], archive.fitness[by_greedy])
+        found += by_greedy.sum()
+    assert found > 0
+    with (folder / "metrics.csv").open() as file:
+        cells = [row["greedy_fitness"] for row in csv.DictReader(file)]
+    assert [cell == "" for cell in cells] == (table["made_greedy"] == 0).tolist()
+
+
+@given(
+    st.lists(st.floats(-1000, 1000, width=32), min_size=6, max_size=6),
+    st.lists(st.sampled_from(list(Ending)), min_size=6, max_size=6),
+    st.lists(st.integers(0, 3), min_size=6, max_size=6),
+)
+def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness, endings, operators):
+    algorithm = config("pga-map-elites").make_algorithm()
+    functions = generation.Generation(algorithm, 2, 100)
+    blank = blank_evaluation(POINT, np.zeros((2, 3), np.uint32), transitions=False)
+    ending, operator = np.array(endings, np.uint8).reshape(2, 3), np.array(operators).reshape(2, 3)
+    evaluation = blank._replace(
+        fitness=np.where(ending > Ending.TRUNCATED, np.nan, np.array(fitness, np.float32).reshape(2, 3)),
+        ending=ending,
+    )
+    batch = Batch(jnp.zeros((2, 3, 1)), jnp.asarray(operator), jnp.zeros((2, 3, 2)))
+    greedy = functions.no_counts().greedy
+    for _ in range(2):
+        greedy = functions._greedy(greedy, batch, evaluation)
+    counted = (operator == algorithm.operators.index("greedy")) & (ending <= Ending.TRUNCATED)
+    np.testing.assert_array_equal(greedy.episodes, 2 * counted.sum(1))
+    np.testing.assert_allclose(
+        greedy.fitness, 2 * np.where(counted, evaluation.fitness, 0).sum(1), rtol=1e-4, atol=1e-3
+    )
+
+
+def test_values_are_means_and_missing_where_there_is_nothing_to_average():
+    sums = Training(*np.array([[2, 0], [6.0, 0.0], [10.0, 0.0]]))
+    greedy, none = Greedy(*np.array([[2, 0], [8.0, 0.0]])), np.zeros(2)
+    fitness = np.array([[1.0, -np.inf, 3.0], [-np.inf] * 3], np.float32)
+    row = Row(Counts(none, none, none, sums, greedy), fitness, fitness[..., None], none, none)
+    assert optional_values(row, 0) == dict(zip(OPTIONAL, (2.0, 3.0, 5.0, 4.0), strict=True))
+    assert optional_values(row, 1) == dict.fromkeys(OPTIONAL)
+    diverged = row._replace(counts=row.counts._replace(training=sums._replace(loss=np.array([np.nan, 0.0]))))
+    assert np.isnan(optional_values(diverged, 0)["critic_loss"])  # training went wrong, and says so
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_its_own_columns(finished, monkeypatch, tmp_path):
+    folder, (whole, _) = tmp_path / "run", finished("map-elites")
+    limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
+    with monkeypatch.context() as earlier_version:
+        earlier_version.setattr(generation, "OPTIONAL", ())
+        assert not run(config("map-elites"), folder, execution=limited).finished
+    assert not (set(OPTIONAL) & set(read_table(folder / "metrics.csv")))
+    assert resume(folder, Execution(log=quiet)).finished
+    earlier, table = read_table(folder / "metrics.csv"), read_table(whole / "metrics.csv")
+    assert list(earlier) == [name for name in table if name not in OPTIONAL]
+    for name, column in earlier.items():
+        np.testing.assert_array_equal(column, table[name])
+    assert (folder / "archive.npz").read_bytes() == (whole / "archive.npz").read_bytes()
+    assert "QD-score" in show(folder)
+
+
+@given(st.lists(st.tuples(st.floats(-1e30, 1e30), st.none() | st.floats(-1e30, 1e30)), min_size=1))
+def test_empty_cells_are_read_as_nan(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("tables") / "metrics.csv"
+    table = Table(path, ["qd_score", "mean_q"])
+    for one, other in rows:
+        table.append({"qd_score": one, "mean_q": other})
+    table.file.close()
+    found = read_table(path)
+    assert found["qd_score"].tolist() == [one for one, _ in rows]
+    expected = np.array([np.nan if other is None else other for _, other in rows])
+    np.testing.assert_array_equal(found["mean_q"], expected)
+
+
+def test_other_cells_may_not_be_empty(finished, tmp_path):
+    log = finished("map-elites")[0] / "metrics.csv"
+    lines = log.read_text().splitlines()
+    names, *rows = (line.split(",") for line in lines)
+    _, last = read_last_row(log)
+    assert "critic_loss" not in last
+    assert last["evaluations"] == 155
+    for column in ("qd_score", "made_ga"):
+        damaged = [*rows[-1]]
+        damaged[names.index(column)] = ""
+        (tmp_path / "metrics.csv").write_text("\n".join([*lines[:-1], ",".join(damaged), ""]))
+        with pytest.raises(ElitesError, match=f"is damaged: {column} has an empty cell"):
+            read_table(tmp_path / "metrics.csv")
+        with pytest.raises(ElitesError, match="is damaged"):
+            read_last_row(tmp_path / "metrics.csv")
+
+
+def test_reports_are_about_metrics_of_the_archive_alone():
+    assert metric_names(["generation", "qd_score", *OPTIONAL, "made_ga"]) == ["qd_score"]
+
+
+def test_a_metric_may_not_have_the_name_of_such_a_column():
+    with pytest.raises(
+        ElitesError, match="metrics is mean_fitness; it must be of names that no other column"
+    ):
+        RunConfig(algorithm="map-elites", task="point", metrics=(f"{__name__}:MEAN",))
+
+
+def test_reports_to_callbacks_have_none_where_a_cell_is_empty(finished):
+    folder, reports = finished("pga-map-elites")
+    first, last = reports[0].metrics, reports[-1].metrics
+    assert first["critic_loss"] is None
+    assert last["critic_loss"] == read_table(folder / "metrics.csv")["critic_loss"][-1]
+    assert loop._median([None, 2.0, 4.0]) == 3.0
+    assert loop._median([None, None]) is None
+    assert loop._median([1, 3]) == 2
