@@ -147,7 +147,7 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(read, undisturbed, 
     process.send_signal(signal.SIGINT)
     if read:
         out, err = process.communicate(timeout=60)
-        assert "stopping after this generation" in err
+        assert "waiting for the running generation to end (Ctrl-C again stops at once)" in err
         assert f"elites resume {folder}" in out
     assert process.wait(60) == 0
     assert list((folder / "checkpoints").glob("*.npz"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elites.cli.command import Folder
+from elites.cli.command import Folder, exit_at_once
 from elites.options import Evaluations, Physics, Replications, Seed, Threads
 
 
@@ -16,9 +16,13 @@ class Show:
     """Folder of the run."""
 
     def run(self) -> int:
-        from elites.reports.show import show
+        from elites.experiments.display import Bar
 
-        print(show(self.folder))
+        with Bar(f"{self.folder}", doing="drawing figures"):
+            from elites.reports.show import show
+
+            text = show(self.folder)
+        print(text)
         return 0
 
 
@@ -46,12 +50,13 @@ class Correct:
     """Tasks in JAX: what computes the episodes, xla, native or cuda; the default is the run's."""
 
     def run(self) -> int:
-        from elites.experiments.correct import correct
         from elites.experiments.display import Bar
-        from elites.reports.tables import losses
-        from elites.results.folder import RunFolder
 
-        with Bar(f"correcting {self.folder}") as bar:
+        with Bar(f"correcting {self.folder}", at_last=exit_at_once) as bar:
+            from elites.experiments.correct import correct
+            from elites.reports.tables import losses
+            from elites.results.folder import RunFolder
+
             corrected = correct(
                 self.folder,
                 replications=self.replications,
@@ -61,6 +66,7 @@ class Correct:
                 threads=self.threads,
                 physics=self.physics,
                 on_progress=bar,
+                on_stop=bar.stopping,
                 log=bar.log,
             )
         print(losses(corrected, RunFolder(self.folder).read_record().metrics))

@@ -77,6 +77,7 @@ def correct(
     threads: int | None = None,
     physics: Physics | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    on_stop: Callable[[str, int], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> CorrectedArchive:
     """Evaluates every elite of a run again and saves the corrected archive as `corrected.npz`.
@@ -95,6 +96,8 @@ def correct(
         threads: number of threads, which changes only the speed; the default is one per core.
         physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
         on_progress: called regularly with the number of episodes done and the total.
+        on_stop: called at each Ctrl-C or SIGTERM, from another thread, with a line on what is waited for and
+            their number; the default writes it to standard error.
         log: called with each line for the user.
     """
     run = RunFolder(folder)
@@ -121,7 +124,7 @@ def correct(
             )
         with (
             evaluator_of(task, hidden, threads, physics=chosen) as evaluator,
-            Interrupts("stopping") as interrupts,
+            Interrupts("the running episodes", on_stop) as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):
             try:

@@ -25,6 +25,7 @@ from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
+AWAITED = "the running generation"  # before a run stops
 
 
 def correction_columns(metrics: Sequence[Metric]) -> list[str]:
@@ -57,7 +58,7 @@ def drive(
             if folder.path != home:
                 stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
-            interrupts = stack.enter_context(Interrupts("stopping after this generation"))
+            interrupts = stack.enter_context(Interrupts(AWAITED, execution.on_stop))
         return _drive(home, folders, current, execution, interrupts)
 
 
@@ -73,6 +74,7 @@ def _drive(
     belonging = Belonging([folder.read_record() for folder in folders])
     header: CheckpointHeader | None = None
     if checkpoints.paths():
+        execution.on_phase("reading the checkpoint")
         empty, current.state = outline(current.state), None  # frees memory for the loaded state
         current.state, header, problems = checkpoints.load(empty, belonging)
         for folder, marks in zip(folders, header.logs, strict=True):
@@ -181,6 +183,7 @@ class _Loop:
                 except StoppedError:
                     return self.stop_early()
                 continue
+            self.execution.on_phase(f"generation {self.current.generation + 1:,}")
             for advance in self.current.advance(until=self.next_event()):
                 self.log(advance)
             stopping = self.stop_requested() and not self.done()
@@ -188,6 +191,7 @@ class _Loop:
                 self.checkpoint()
             if stopping:
                 return self.stop_early()
+        self.execution.on_phase("writing the archive")
         with error_in_one_line(self.writing):
             archives = self.current.saved_archives()
             for index, (folder, archive) in enumerate(zip(self.folders, archives, strict=True)):
@@ -256,11 +260,14 @@ class _Loop:
                 for log, row in zip(self.logs, rows, strict=True):
                     log.append(row, spent)
         if self.execution.on_generation is not None:
-            median = {
-                name: _median([metrics[name] for metrics in advance.metrics]) for name in advance.metrics[0]
-            }
             self.execution.on_generation(
-                Report(median, timings, self.config.evaluations, self.seeds, self.current.metrics)
+                Report(
+                    medians(advance.metrics),
+                    timings,
+                    self.config.evaluations,
+                    self.seeds,
+                    self.current.metrics,
+                )
             )
 
     def row_is_due(self, before: int, metrics: Mapping[str, Any]) -> bool:
@@ -275,6 +282,7 @@ class _Loop:
 
     def checkpoint(self) -> None:
         clock, current = time.perf_counter(), self.current
+        self.execution.on_phase("writing a checkpoint")
         with error_in_one_line(self.writing):
             self.checkpoints.save(
                 current.state,
@@ -304,6 +312,7 @@ class _Loop:
     def correct(self) -> None:
         """Corrects the current archives, and writes a row of `corrections.csv` for each."""
         clock, config = time.perf_counter(), self.config
+        self.execution.on_phase("correcting")
         settings = Settings(
             replications=config.correct_replications,
             redraw=config.correct_redraw,
@@ -337,6 +346,11 @@ class _Loop:
             log.corrections.append(row)
         self.corrected = self.current.evaluations
         self.correcting = time.perf_counter() - clock
+
+
+def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The median of each metric over the rows of several runs."""
+    return {name: _median([row[name] for row in rows]) for name in rows[0]}
 
 
 def _median(values: list[Any]) -> Any:

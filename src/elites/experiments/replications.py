@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
+from elites.experiments.execution import ignore
 from elites.experiments.generation import (
     Counts,
     Generation,
@@ -42,6 +44,7 @@ from elites.tasks.task import DeviceTask, Task
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
 ROWS = 100  # largest number of generations per dispatch
+COMPILING, FIRST_EPISODES = "compiling", "first episodes"  # phases
 
 
 class Advance(NamedTuple):
@@ -58,12 +61,18 @@ class Replications(ABC):
     parts: int  # of equal size; each is a call of a program
 
     def __init__(
-        self, configs: list[RunConfig], algorithm: Algorithm, threads: int | None, cluster: str | None
+        self,
+        configs: list[RunConfig],
+        algorithm: Algorithm,
+        threads: int | None,
+        cluster: str | None,
+        on_phase: Callable[[str], None],
     ) -> None:
-        self.started = time.perf_counter()
+        self.started, self.on_phase = time.perf_counter(), on_phase
         self.configs, self.metrics = configs, configs[0].make_metrics()
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
+        on_phase(COMPILING)
         describes = len(self.metrics) > len(METRICS)
         self.parts = self.parts_of(len(configs))
         size = len(configs) // self.parts
@@ -87,6 +96,11 @@ class Replications(ABC):
     @abstractmethod
     def advance(self, until: int) -> list[Advance]:
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
+
+    def _first_time(self, phase: str) -> None:
+        """Says what is being done, if generations of this kind are new."""
+        if self.functions.rounds(self.generation) not in self.paces:
+            self.on_phase(phase)
 
     def _generations_until(self, until: int) -> int:
         """Generations of the next dispatch, all of one kind: for two seconds, once the pace is known."""
@@ -150,7 +164,10 @@ class Replications(ABC):
 
 
 def make_replications(
-    configs: list[RunConfig], threads: int | None = None, cluster: str | None = None
+    configs: list[RunConfig],
+    threads: int | None = None,
+    cluster: str | None = None,
+    on_phase: Callable[[str], None] = ignore,
 ) -> Replications:
     """The runs of these configurations, which differ only in their seeds, if they fit into memory."""
     keep_compiled_programs()
@@ -166,7 +183,7 @@ def make_replications(
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
-    return driver(configs, algorithm, threads, cluster)
+    return driver(configs, algorithm, threads, cluster, on_phase)
 
 
 class _Asked(NamedTuple):
@@ -220,6 +237,7 @@ class EpisodesOutside(Replications):
                 rows[ahead].append(self.programs.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
 
+        self._first_time(COMPILING)
         asked = [ask(part, 0) for part in range(self.parts)]
         spent[0]["ask_s"] += time.perf_counter() - clock
         for item, (ahead, _, round) in enumerate(work):
@@ -229,7 +247,9 @@ class EpisodesOutside(Replications):
                 parameters, seeds = np.asarray(asked[part].parameters), np.asarray(asked[part].seeds)
                 raise_failure(self.algorithm.environment)
                 times["ask_s"] += (ask_end := time.perf_counter()) - started
+                self._first_time(FIRST_EPISODES)
                 evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
+                self._first_time(COMPILING)
                 times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
                 tell(part, item, asked[part].batch, evaluation)
                 if item + 1 == len(work):
@@ -295,6 +315,7 @@ class EpisodesInside(Replications):
         rounds = self.functions.rounds(self.generation)
         each, count = evaluations_of(rounds), self._generations_until(until)
         clock = time.perf_counter()
+        self._first_time(COMPILING)
         self.state[0], rows = self.programs.generations(
             self.state[0],
             self.keys[0],
@@ -303,6 +324,7 @@ class EpisodesInside(Replications):
             jnp.int32(count),
             rounds,
         )
+        self._first_time(FIRST_EPISODES)  # the call returns once the program is compiled
         done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
         seconds = (time.perf_counter() - clock) / count
         self.paces[rounds] = seconds

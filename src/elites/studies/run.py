@@ -103,7 +103,9 @@ def _execute(
     if not left:
         display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
         return []
-    measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
+    display.doing = "measuring"
+    with display:
+        measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
@@ -127,8 +129,9 @@ def _execute(
             return []
         require_space(folder, cost.disk - plan.occupied(folder, left), "the study takes up to")
         _write_record(folder, study, display.log)
+        display.doing = "starting"
         with display:
-            states = execute(left, pool, display, display.ended, clock.is_over)
+            states = execute(left, pool, display, display.ended, clock.is_over, display.stopping)
         if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
             display.log(f"the time is over: {clock.describe()}")
         return states
