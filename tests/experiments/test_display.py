@@ -147,24 +147,26 @@ def test_there_is_one_panel_whatever_happens(columns, lines, actions):
     screen, logged = Screen(columns, lines), 0
     with Display("§ a run", screen.console) as display:
         for action, value in actions:
-            if action == "report":
-                display(report(value))
-            elif action == "phase":
-                display.phase(value)
-            elif action == "correction":
-                display.correction(value, 5000)
-            elif action == "log":
-                display.log(value)
-                logged += 1
-            elif action == "Ctrl-C":
-                display.stopping("waiting for the running generation to end", 1)
-                screen.write("^C")
-            else:
-                screen.resize(value)
-            display._drawn.refresh()
-            assert screen.text.count("§") == 1
-            assert "^C" not in screen.text
-            assert screen.text.count("!") <= logged
+            with display._drawn._lock:  # the thread that draws waits
+                if action == "report":
+                    display(report(value))
+                elif action == "phase":
+                    display.phase(value)
+                elif action == "correction":
+                    display.correction(value, 5000)
+                elif action == "log":
+                    display.log(value)
+                    logged += 1
+                elif action == "Ctrl-C":
+                    display.stopping("waiting for the running generation to end", 1)
+                    screen.write("^C")
+                else:
+                    screen.resize(value)
+                display._drawn.refresh()
+                shown = screen.text
+            assert shown.count("§") == 1
+            assert "^C" not in shown
+            assert shown.count("!") <= logged
         ends_early = any(action == "report" for action, _ in actions)
     if lines > 20:
         assert screen.text.count("§") == ends_early

@@ -305,6 +305,13 @@ class TestTable:
         assert "25.0%" in row
         assert "8 finished, 1 running, 1 correcting, 6 waiting, 1 failed" in text
 
+    def test_what_comes_before_the_first_generation_is_told(self):
+        states = self.states(2)
+        states[4].stage = "running"
+        states[4].total = 0
+        update(states[4], {"kind": "phase", "phase": "compiling"}, stopping=False)
+        assert self.shown(states, 40).count("compiling") == 1
+
     def test_many_runs_share_rows(self):
         text = self.shown(self.states(20), 30)
         assert len(text.splitlines()) < 15
