@@ -57,27 +57,25 @@ class Random(TaskOptions):
         from elites.genomes import genome_of
         from elites.memory import require_bytes
 
-        physics, line = choose_physics(task, self.physics, threads=self.threads)
-        genome = genome_of(task, HIDDEN)
-        require_bytes(
-            self.controllers,
-            2 * 4 * genome.parameter_count,
-            f"{self.controllers:,} controllers take",
-            "controllers",
-        )
-        keys = jax.random.split(jax.random.key(self.seed), self.controllers)
-        parameters = jax.jit(jax.vmap(genome.init))(keys)
-        seeds = self.seed + np.arange(self.controllers)
         done = itertools.count(1)
-        with (
-            Bar(task.name) as bar,
-            evaluator_of(task, HIDDEN, self.threads, physics=physics) as evaluator,
-        ):
-            started = time.perf_counter()
-            evaluation = evaluator.evaluate(
-                parameters, seeds, on_episode=lambda _: bar(next(done), self.controllers)
+        with Bar(task.name) as bar:
+            physics, line = choose_physics(task, self.physics, threads=self.threads)
+            genome = genome_of(task, HIDDEN)
+            require_bytes(
+                self.controllers,
+                2 * 4 * genome.parameter_count,
+                f"{self.controllers:,} controllers take",
+                "controllers",
             )
-            seconds = time.perf_counter() - started
+            keys = jax.random.split(jax.random.key(self.seed), self.controllers)
+            parameters = jax.jit(jax.vmap(genome.init))(keys)
+            seeds = self.seed + np.arange(self.controllers)
+            with evaluator_of(task, HIDDEN, self.threads, physics=physics) as evaluator:
+                started = time.perf_counter()
+                evaluation = evaluator.evaluate(
+                    parameters, seeds, on_episode=lambda _: bar(next(done), self.controllers)
+                )
+                seconds = time.perf_counter() - started
         low, middle, high = np.nanquantile(evaluation.fitness, (0, 0.5, 1))
         spread = ", ".join(
             f"{shortened(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
