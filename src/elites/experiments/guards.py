@@ -35,7 +35,7 @@ class Interrupts:
     """
 
     def __init__(self, awaited: str, tell: Callable[[str, int], None] | None = None) -> None:
-        """`awaited` is what a stop waits for. `tell` is called with a line on it and the signal's number."""
+        """`awaited` is what a stop waits for. `tell` is called with a line on it and the signals so far."""
         self.requested = False
         self._line = f"waiting for {awaited} to end (Ctrl-C again stops at once)"
         self._tell = tell or write_stop

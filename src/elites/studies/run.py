@@ -96,16 +96,17 @@ def _execute(
     calibrate: bool,
     only_plan: bool,
 ) -> list[State]:
-    jobs = study.jobs()
-    left = present.unfinished(folder, jobs)
-    finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
-    display = StudyDisplay(folder, finished)
-    if not left:
-        display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
-        return []
-    display.doing = "measuring"
+    display = StudyDisplay(folder)
     with display:
+        jobs = study.jobs()
+        left = present.unfinished(folder, jobs)
+        finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
+        if not left:
+            display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
+            return []
+        display.doing = "measuring"
         measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
+    display.finished = finished
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
