@@ -30,6 +30,7 @@ LINE_SECONDS = 15.0
 APART_SECONDS = 0.5
 PAGE_SECONDS = 0.5  # between the drawings of a notebook's table
 LAST_SECONDS = 1.0  # from a second Ctrl-C to the end of a process that does not react
+BAR_WIDTH = 8  # columns at least
 STARTING = "starting"
 FRAMES, ASCII_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 
@@ -88,12 +89,16 @@ class LiveView:
 
     def below(self) -> list[RenderableType]:
         """What the panel shows below the bar."""
+        if not self.rows:
+            return []
         table = Table.grid(padding=(0, 2))
-        for _ in range(2):
-            table.add_column(no_wrap=True, overflow="ellipsis")
+        width = min(self.console.width, self.widest)
+        names = min(max(map(len, self.rows)), width // 2)
+        table.add_column(no_wrap=True, width=names)
+        table.add_column(no_wrap=True, max_width=max(1, width - names - 2))
         for name, text in self.rows.items():
             table.add_row(Text(name), Text(text))
-        return [table] if self.rows else []
+        return [table]
 
     def log(self, message: str) -> None:
         """Prints a line above the view."""
@@ -145,11 +150,12 @@ class LiveView:
         if (width := self.console.width) < min(self._width, self.widest):
             self.console.clear()  # the terminal may have wrapped the panel's lines
         self._width = width
+        share = self._share()
         head = Table.grid(padding=(0, 1), expand=True)
-        head.add_column(no_wrap=True, overflow="ellipsis")
+        head.add_column(no_wrap=True, max_width=max(1, min(width, self.widest) - len(share) - BAR_WIDTH))
         head.add_column(ratio=1)
-        head.add_column(no_wrap=True)
-        head.add_row(Text(self.title), ProgressBar(self.total or None, self.done), Text(self._share()))
+        head.add_column(no_wrap=True, width=len(share))
+        head.add_row(Text(self.title), ProgressBar(self.total or None, self.done), Text(share))
         frames = ASCII_FRAMES if self.console.options.ascii_only else FRAMES
         frame = "" if self._ended else f"{frames[int(8 * time.perf_counter()) % len(frames)]} "
         parts: list[RenderableType] = [head]
