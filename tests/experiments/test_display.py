@@ -135,12 +135,12 @@ ACTIONS = st.one_of(
     st.tuples(st.just("correction"), st.integers(0, 5000)),
     st.tuples(st.just("log"), st.just("!")),
     st.tuples(st.just("Ctrl-C"), st.just(0)),
-    st.tuples(st.just("resize"), st.integers(12, 130)),
+    st.tuples(st.just("resize"), st.integers(20, 130)),
 )
 
 
 @settings(max_examples=40)
-@given(columns=st.integers(12, 130), lines=st.integers(4, 40), actions=st.lists(ACTIONS, max_size=8))
+@given(columns=st.integers(20, 130), lines=st.integers(4, 40), actions=st.lists(ACTIONS, max_size=8))
 def test_there_is_one_panel_whatever_happens(columns, lines, actions):
     screen, logged = Screen(columns, lines), 0
     with Display("§ a run", screen.console) as display:
