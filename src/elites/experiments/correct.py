@@ -167,6 +167,7 @@ def correct_archive(
         chosen = members.draw(archive.cell, chances(archive, settings))
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
+    progress.report()
 
     fixed = evaluator.at_once(settings.replications)
     size = min(fixed or -(-FIRST_CHUNK // settings.replications), most)
@@ -194,7 +195,7 @@ def correct_archive(
             size = min(max(1, round(CHUNK_SECONDS * per_second)), most)
         if done < len(archive.cell):
             _save_unfinished(unfinished, about, fitness, descriptor, done)
-    progress.finish()
+    progress.report()
     corrected = corrected_archive(archive, fitness, descriptor, about)
     save_corrected(path, corrected)
     _remove_unfinished(path)
@@ -220,9 +221,9 @@ class _Progress:
             raise StoppedError
         if (now := time.perf_counter()) - self._reported > REPORT_SECONDS:
             self._reported = now
-            self.finish()
+            self.report()
 
-    def finish(self) -> None:
+    def report(self) -> None:
         if self.on_progress is not None:
             self.on_progress(min(self.done, self.total), self.total)
 

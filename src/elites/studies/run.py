@@ -15,6 +15,7 @@ from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line, in_bytes, remove_partials, require_space
 from elites.options import Patience, Seconds, Threads, Workers, converted
+from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
 from elites.studies import plan, present
@@ -132,7 +133,10 @@ def _execute(
         _write_record(folder, study, display.log)
         display.doing = "starting"
         with display:
-            states = execute(left, pool, display, display.ended, clock.is_over, display.stopping)
+            states = execute(
+                *(left, pool, display, display.ended, clock.is_over, display.stopping),
+                standing=lambda job: min(RunFolder(folder / run).evaluations() for run in job.folders),
+            )
         if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
             display.log(f"the time is over: {clock.describe()}")
         return states
