@@ -22,14 +22,7 @@ config = elites.RunConfig(
     evaluations=budget,
     hyper_parameters={"batch": 50, "initial": 100, "critic_steps": 100, "pg_steps": 20},
 )
-elites.run(
-    config,
-    folder,
-    execution=elites.Execution(
-        on_generation=lambda report: print(report.metrics["evaluations"], end=" ", flush=True)
-    ),
-)
-print()
+elites.run(config, folder)
 print(elites.show(folder))
 
 # Read the archive: elites, best first.

@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import json
 import os
 import shutil
@@ -147,7 +148,7 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(read, undisturbed, 
     process.send_signal(signal.SIGINT)
     if read:
         out, err = process.communicate(timeout=60)
-        assert "stopping after this generation" in err
+        assert "waiting for the running generation to end (Ctrl-C again stops at once)" in err
         assert f"elites resume {folder}" in out
     assert process.wait(60) == 0
     assert list((folder / "checkpoints").glob("*.npz"))
@@ -157,12 +158,23 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(read, undisturbed, 
 
 
 def test_a_time_limit_ends_a_run_cleanly(undisturbed, tmp_path):
-    folder = tmp_path / "run"
-    outcome = elites.run(config(), folder, execution=elites.Execution(max_hours=1e-6, log=lambda _: None))
+    folder, told = tmp_path / "run", []
+    execution = elites.Execution(
+        max_hours=1e-6, log=lambda _: None, on_phase=told.append, on_resume=told.append
+    )
+    outcome = elites.run(config(), folder, execution=execution)
     assert not outcome.finished
     assert outcome.evaluations == 20
-    assert elites.resume(folder, execution=elites.Execution(log=lambda _: None)).finished
+    first = ["compiling", "first episodes", "compiling", "writing a checkpoint"]
+    assert told == ["compiling", "generation 1", *first]
+    told.clear()
+    execution = dataclasses.replace(execution, max_hours=None)
+    assert elites.resume(folder, execution=execution).finished
     assert_same_result(folder, undisturbed)
+    assert told[0].metrics["evaluations"] == 20
+    assert told[0].metrics["qd_score"] == read_table(folder / "metrics.csv")["qd_score"][0]
+    assert told[1:4] == ["compiling", "reading the checkpoint", "generation 2"]
+    assert told[-2:] == ["generation 31", "writing the archive"]
     told = []
     assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
     assert told == [f"{folder} is finished: {BUDGET} evaluations"]

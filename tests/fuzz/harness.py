@@ -252,7 +252,7 @@ def problem(case, ending, gone):
         return None
     lines = ending.stderr.splitlines()
     failed_jobs = case.command == "study run" and ending.status == 1 and " jobs failed" in ending.stdout
-    interrupted = [line for line in lines if line and "again to stop at once" not in line]
+    interrupted = [line for line in lines if line and "again stops at once" not in line]
     if failed_jobs and not lines:
         return None
     if ending.interrupted and len(interrupted) <= 1:

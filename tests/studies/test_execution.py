@@ -163,6 +163,33 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     assert ended == [state]
 
 
+def test_what_was_done_before_is_shown_from_the_start():
+    class Pool:
+        started = ()
+
+        def room(self):
+            return True
+
+        def start(self, job):
+            self.started += (job,)
+
+        def events(self):
+            return [(job, {"kind": "done", "finished": True}) for job in self.started if seen]
+
+        def close(self):
+            pass
+
+    seen, jobs = [], make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
+    display = StudyDisplay(Path("nowhere"), 0, Console(width=100))
+
+    def show(states):
+        display(states)
+        seen.append((states[0].stage, display.done, display.total))
+
+    execute(jobs, Pool(), show, lambda state: None, standing=lambda job: 250)
+    assert seen == [("running", 0.25, 1), ("finished", 1, 1)]
+
+
 def message_on(state):
     console = Console(width=200, color_system=None)
     with console.capture() as captured:
@@ -304,6 +331,13 @@ class TestTable:
         assert "1,234" in row
         assert "25.0%" in row
         assert "8 finished, 1 running, 1 correcting, 6 waiting, 1 failed" in text
+
+    def test_what_comes_before_the_first_generation_is_told(self):
+        states = self.states(2)
+        states[4].stage = "running"
+        states[4].total = 0
+        update(states[4], {"kind": "phase", "phase": "compiling"}, stopping=False)
+        assert self.shown(states, 40).count("compiling") == 1
 
     def test_many_runs_share_rows(self):
         text = self.shown(self.states(20), 30)

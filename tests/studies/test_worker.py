@@ -65,8 +65,10 @@ def job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(job, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed") / "group"
-    assert execute(make_request(job, folder, 1, 60.0), quiet)
+    folder, messages = tmp_path_factory.mktemp("undisturbed") / "group", []
+    assert execute(make_request(job, folder, 1, 60.0), lambda kind, **more: messages.append((kind, more)))
+    assert ("phase", {"phase": "compiling"}) in messages
+    assert messages[-1][0] == "progress"
     return archives(folder)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import tyro
 
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
-from elites.cli.command import Command, first_line
+from elites.cli.command import INTERRUPTED, Command, first_line
 from elites.cli.inspect import Correct, Show
 from elites.cli.random import Random
 from elites.cli.replay import Replay
@@ -23,7 +23,7 @@ from elites.output import lasting_output
 from elites.text import shortened
 from elites.versions import package_version
 
-LOST, BAD_INPUT, INTERRUPTED = 1, 2, 130  # exit statuses
+LOST, BAD_INPUT = 1, 2  # exit statuses
 MOST_MESSAGE = 2000  # characters
 STUDY_USAGE = "elites study run STUDY --out DIR, elites study merge DIR … --out DIR, elites study report DIR"
 ONLY_PRINT = ("tasks", "algorithms", "random", "show", "-h", "--help", "--version")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Protocol
 
 import tyro
 
+INTERRUPTED = 130  # exit status
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 
@@ -20,3 +22,9 @@ class Command(Protocol):
 def first_line(documented: object) -> str:
     """The first line of a docstring."""
     return (documented.__doc__ or "").splitlines()[0]
+
+
+def exit_at_once() -> None:
+    """Ends the process in the midst of whatever it does, as a second Ctrl-C should."""
+    os.write(2, b"elites: interrupted\n")
+    os._exit(INTERRUPTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from elites.cli.command import Folder
+from elites.cli.command import Folder, exit_at_once
 from elites.options import Evaluations, Physics, Replications, Seed, Threads
 from elites.reports.style import Format, Style
 
@@ -22,16 +22,19 @@ class Show(Style):
     """Film of the archive filling from its snapshots (`elites run … --snapshots`), .mp4 or .gif."""
 
     def run(self) -> int:
-        from elites.reports.show import show
+        from elites.experiments.display import Bar
 
         style = {field: getattr(self, field) for field in Style.__dataclass_fields__}
         if self.film is not None:
-            from elites.experiments.display import Bar
             from elites.replays.film import film
 
             with Bar(f"filming {self.folder}", unit="pictures") as bar:
                 film(self.folder, self.film, **style, on_frame=bar)
-        print(show(self.folder, **style, format=self.format))
+        with Bar(f"{self.folder}", doing="drawing figures"):
+            from elites.reports.show import show
+
+            text = show(self.folder, **style, format=self.format)
+        print(text)
         if self.film is not None:
             print(self.film)
         return 0
@@ -61,12 +64,13 @@ class Correct:
     """Tasks in JAX: what computes the episodes, xla, native or cuda; the default is the run's."""
 
     def run(self) -> int:
-        from elites.experiments.correct import correct
         from elites.experiments.display import Bar
-        from elites.reports.tables import losses
-        from elites.results.folder import RunFolder
 
-        with Bar(f"correcting {self.folder}") as bar:
+        with Bar(f"correcting {self.folder}", at_last=exit_at_once) as bar:
+            from elites.experiments.correct import correct
+            from elites.reports.tables import losses
+            from elites.results.folder import RunFolder
+
             corrected = correct(
                 self.folder,
                 replications=self.replications,
@@ -76,6 +80,7 @@ class Correct:
                 threads=self.threads,
                 physics=self.physics,
                 on_progress=bar,
+                on_stop=bar.stopping,
                 log=bar.log,
             )
         print(losses(corrected, RunFolder(self.folder).read_record().metrics))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -50,37 +51,31 @@ class Random(TaskOptions):
     def _evaluate(self, task: Task) -> None:
         import jax
         import numpy as np
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         from elites.evaluation import choose_physics, evaluator_of
+        from elites.experiments.display import Bar
         from elites.genomes import genome_of
         from elites.memory import require_bytes
 
-        physics, line = choose_physics(task, self.physics, threads=self.threads)
-        genome = genome_of(task, HIDDEN)
-        require_bytes(
-            self.controllers,
-            2 * 4 * genome.parameter_count,
-            f"{self.controllers:,} controllers take",
-            "controllers",
-        )
-        keys = jax.random.split(jax.random.key(self.seed), self.controllers)
-        parameters = jax.jit(jax.vmap(genome.init))(keys)
-        seeds = self.seed + np.arange(self.controllers)
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with (
-            evaluator_of(task, HIDDEN, self.threads, physics=physics) as evaluator,
-            Progress(*columns, transient=True) as progress,
-        ):
-            bar = progress.add_task(shortened(task.name), total=self.controllers)
-            started = time.perf_counter()
-            evaluation = evaluator.evaluate(parameters, seeds, on_episode=lambda _: progress.advance(bar))
-            seconds = time.perf_counter() - started
+        done = itertools.count(1)
+        with Bar(task.name) as bar:
+            physics, line = choose_physics(task, self.physics, threads=self.threads)
+            genome = genome_of(task, HIDDEN)
+            require_bytes(
+                self.controllers,
+                2 * 4 * genome.parameter_count,
+                f"{self.controllers:,} controllers take",
+                "controllers",
+            )
+            keys = jax.random.split(jax.random.key(self.seed), self.controllers)
+            parameters = jax.jit(jax.vmap(genome.init))(keys)
+            seeds = self.seed + np.arange(self.controllers)
+            with evaluator_of(task, HIDDEN, self.threads, physics=physics) as evaluator:
+                started = time.perf_counter()
+                evaluation = evaluator.evaluate(
+                    parameters, seeds, on_episode=lambda _: bar(next(done), self.controllers)
+                )
+                seconds = time.perf_counter() - started
         low, middle, high = np.nanquantile(evaluation.fitness, (0, 0.5, 1))
         spread = ", ".join(
             f"{shortened(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"

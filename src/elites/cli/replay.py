@@ -42,11 +42,12 @@ class Replay:
 
     def run(self) -> int:
         from elites.experiments.display import Bar
-        from elites.replays.replay import replay, table
 
         if self.best and (self.cell, self.descriptor, self.grid) != (None, None, None):
             raise ElitesError("best excludes cell, descriptor and grid")
-        with Bar(f"drawing {self.folder}", unit="pictures") as bar:
+        with Bar(f"drawing {self.folder}", unit="pictures", doing="running the episodes") as bar:
+            from elites.replays.replay import replay, table
+
             path, replayed = replay(
                 self.folder,
                 cell=self.cell,

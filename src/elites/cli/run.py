@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from elites.cli.command import Folder
+from elites.cli.command import Folder, exit_at_once
+from elites.cli.inspect import Show
 from elites.cli.options import ExecutionOptions, TaskOptions
 from elites.errors import ElitesError
 from elites.options import Evaluations, Interval, Physics, Replications, RowInterval, Seed, Seeds, Snapshots
@@ -57,9 +58,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
     cuda on a GPU with fewer CPU threads than seeds."""
 
     def run(self) -> int:
-        from elites.experiments.config import RunConfig
         from elites.experiments.display import Display
-        from elites.experiments.run import run
 
         hyper_parameters = {
             field.name: getattr(self, field.name)
@@ -67,25 +66,30 @@ class RunOptions(TaskOptions, ExecutionOptions):
             if field.name not in RunOptions.__dataclass_fields__
         }
         _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
-        config = RunConfig(
-            algorithm=type(self).__name__,
-            task=self.task,
-            evaluations=self.evaluations,
-            seed=self.seed,
-            snapshots=self.snapshots,
-            log_every=self.log_every,
-            metrics=self.metrics,
-            correct_every=self.correct_every,
-            correct_replications=self.correct_replications,
-            correct_redraw=self.correct_redraw,
-            physics=self.physics,
-            start=self.start,
-            hyper_parameters=hyper_parameters,
-            task_parameters=self.task_parameters(),
-        )
-        _tell_what_a_replay_needs(config)
-        with Display(f"{config.algorithm} on {config.task}") as display:
-            outcome = run(config, self.out, self.seeds, self.execution(**display.callbacks()))
+        algorithm = type(self).__name__
+        with Display(f"{algorithm} on {self.task}", at_last=exit_at_once) as display:
+            from elites.experiments.config import RunConfig
+            from elites.experiments.run import run
+
+            config = RunConfig(
+                algorithm=algorithm,
+                task=self.task,
+                evaluations=self.evaluations,
+                seed=self.seed,
+                snapshots=self.snapshots,
+                log_every=self.log_every,
+                metrics=self.metrics,
+                correct_every=self.correct_every,
+                correct_replications=self.correct_replications,
+                correct_redraw=self.correct_redraw,
+                physics=self.physics,
+                start=self.start,
+                hyper_parameters=hyper_parameters,
+                task_parameters=self.task_parameters(),
+            )
+            _tell_what_a_replay_needs(config)
+            execution = self.execution(**display.callbacks())
+            outcome = run(config, self.out, self.seeds, execution, progress=False)
         return conclude(outcome)
 
 
@@ -134,11 +138,12 @@ class Resume(ExecutionOptions):
 
     def run(self) -> int:
         from elites.experiments.display import Display
-        from elites.experiments.run import resume
 
-        with Display(f"{self.folder}") as display:
+        with Display(f"{self.folder}", at_last=exit_at_once) as display:
+            from elites.experiments.run import resume
+
             execution = self.execution(**display.callbacks())
-            outcome = resume(self.folder, execution, evaluations=self.evaluations)
+            outcome = resume(self.folder, execution, evaluations=self.evaluations, progress=False)
         return conclude(outcome)
 
 
@@ -146,7 +151,6 @@ def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.files import in_bytes
     from elites.metrics.archive import ArchiveMetrics, summary
-    from elites.reports.show import show
     from elites.results.folder import RunFolder
 
     if not outcome.finished:
@@ -156,7 +160,7 @@ def conclude(outcome: Outcome) -> int:
         )
         return 0
     if not outcome.runs:
-        print(show(outcome.folder))
+        Show(folder=outcome.folder).run()
     for run in outcome.runs:
         metrics = ArchiveMetrics(*(run.metrics[name] for name in ArchiveMetrics._fields))
         print(f"{run.folder}: {run.evaluations:,} evaluations, {summary(metrics)}")

@@ -120,11 +120,14 @@ class StudyMerge:
 
     def run(self) -> int:
         """Joins the folders. Returns the exit status."""
-        from elites.studies.pieces import describe, merge_studies
+        from elites.experiments.display import Bar
 
-        merged = merge_studies(
-            self.folders, self.out, parameters=not self.without_parameters, mixed=self.mixed
-        )
+        with Bar(f"{self.out}", doing="copying runs"):
+            from elites.studies.pieces import describe, merge_studies
+
+            merged = merge_studies(
+                self.folders, self.out, parameters=not self.without_parameters, mixed=self.mixed
+            )
         print(describe(merged, self.out))
         return 0
 
@@ -142,9 +145,12 @@ class StudyReport:
 
     def run(self) -> int:
         """Makes the report. Returns the exit status."""
-        from elites.reports.study.report import study_report
+        from elites.experiments.display import Bar
 
-        text = study_report(self.folder, against=self.against, reference=self.reference)
+        with Bar(f"report on {self.folder}", doing="reading runs and drawing figures"):
+            from elites.reports.study.report import study_report
+
+            text = study_report(self.folder, against=self.against, reference=self.reference)
         encoding = sys.stdout.encoding or "utf-8"  # names may have characters that the terminal lacks
         print(text.encode(encoding, "backslashreplace").decode(encoding))
         return 0

@@ -80,6 +80,7 @@ def correct(
     physics: Physics | None = None,
     task: Task | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    on_stop: Callable[[str, int], None] | None = None,
     log: Callable[[str], None] = print,
 ) -> CorrectedArchive:
     """Evaluates every elite of a run again and saves the corrected archive as `corrected.npz`.
@@ -99,6 +100,8 @@ def correct(
         physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
         task: the run's task again, as for `elites.resume`.
         on_progress: called regularly with the number of episodes done and the total.
+        on_stop: called at each Ctrl-C or SIGTERM, from another thread, with a line on what is waited for and
+            their number; the default writes it to standard error.
         log: called with each line for the user.
     """
     run = RunFolder(folder)
@@ -127,7 +130,7 @@ def correct(
             )
         with (
             evaluator_of(made, hidden, threads, physics=chosen) as evaluator,
-            Interrupts("stopping") as interrupts,
+            Interrupts("the running episodes", on_stop) as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):
             try:
@@ -170,6 +173,7 @@ def correct_archive(
         chosen = members.draw(archive.cell, chances(archive, settings))
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
+    progress.report()
 
     fixed = evaluator.at_once(settings.replications)
     size = min(fixed or -(-FIRST_CHUNK // settings.replications), most)
@@ -197,7 +201,7 @@ def correct_archive(
             size = min(max(1, round(CHUNK_SECONDS * per_second)), most)
         if done < len(archive.cell):
             _save_unfinished(unfinished, about, fitness, descriptor, done)
-    progress.finish()
+    progress.report()
     corrected = corrected_archive(archive, fitness, descriptor, about)
     save_corrected(path, corrected)
     _remove_unfinished(path)
@@ -223,9 +227,9 @@ class _Progress:
             raise StoppedError
         if (now := time.perf_counter()) - self._reported > REPORT_SECONDS:
             self._reported = now
-            self.finish()
+            self.report()
 
-    def finish(self) -> None:
+    def report(self) -> None:
         if self.on_progress is not None:
             self.on_progress(min(self.done, self.total), self.total)
 

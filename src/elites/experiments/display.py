@@ -1,99 +1,242 @@
-"""The display of a run's progress: a live panel on a terminal, otherwise regular lines."""
+"""The display of progress: a live panel on a terminal, a table in a notebook, otherwise regular lines."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import sys
+import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console, Group, RenderableType
+from rich.constrain import Constrain
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from elites.experiments.guards import write_stop
 from elites.text import printable, shortened
 
 if TYPE_CHECKING:
-    from elites.experiments.execution import Report
+    from elites.experiments.execution import Execution, Report
 
 LINE_SECONDS = 15.0
 APART_SECONDS = 0.5
+PAGE_SECONDS = 0.5  # between the drawings of a notebook's table
+LAST_SECONDS = 1.0  # from a second Ctrl-C to the end of a process that does not react
+BAR_WIDTH = 8  # columns at least
+STARTING = "starting"
+FRAMES, ASCII_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 
 
 class LiveView:
-    """A live view on a terminal, with lines above it; otherwise only the lines."""
+    """A title, a bar, what is being done now and for how long, and rows below.
 
-    def __init__(self, console: Console | None) -> None:
-        self.console = console or Console()
-        self.live: Live | Progress
+    A thread draws it again and again; all others only set what it shows. It is a panel on a terminal and a
+    table in a notebook. Elsewhere there are only lines.
+    """
+
+    widest = 100  # columns
+
+    def __init__(
+        self, title: str, console: Console | None = None, at_last: Callable[[], None] | None = None
+    ) -> None:
+        """`at_last` ends the process, if a second Ctrl-C does not within a second."""
+        self.console = console or _standard_console()
+        self.in_notebook = console is None and in_notebook()
+        self.is_live = self.in_notebook or self.console.is_interactive
+        self.title, self.doing, self.rows = shortened(title), STARTING, dict[str, str]()
+        self.done, self.total = 0.0, 0.0  # 0: unknown
+        self._awaited, self._at_last = "", at_last
+        self._started, self._ended = time.perf_counter(), 0.0
+        self._logged = self._started
+        self._recent: deque[tuple[float, int]] = deque(maxlen=20)
+        self._width = self.console.width
+        self._drawn: Live | _Page | None = None
 
     def __enter__(self) -> Self:
-        if self.console.is_terminal:
-            self.live.start()
+        self._ended = 0.0
+        if self.in_notebook:
+            self._drawn = _Page(self._bundle)
+        elif self.is_live:
+            self._drawn = Live(get_renderable=self._panel, console=self.console)
+        if self._drawn is not None:
+            self._drawn.start(refresh=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.console.is_terminal:
-            self.live.stop()
+        self._ended = time.perf_counter()
+        if kind is not None and not issubclass(kind, KeyboardInterrupt):
+            self.doing = "failed"
+        else:
+            self.doing = "finished" if 0 < self.total <= self.done else "stopped"
+        if isinstance(self._drawn, Live):
+            self._drawn.transient = not self.stays()
+        if self._drawn is not None:
+            self._drawn.stop()
+
+    def stays(self) -> bool:
+        """Whether the panel stays on the terminal at the end."""
+        return False
+
+    def below(self) -> list[RenderableType]:
+        """What the panel shows below the bar."""
+        if not self.rows:
+            return []
+        table = Table.grid(padding=(0, 2))
+        width = min(self.console.width, self.widest)
+        names = min(max(map(len, self.rows)), width // 2)
+        table.add_column(no_wrap=True, width=names)
+        table.add_column(no_wrap=True, max_width=max(1, width - names - 2))
+        for name, text in self.rows.items():
+            table.add_row(Text(name), Text(text))
+        return [table]
 
     def log(self, message: str) -> None:
         """Prints a line above the view."""
         text = "\n".join(map(printable, message.split("\n")))
         self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
+    def phase(self, doing: str) -> None:
+        """Shows what is being done now. Without a live view, the first phase is a line."""
+        if not self.is_live and self.doing == STARTING:
+            self.log(doing)
+        self.doing = doing
 
-class Display(LiveView):
-    """The progress of a run. Call it with each Report."""
+    def stopping(self, awaited: str, times: int) -> None:
+        """Shows what a stop waits for, after so many Ctrl-C."""
+        if not self.is_live:
+            write_stop(awaited, times)
+        self._awaited = awaited if times == 1 else "stopping at once"
+        if times == 2 and self._at_last is not None:
+            timer = threading.Timer(LAST_SECONDS, self._end)
+            timer.daemon = True
+            timer.start()
 
-    live: Live
+    def _end(self) -> None:
+        if not self._ended and self._at_last is not None:
+            self.__exit__(KeyboardInterrupt, None, None)
+            self._at_last()
 
-    def __init__(self, title: str, console: Console | None = None) -> None:
-        super().__init__(console)
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            TextColumn("{task.percentage:>5.1f} %"),
-            console=self.console,
-        )
-        self._task = self._bar.add_task(shortened(title))
-        self._correction = Bar("correcting", self.console)
-        self._panel: RenderableType = ""
-        self.live = Live(self._bar, console=self.console, refresh_per_second=4, transient=True)
-        self._recent: deque[tuple[float, int]] = deque(maxlen=20)
-        self._logged = 0.0
-
-    def callbacks(self) -> dict[str, Any]:
-        """The callbacks of an Execution that this display shows."""
-        return {"on_generation": self, "on_correction": self.correction, "log": self.log}
-
-    def correction(self, done: int, total: int) -> None:
-        """Shows the progress of a correction."""
-        self._correction(done, total)
-        if self.console.is_terminal:
-            self.live.update(Group(self._bar, self._panel, self._correction.live))
-
-    def __call__(self, report: Report) -> None:
-        metrics, now = report.metrics, time.perf_counter()
-        done = metrics["evaluations"]
+    def pace(self, done: int, total: int) -> tuple[float, str]:
+        """Takes in how much is done. Returns how much of it per second, and the time that is left."""
+        now = time.perf_counter()
+        self.done, self.total = done, total
         if len(self._recent) > 1 and self._recent[-1][0] - self._recent[-2][0] < APART_SECONDS:
             self._recent.pop()  # reports come one upon another: what is kept is further apart
         self._recent.append((now, done))
         (then, before), *_ = self._recent
         rate = (done - before) / (now - then) if now - then >= APART_SECONDS else 0.0
-        left = _duration((report.evaluations - done) / rate) if rate else "…"
-        if self.console.is_terminal:
-            self._bar.update(self._task, completed=done, total=report.evaluations)
-            self._panel = _panel(report, rate, left)
-            self.live.update(Group(self._bar, self._panel))
-        elif now - self._logged > LINE_SECONDS or done >= report.evaluations:
-            self._logged = now
+        return rate, _clock((total - done) / rate) if rate else "…"
+
+    def line_is_due(self, seconds: float = LINE_SECONDS) -> bool:
+        """Whether it is time for a line, since there is no live view."""
+        due = not self.is_live and time.perf_counter() - self._logged > seconds
+        if due:
+            self._logged = time.perf_counter()
+        return due
+
+    def _panel(self) -> RenderableType:
+        if self._ended and not self.stays():
+            return ""
+        if (width := self.console.width) < min(self._width, self.widest):
+            self.console.clear()  # the terminal may have wrapped the panel's lines
+        self._width = width
+        share = self._share()
+        head = Table.grid(padding=(0, 1), expand=True)
+        head.add_column(no_wrap=True, max_width=max(1, min(width, self.widest) - len(share) - BAR_WIDTH))
+        head.add_column(ratio=1)
+        head.add_column(no_wrap=True, width=len(share))
+        head.add_row(Text(self.title), ProgressBar(self.total or None, self.done), Text(share))
+        frames = ASCII_FRAMES if self.console.options.ascii_only else FRAMES
+        frame = "" if self._ended else f"{frames[int(8 * time.perf_counter()) % len(frames)]} "
+        parts: list[RenderableType] = [head]
+        parts.append(Text.assemble((frame, "cyan"), self.doing, "  ", (self._elapsed(), "cyan")))
+        if self._awaited and not self._ended:
+            parts.append(Text(self._awaited, style="bold yellow"))
+        parts += self.below()
+        if not self._ended:
+            parts.append(Text())  # the cursor's line, where a terminal shows ^C
+        return Constrain(Group(*parts), self.widest)
+
+    def _bundle(self) -> Mapping[str, str]:
+        """What a notebook shows: as HTML, and as text for those that cannot show it."""
+        share, status = self._share(), f"{self.doing}  {self._elapsed()}"
+        awaited = "" if self._ended else self._awaited
+        value = f' value="{self.done / self.total:.4f}"' if self.total else ""
+        cells = (
+            f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in self.rows.items()
+        )
+        lines = [
+            f"<b>{escape(self.title)}</b> <progress{value}></progress> {share}",
+            escape(status),
+            *([f"<b>{escape(awaited)}</b>"] if awaited else []),
+        ]
+        return {
+            "text/html": f"<div>{'<br>'.join(lines)}<table>{''.join(cells)}</table></div>",
+            "text/plain": " ".join([self.title, share, status, awaited]),
+        }
+
+    def _share(self) -> str:
+        return f"{100 * self.done / self.total:.1f} %" if self.total else ""
+
+    def _elapsed(self) -> str:
+        return _clock((self._ended or time.perf_counter()) - self._started)
+
+
+class Display(LiveView):
+    """The progress of a run. Call it with each Report."""
+
+    def __init__(
+        self, title: str, console: Console | None = None, at_last: Callable[[], None] | None = None
+    ) -> None:
+        super().__init__(title, console, at_last)
+        self._logged = 0.0  # the first report is a line
+
+    def callbacks(self) -> dict[str, Callable[..., None]]:
+        """The callbacks of an Execution that this display shows."""
+        return {
+            "on_generation": self,
+            "on_resume": self.resumed,
+            "on_correction": self.correction,
+            "on_phase": self.phase,
+            "on_stop": self.stopping,
+            "log": self.log,
+        }
+
+    def stays(self) -> bool:
+        """If the run was stopped. The summary of a finished one takes its place."""
+        return bool(self.rows) and self.done < self.total
+
+    def resumed(self, report: Report) -> None:
+        """Shows where a run stands that goes on."""
+        done, total = report.metrics["evaluations"], report.evaluations
+        self.done, self.total, so_far = done, total, f"{done:,} of {total:,}"
+        self.rows = _rows(report, so_far)
+        if not self.is_live:
+            self.log(f"continuing from {so_far} evaluations: {_values_text(report)}")
+
+    def correction(self, done: int, total: int) -> None:
+        """Shows the progress of a correction."""
+        self.doing = f"correcting: {done:,} of {total:,} episodes"
+        if self.line_is_due():
+            self.log(self.doing)
+
+    def __call__(self, report: Report) -> None:
+        done, total = report.metrics["evaluations"], report.evaluations
+        rate, left = self.pace(done, total)
+        self.rows = _rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {left} left")
+        if self.line_is_due() or (done >= total and not self.is_live):
             self.log(
-                f"{done:,} of {report.evaluations:,} evaluations, {rate:.1f}/s, {left} left: "
-                f"{', '.join(f'{label} {text}' for label, text in _values(report))}, "
+                f"{done:,} of {total:,} evaluations, {rate:.1f}/s, {left} left: {_values_text(report)}, "
                 f"added {_added(report)} ({_seeds(report)})"
             )
 
@@ -101,28 +244,90 @@ class Display(LiveView):
 class Bar(LiveView):
     """The progress of some episodes, or of other units. Call it with the number done and the total."""
 
-    live: Progress
-
-    def __init__(self, title: str, console: Console | None = None, unit: str = "episodes") -> None:
-        super().__init__(console)
-        self._unit = unit
-        self.live = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-        )
-        self._title, self._task = title, self.live.add_task(shortened(title), total=None)
-        self._logged = time.perf_counter()
+    def __init__(
+        self,
+        title: str,
+        console: Console | None = None,
+        *,
+        unit: str = "episodes",
+        doing: str = STARTING,
+        at_last: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(title, console, at_last)
+        self._unit, self.doing = unit, doing
 
     def __call__(self, done: int, total: int) -> None:
-        if self.console.is_terminal:
-            self.live.update(self._task, completed=done, total=total)
-        elif time.perf_counter() - self._logged > LINE_SECONDS:
-            self._logged = time.perf_counter()
-            self.log(f"{self._title}: {done:,} of {total:,} {self._unit}")
+        _, left = self.pace(done, total)
+        self.doing = f"{done:,} of {total:,} {self._unit}, {left} left"
+        if self.line_is_due():
+            self.log(f"{self.title}: {done:,} of {total:,} {self._unit}")
+
+
+@contextlib.contextmanager
+def displayed(title: str, execution: Execution, progress: bool | None) -> Iterator[Execution]:
+    """The execution with a display beside its own callbacks, if `progress`.
+
+    None: on a terminal or in a notebook, unless it has an `on_generation` of its own.
+    """
+    display = Display(title)
+    if progress is None:
+        progress = display.is_live and execution.on_generation is None
+    if not progress:
+        yield execution
+        return
+    callbacks: dict[str, Any] = display.callbacks()
+    for field in dataclasses.fields(execution):
+        given = getattr(execution, field.name)
+        if field.name in callbacks and given is not field.default:
+            callbacks[field.name] = given if field.name == "log" else _both(given, callbacks[field.name])
+    with display:
+        yield dataclasses.replace(execution, **callbacks)
+
+
+def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+    def call(*arguments: Any) -> None:
+        first(*arguments)
+        second(*arguments)
+
+    return call
+
+
+def in_notebook() -> bool:
+    """Whether a notebook shows what this process displays."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+def _standard_console() -> Console:
+    """Standard output. It is not live in a file or a pipe, even if colours are forced."""
+    is_terminal = False
+    with contextlib.suppress(AttributeError, ValueError):  # of no stream, or a closed one
+        is_terminal = sys.stdout.isatty()
+    return Console(force_jupyter=False, force_interactive=None if is_terminal else False)
+
+
+class _Page:
+    """An output of a notebook's cell that a thread draws again and again."""
+
+    def __init__(self, bundle: Callable[[], Mapping[str, str]]) -> None:
+        """`bundle` gives what is shown, by MIME type."""
+        self._bundle, self._over = bundle, threading.Event()
+        self._thread = threading.Thread(target=self._draw, daemon=True)
+
+    def start(self, refresh: bool) -> None:
+        from IPython.display import display
+
+        self._handle = display(self._bundle(), raw=True, display_id=True)
+        self._thread.start()
+
+    def _draw(self) -> None:
+        while not self._over.wait(PAGE_SECONDS):
+            self._handle.update(self._bundle(), raw=True)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._handle.update(self._bundle(), raw=True)
 
 
 def _added(report: Report) -> str:
@@ -142,32 +347,31 @@ def _seeds(report: Report) -> str:
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"median of seeds {seeds[0]} to {seeds[-1]}"
 
 
-def _values(report: Report) -> list[tuple[str, str]]:
-    """Label and text of each metric of the archive."""
-    return [
-        (shortened(metric.label), metric.text(report.metrics[metric.name])) for metric in report.described
-    ]
+def _values(report: Report) -> dict[str, str]:
+    """Text of each metric of the archive, by its label."""
+    return {shortened(metric.label): metric.text(report.metrics[metric.name]) for metric in report.described}
 
 
-def _panel(report: Report, rate: float, left: str) -> Table:
-    metrics, timings = report.metrics, report.timings
-    table = Table.grid(padding=(0, 2))
-    rows = {
-        "evaluations": f"{metrics['evaluations']:,} of {report.evaluations:,}, {rate:.1f}/s, {left} left",
-        "shown": _seeds(report),
-        **dict(_values(report)),
-        "added": f"{_added(report)} in the last generation",
-        "time": f"{timings['device_s']:.2f} s, {timings['steps_per_s']:,.0f} steps/s"
-        if "device_s" in timings
-        else f"{timings['rollouts_s']:.1f} s of rollouts at {timings['steps_per_s']:,.0f} steps/s, "
-        f"{timings['ask_s']:.1f} s of training and variation",
-    }
-    for name, text in rows.items():
-        table.add_row(Text(name), Text(text))
-    return table
+def _values_text(report: Report) -> str:
+    return ", ".join(f"{label} {text}" for label, text in _values(report).items())
 
 
-def _duration(seconds: float) -> str:
+def _rows(report: Report, evaluations: str) -> dict[str, str]:
+    rows = {"evaluations": evaluations, "shown": _seeds(report), **_values(report)}
+    if added := _added(report):
+        rows["added"] = f"{added} in the last generation"
+    timings = report.timings
+    if "device_s" in timings:
+        rows["time"] = f"{timings['device_s']:.2f} s, {timings['steps_per_s']:,.0f} steps/s"
+    elif timings:
+        rows["time"] = (
+            f"{timings['rollouts_s']:.1f} s of rollouts at {timings['steps_per_s']:,.0f} steps/s, "
+            f"{timings['ask_s']:.1f} s of training and variation"
+        )
+    return rows
+
+
+def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from elites.experiments.guards import write_stop
 from elites.loggers import Choice, find_logger
 from elites.metrics.metric import METRICS, Metric
 from elites.options import Patience, Pictures, Seconds, Threads, Workers, check_fields, converted
@@ -22,6 +23,10 @@ class Report(NamedTuple):
     evaluations: int  # the budget
     seeds: tuple[int, ...]
     described: tuple[Metric, ...] = METRICS  # the metrics of the archive, the run's own among them
+
+
+def ignore(*_: object) -> None:
+    """A callback that does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +52,13 @@ class Execution:
     """Called after each generation."""
     on_correction: Callable[[int, int], None] | None = None
     """Called during a correction with the number of episodes done and the total."""
+    on_phase: Callable[[str], None] = ignore
+    """Called with what is being done now, such as "compiling"."""
+    on_resume: Callable[[Report], None] = ignore
+    """Called with the metrics of the archive from which a run is resumed, before anything is compiled."""
+    on_stop: Callable[[str, int], None] = write_stop
+    """Called at each Ctrl-C or SIGTERM, from another thread, with a line on what is waited for and their
+    number; the default writes it to standard error."""
     log: Callable[[str], None] = print
     """Called with each line for the user."""
 

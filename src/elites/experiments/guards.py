@@ -7,8 +7,9 @@ import fcntl
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from elites.errors import ElitesError
 
@@ -28,16 +29,26 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 class Interrupts:
-    """The first Ctrl-C or SIGTERM requests a stop; the second raises KeyboardInterrupt."""
+    """The first Ctrl-C or SIGTERM requests a stop; the second raises KeyboardInterrupt.
 
-    def __init__(self, message: str) -> None:
-        """`message` is printed after the first one."""
+    A thread is told of them at once: Python's handlers wait for a compilation or a program to end.
+    """
+
+    def __init__(self, awaited: str, tell: Callable[[str, int], None] | None = None) -> None:
+        """`awaited` is what a stop waits for. `tell` is called with a line on it and the signals so far."""
         self.requested = False
-        self._message = f"\n{message}; again to stop at once\n".encode()
+        self._line = f"waiting for {awaited} to end (Ctrl-C again stops at once)"
+        self._tell = tell or write_stop
+        self._heard = self._handled = 0  # signals: equal ones that come together are handled as one
 
     def __enter__(self) -> Interrupts:
-        self._before = {}
+        self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
+            self._hearing, self._voice = os.pipe()
+            os.set_blocking(self._voice, False)
+            self._voice_before = signal.set_wakeup_fd(self._voice, warn_on_full_buffer=False)
+            self._listener = threading.Thread(target=self._listen, daemon=True)
+            self._listener.start()
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._handle)
         return self
@@ -45,11 +56,29 @@ class Interrupts:
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._before:
+            signal.set_wakeup_fd(self._voice_before)
+            os.close(self._voice)  # ends the listener
+            self._listener.join()
+            os.close(self._hearing)
+
+    def _listen(self) -> None:
+        while number := os.read(self._hearing, 1):
+            if number[0] in self._before:
+                self._heard += 1
+                self.requested = True
+                self._tell(self._line, self._heard)
 
     def _handle(self, number: int, frame: object) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
+        self._handled += 1
         self.requested = True
-        # Not through Python's streams: the signal may have interrupted a write to them.
+        if max(self._handled, self._heard) > 1:
+            raise KeyboardInterrupt
+
+
+def write_stop(line: str, times: int) -> None:
+    """Writes a line to standard error after the first Ctrl-C."""
+    if times == 1:
+        # Not through Python's streams, which may be held for long.
         with contextlib.suppress(OSError):  # in `2>&1 | tee log` Ctrl-C also stops the reader
-            os.write(2, self._message)
+            os.write(2, f"\n{line}\n".encode())

@@ -28,6 +28,7 @@ from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
+AWAITED = "the running generation"  # before a run stops
 
 
 def correction_columns(metrics: Sequence[Metric]) -> list[str]:
@@ -60,7 +61,7 @@ def drive(
             if folder.path != home:
                 stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
-            interrupts = stack.enter_context(Interrupts("stopping after this generation"))
+            interrupts = stack.enter_context(Interrupts(AWAITED, execution.on_stop))
         return _drive(home, folders, current, execution, interrupts)
 
 
@@ -77,6 +78,7 @@ def _drive(
     belonging = Belonging([replace(folder.read_record(), evaluations=budget) for folder in folders])
     header: CheckpointHeader | None = None
     if checkpoints.paths():
+        execution.on_phase("reading the checkpoint")
         empty, current.state = outline(current.state), None  # frees memory for the loaded state
         current.state, header, problems = checkpoints.load(empty, belonging)
         for folder, marks in zip(folders, header.logs, strict=True):
@@ -197,6 +199,7 @@ class _Loop:
                 continue
             if self.state_is_due():
                 self.checkpoint()
+            self.execution.on_phase(f"generation {self.current.generation + 1:,}")
             for advance in self.current.advance(until=self.next_event()):
                 self.log(advance)
             self.draw_pictures()
@@ -205,6 +208,7 @@ class _Loop:
                 self.checkpoint()
             if stopping:
                 return self.stop_early()
+        self.execution.on_phase("writing the archive")
         with error_in_one_line(self.writing):
             archives = self.current.saved_archives()
             for index, (folder, archive) in enumerate(zip(self.folders, archives, strict=True)):
@@ -286,11 +290,14 @@ class _Loop:
                     log.append(row, spent)
                 self.loggers.rows(rows)
         if self.execution.on_generation is not None:
-            median = {
-                name: _median([metrics[name] for metrics in advance.metrics]) for name in advance.metrics[0]
-            }
             self.execution.on_generation(
-                Report(median, timings, self.config.evaluations, self.seeds, self.current.metrics)
+                Report(
+                    medians(advance.metrics),
+                    timings,
+                    self.config.evaluations,
+                    self.seeds,
+                    self.current.metrics,
+                )
             )
 
     def draw_pictures(self) -> None:
@@ -320,6 +327,7 @@ class _Loop:
 
     def checkpoint(self) -> None:
         clock, current = time.perf_counter(), self.current
+        self.execution.on_phase("writing a checkpoint")
         with error_in_one_line(self.writing):
             self.checkpoints.save(
                 current.state,
@@ -349,6 +357,7 @@ class _Loop:
     def correct(self) -> None:
         """Corrects the current archives, and writes a row of `corrections.csv` for each."""
         clock, config = time.perf_counter(), self.config
+        self.execution.on_phase("correcting")
         settings = Settings(
             replications=config.correct_replications,
             redraw=config.correct_redraw,
@@ -387,6 +396,11 @@ class _Loop:
 def tidy(checkpoints: Checkpoints, execution: Execution) -> None:
     """Removes the checkpoints of a finished run, but for the state to go on from if it is to be kept."""
     checkpoints.clear(but=checkpoints.extensible() if execution.keep_state else None)
+
+
+def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The median of each metric over the rows of several runs."""
+    return {name: _median([row[name] for row in rows]) for name in rows[0]}
 
 
 def _median(values: list[Any]) -> Any:

@@ -38,6 +38,7 @@ def optimise(
     seed: int = 0,
     folder: Path | str | None = None,
     execution: Execution | None = None,
+    progress: bool | None = None,
     hyper_parameters: Mapping[str, Any] | None = None,
     **problem: Unpack[Problem],
 ) -> SavedArchive:
@@ -51,6 +52,7 @@ def optimise(
         seed: seed of everything random.
         folder: folder of the run's files; by default they are not kept.
         execution: threads, limits and callbacks.
+        progress: whether to show the progress, as in `run`.
         hyper_parameters: hyper-parameters of the algorithm.
         problem: length of a vector, bounds of the descriptor and more, as in `Problem`.
     """
@@ -64,11 +66,11 @@ def optimise(
         hyper_parameters=dict(hyper_parameters or {}),
     )
     if folder is not None:
-        run(config, folder, execution=execution)
+        run(config, folder, execution=execution, progress=progress)
         return RunFolder(folder).read_archive()
     execution = dataclasses.replace(execution or Execution(), keep_state=False)
     with tempfile.TemporaryDirectory() as scratch:
-        run(config, Path(scratch) / "run", execution=execution)
+        run(config, Path(scratch) / "run", execution=execution, progress=progress)
         return RunFolder(Path(scratch) / "run").read_archive()
 
 

@@ -23,6 +23,7 @@ from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
+from elites.experiments.execution import ignore
 from elites.experiments.generation import (
     Counts,
     Generation,
@@ -45,6 +46,7 @@ from elites.tasks.task import DeviceTask, Task
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
 ROWS = 100  # largest number of generations per dispatch
 Given = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
+COMPILING, FIRST_EPISODES = "compiling", "first episodes"  # phases
 
 
 class Advance(NamedTuple):
@@ -67,12 +69,14 @@ class Replications(ABC):
         threads: int | None,
         cluster: str | None,
         given: Given | None,
+        on_phase: Callable[[str], None],
     ) -> None:
-        self.started = time.perf_counter()
+        self.started, self.on_phase = time.perf_counter(), on_phase
         self._given = None if given is None else functools.cache(given)
         self.configs, self.metrics = configs, configs[0].make_metrics()
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
+        on_phase(COMPILING)
         describes = len(self.metrics) > len(METRICS)
         self.parts = self.parts_of(len(configs))
         size = len(configs) // self.parts
@@ -96,6 +100,11 @@ class Replications(ABC):
     @abstractmethod
     def advance(self, until: int) -> list[Advance]:
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
+
+    def _first_time(self, phase: str) -> None:
+        """Says what is being done, if generations of this kind are new."""
+        if self.functions.rounds(self.generation) not in self.paces:
+            self.on_phase(phase)
 
     def _generations_until(self, until: int) -> int:
         """Generations of the next dispatch, all of one kind: for two seconds, once the pace is known."""
@@ -172,6 +181,7 @@ def make_replications(
     threads: int | None = None,
     cluster: str | None = None,
     given: Given | None = None,
+    on_phase: Callable[[str], None] = ignore,
 ) -> Replications:
     """The runs of these configurations, which differ only in their seeds, if they fit into memory.
 
@@ -190,7 +200,7 @@ def make_replications(
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
-    return driver(configs, algorithm, threads, cluster, given)
+    return driver(configs, algorithm, threads, cluster, given, on_phase)
 
 
 class _Asked(NamedTuple):
@@ -247,6 +257,7 @@ class EpisodesOutside(Replications):
                 rows[ahead].append(self.programs.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
 
+        self._first_time(COMPILING)
         asked = [ask(part, 0) for part in range(self.parts)]
         spent[0]["ask_s"] += time.perf_counter() - clock
         for item, (ahead, _, round) in enumerate(work):
@@ -256,7 +267,9 @@ class EpisodesOutside(Replications):
                 parameters, seeds = np.asarray(asked[part].parameters), np.asarray(asked[part].seeds)
                 raise_failure(self.algorithm.environment)
                 times["ask_s"] += (ask_end := time.perf_counter()) - started
+                self._first_time(FIRST_EPISODES)
                 evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
+                self._first_time(COMPILING)
                 times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
                 tell(part, item, asked[part].batch, evaluation)
                 if item + 1 == len(work):
@@ -322,6 +335,7 @@ class EpisodesInside(Replications):
         rounds, given = self.functions.rounds(self.generation), self.given(self.generation)
         each, count = evaluations_of(rounds), 1 if given is not None else self._generations_until(until)
         clock = time.perf_counter()
+        self._first_time(COMPILING)
         self.state[0], rows = self.programs.generations(
             self.state[0],
             self.keys[0],
@@ -331,6 +345,7 @@ class EpisodesInside(Replications):
             rounds,
             given,
         )
+        self._first_time(FIRST_EPISODES)  # the call returns once the program is compiled
         done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
         seconds = (time.perf_counter() - clock) / count
         self.paces[rounds] = seconds

@@ -21,9 +21,10 @@ import numpy as np
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
 from elites.experiments.config import RunConfig, load_config, versions, with_physics
-from elites.experiments.execution import Execution
+from elites.experiments.display import displayed
+from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.experiments.loop import Outcome, drive, tidy
+from elites.experiments.loop import AWAITED, Outcome, drive, medians, tidy
 from elites.experiments.replications import Given, Replications, make_replications, require_memory
 from elites.files import error_in_one_line
 from elites.learning import products
@@ -48,6 +49,8 @@ def run(
     folder: Path | str | None = None,
     seeds: int = 1,
     execution: Execution | None = None,
+    *,
+    progress: bool | None = None,
 ) -> Outcome:
     """Executes a run in a new folder.
 
@@ -57,8 +60,15 @@ def run(
         seeds: number of replications, with consecutive seeds from the configuration's on. Each has a folder
             in `folder`. They train in one program and share the evaluator, if the algorithm allows it.
         execution: threads, limits and callbacks.
+        progress: whether to show the progress: live on a terminal or in a notebook, elsewhere as lines. The
+            default is to show it live, unless `execution` has an `on_generation`.
     """
-    execution = execution or Execution()
+    title = f"{config.algorithm} on {config.task}"
+    with displayed(title, execution or Execution(), progress) as execution:
+        return _run(config, folder, seeds, execution)
+
+
+def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Execution) -> Outcome:
     converted(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
@@ -94,6 +104,7 @@ def resume(
     *,
     evaluations: int | None = None,
     task: Task | None = None,
+    progress: bool | None = None,
 ) -> Outcome:
     """Continues a run, or a group of runs, that was killed, interrupted or out of time, or extends it.
 
@@ -106,13 +117,19 @@ def resume(
             bit. A finished run must have kept its state (`Execution.keep_state`).
         task: the run's task again. It is needed in another process if its environment or its descriptor was
             defined in a notebook or inside a function.
+        progress: as for `run`.
     """
-    path, execution = Path(folder), execution or Execution()
+    path = Path(folder)
     converted(Evaluations | None, "evaluations", evaluations)
     if task is not None:
         first = GroupFolder(path).runs()[0] if GroupFolder(path).exists else RunFolder(path)
         record = first.read_record()
         provide_functions(record.task, record.task_parameters, task)
+    with displayed(str(folder), execution or Execution(), progress) as execution:
+        return _resume(path, execution, evaluations)
+
+
+def _resume(path: Path, execution: Execution, evaluations: int | None) -> Outcome:
     if GroupFolder(path).exists:
         return _resume_group(GroupFolder(path), execution, evaluations)
     group = group_of(path)
@@ -172,7 +189,7 @@ def _resume_group(group: GroupFolder, execution: Execution, evaluations: int | N
         pairs = zip(folders, configs, strict=True)
         configs = [_extended(run.path, [run], [config], evaluations or budget)[0] for run, config in pairs]
         outcomes = []
-        with Interrupts("stopping after this generation") as interrupts:
+        with Interrupts(AWAITED, execution.on_stop) as interrupts:
             for run, config in zip(folders, configs, strict=True):
                 hours = execution.max_hours
                 left = None if hours is None else hours - (time.perf_counter() - started) / 3600
@@ -211,11 +228,12 @@ def _continue(
     checkpoints = GroupFolder(home).checkpoints
     for run in folders:
         run.refuse_folders()
-    finished = [
-        _finished(run, config, log=execution.log if checkpoints.paths() else None)
+    found = [
+        _archived(run, config, log=execution.log if checkpoints.paths() else None)
         for run, config in zip(folders, configs, strict=True)
     ]
-    done = [outcome for outcome in finished if outcome is not None]
+    known = [outcome for outcome in found if outcome is not None]
+    done = [outcome for outcome in known if outcome.finished]
     if len(done) == len(folders):
         execution.log(f"{home} is finished: {done[0].evaluations} evaluations")
         tidy(checkpoints, execution)
@@ -231,6 +249,10 @@ def _continue(
     )
     if differing:
         execution.log(f"started with {differing}: the result may differ from that of an uninterrupted run")
+    if len(known) == len(folders):
+        rows = [{"evaluations": outcome.evaluations, **outcome.metrics} for outcome in known]
+        seeds = tuple(config.seed for config in configs)
+        execution.on_resume(Report(medians(rows), {}, configs[0].evaluations, seeds))
     with _replications(configs, execution, start) as current:
         return drive(home, folders, current, execution, interrupts)
 
@@ -300,7 +322,7 @@ def _read_genomes(home: Path, config: RunConfig) -> np.ndarray:
 def _replications(
     configs: list[RunConfig], execution: Execution, given: Given | None
 ) -> Iterator[Replications]:
-    current = make_replications(configs, execution.threads, execution.cluster, given)
+    current = make_replications(configs, execution.threads, execution.cluster, given, execution.on_phase)
     precision = getattr(current.algorithm.config, "training_precision", "float32")
     if precision == "bfloat16" and not products.gains_speed():
         execution.log("this processor has no bfloat16 products: training is not faster than in float32")
@@ -322,11 +344,11 @@ def _group_outcome(group: GroupFolder, outcomes: Sequence[Outcome]) -> Outcome:
 
 def _outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
     """The current outcome of a run."""
-    return _finished(run, config) or Outcome(run.path, False, run.evaluations(), {})
+    return _archived(run, config) or Outcome(run.path, False, 0, {})
 
 
-def _finished(run: RunFolder, config: RunConfig, log: Callable[[str], None] | None = None) -> Outcome | None:
-    """The outcome of a run that has spent its budget; None if it has not.
+def _archived(run: RunFolder, config: RunConfig, log: Callable[[str], None] | None = None) -> Outcome | None:
+    """The outcome of a run so far, from its archive; None if there is none.
 
     A damaged archive is an error, or a line for `log` if there is a checkpoint to make it from.
     """
@@ -339,6 +361,5 @@ def _finished(run: RunFolder, config: RunConfig, log: Callable[[str], None] | No
             raise
         log(f"{error}; it is made again from the checkpoint")
         return None
-    if archive.about["evaluations"] < config.evaluations:
-        return None
-    return Outcome(run.path, True, archive.about["evaluations"], archive.metrics._asdict())
+    evaluations = archive.about["evaluations"]
+    return Outcome(run.path, evaluations >= config.evaluations, evaluations, archive.metrics._asdict())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Console, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -30,13 +28,12 @@ COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped
 class StudyDisplay(LiveView):
     """The table of all runs. `finished` is the number of runs that were finished before."""
 
-    live: Live
+    widest = 10**6
 
     def __init__(self, study: Path, finished: int = 0, console: Console | None = None) -> None:
-        super().__init__(console)
+        super().__init__(f"{study}", console)
         self.study, self.finished = StudyFolder(study), finished
-        self.live = Live(console=self.console, refresh_per_second=4, transient=False)
-        self._printed = time.monotonic()
+        self.states: Sequence[State] = ()
 
     def ended(self, state: State) -> None:
         """Prints how a job has ended."""
@@ -53,11 +50,19 @@ class StudyDisplay(LiveView):
             self.log(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
 
     def __call__(self, states: Sequence[State]) -> None:
-        if self.console.is_terminal:
-            self.live.update(Group(self.totals(states), self.table(states)))  # the table may be cut off
-        elif time.monotonic() - self._printed > LINE_SECONDS:
-            self._printed = time.monotonic()
-            self.log(self.totals(states))
+        self.states, self.doing = states, self.totals(states)
+        self.done = self.finished + sum(len(state.job.folders) * _share(state) for state in states)
+        self.total = self.finished + sum(len(state.job.folders) for state in states)
+        if self.line_is_due(LINE_SECONDS):
+            self.log(self.doing)
+
+    def stays(self) -> bool:
+        """Once there is a table."""
+        return bool(self.states)
+
+    def below(self) -> list[RenderableType]:
+        """The table."""
+        return [self.table(self.states)] if self.states else []
 
     def totals(self, states: Sequence[State]) -> str:
         """The number of runs at each stage."""
@@ -121,10 +126,16 @@ def _home(state: State) -> str:
     return state.job.name if state.job.group else state.job.name.rpartition("/")[0]
 
 
+def _share(state: State) -> float:
+    """How much of a job is done, without corrections."""
+    return 1.0 if state.stage == "finished" else state.farthest / state.job.configs[0].evaluations
+
+
 def _stage(state: State, *, short: bool = False) -> Text:
     if state.stage in MARKS:
         return Text(MARKS[state.stage] if short else state.stage, style=COLOURS[state.stage])
-    share = f"{state.done / state.total:.0%}" if state.total else "…"
+    beginning = "…" if short else state.phase or "…"
+    share = f"{state.done / state.total:.0%}" if state.total else beginning
     if state.stage == "correcting":
         return Text(f"c{share}" if short else f"correcting {share}", style="cyan")
     return Text(share, style="bold")

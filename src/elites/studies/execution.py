@@ -35,6 +35,7 @@ class State:
 
     job: Job
     stage: str = "waiting"  # running, correcting, finished, stopped, failed
+    phase: str = ""  # before the first generation
     done: int = 0
     total: int = 0
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -180,18 +181,24 @@ def execute(
     show: Callable[[Sequence[State]], None],
     on_end: Callable[[State], None],
     is_late: Callable[[], bool] = lambda: False,
+    on_stop: Callable[[str, int], None] | None = None,
+    standing: Callable[[Job], int] = lambda job: 0,
 ) -> list[State]:
     """Executes the jobs, as many at a time as there is room for.
 
     Ctrl-C and SIGTERM ask all workers to stop, a second one ends them at once: either way their runs can be
     resumed. They also stop when the time `is_late`. `show` is called repeatedly with the state of all jobs,
-    `on_end` when a job has ended.
+    `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution. `standing` gives the
+    evaluations of a job before.
     """
     states = {job.folder: State(job) for job in jobs}
+    for state in states.values():
+        if done := standing(state.job):
+            state.done, state.total, state.farthest = done, state.job.configs[0].evaluations, done
     everything = list(states.values())
     waiting, stopping = deque(everything), False
     try:
-        with Interrupts("stopping all runs after their generation") as interrupts:
+        with Interrupts("the running generation of each run", on_stop) as interrupts:
             while (waiting and not stopping) or any(map(_is_active, everything)):
                 if not stopping and (interrupts.requested or is_late()):
                     stopping = True
@@ -228,6 +235,8 @@ def update(state: State, message: dict[str, Any], *, stopping: bool) -> None:
         state.corrected = state.corrected or kind == "correcting"
         if kind == "progress" and state.done > state.farthest:
             state.tries, state.farthest = 0, state.done
+    elif kind == "phase":
+        state.phase = message["phase"]
     elif kind == "where":
         state.where = message["where"]
     elif kind == "done":

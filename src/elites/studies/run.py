@@ -15,6 +15,7 @@ from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line, in_bytes, remove_partials, require_space
 from elites.options import Patience, Seconds, Threads, Workers, converted
+from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
 from elites.studies import plan, present
@@ -99,14 +100,17 @@ def _execute(
     calibrate: bool,
     only_plan: bool,
 ) -> list[State]:
-    jobs = study.jobs()
-    left = present.unfinished(folder, jobs)
-    finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
-    display = StudyDisplay(folder, finished)
-    if not left:
-        display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
-        return []
-    measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
+    display = StudyDisplay(folder)
+    with display:
+        jobs = study.jobs()
+        left = present.unfinished(folder, jobs)
+        finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
+        if not left:
+            display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
+            return []
+        display.doing = "measuring"
+        measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
+    display.finished = finished
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
@@ -130,8 +134,12 @@ def _execute(
             return []
         require_space(folder, cost.disk - plan.occupied(folder, left), "the study takes up to")
         _write_record(folder, study, display.log)
+        display.doing = "starting"
         with display:
-            states = execute(left, pool, display, display.ended, clock.is_over)
+            states = execute(
+                *(left, pool, display, display.ended, clock.is_over, display.stopping),
+                standing=lambda job: min(RunFolder(folder / run).evaluations() for run in job.folders),
+            )
         if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
             display.log(f"the time is over: {clock.describe()}")
         return states

@@ -83,6 +83,8 @@ def execute(request: dict[str, Any], send: Send) -> bool:
         pictures=0,
         on_generation=progress.generation,
         on_correction=progress.correction,
+        on_phase=progress.phase,
+        on_resume=progress.generation,
         log=lambda text: send("text", text=text),
     )
     if group.exists or RunFolder(folder).exists:
@@ -117,6 +119,10 @@ class _Progress:
         if self._is_due() or metrics["evaluations"] >= report.evaluations:
             values = {name: metrics[name] for name in metric_names(metrics)}
             self.send("progress", done=metrics["evaluations"], total=report.evaluations, metrics=values)
+
+    def phase(self, doing: str) -> None:
+        if not self._sent:
+            self.send("phase", phase=doing)
 
     def correction(self, done: int, total: int) -> None:
         if self._is_due() or done >= total:
