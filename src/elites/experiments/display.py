@@ -64,9 +64,9 @@ class LiveView:
         self._ended = 0.0
         if self.in_notebook:
             self._drawn = _Page(self._bundle)
+            self._drawn.start()
         elif self.is_live:
             self._drawn = Live(get_renderable=self._panel, console=self.console)
-        if self._drawn is not None:
             self._drawn.start(refresh=True)
         return self
 
@@ -314,7 +314,7 @@ class _Page:
         self._bundle, self._over = bundle, threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
 
-    def start(self, refresh: bool) -> None:
+    def start(self) -> None:
         from IPython.display import display
 
         self._handle = display(self._bundle(), raw=True, display_id=True)
