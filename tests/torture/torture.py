@@ -128,6 +128,9 @@ def scenarios():
     yield Scenario(
         "correct", ("correct", "out", "--replications", "60", "--threads", "1"), begin="map-elites"
     )
+    longer = ("resume", "out", "--evaluations", "75", *GO_ON)
+    yield Scenario("extended", longer, begin="pga-map-elites")
+    yield Scenario("extended group", longer, begin="group")
     study = (
         "study",
         "run",
