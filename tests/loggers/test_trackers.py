@@ -99,7 +99,8 @@ def test_mlflow(told, monkeypatch, tmp_path):
 
     logged = Execution(loggers=("mlflow",), log=told, **LIMITED)
     assert not run(config(), tmp_path / "both", seeds=2, execution=logged).finished
-    client = MlflowClient()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")  # the run remembers its database
+    client = MlflowClient(f"sqlite:///{tmp_path}/tracked.db")
     experiment = client.get_experiment_by_name("elites").experiment_id
     assert {one.info.status for one in client.search_runs([experiment])} == {"KILLED"}
     assert resume(tmp_path / "both", Execution(log=told)).finished

@@ -341,7 +341,7 @@ def test_any_byte_of_an_archive_may_be_wrong(name, made, tmp_path):
         (("\n2,40,", "\n2,nan,"), "evaluations is not a number from 0 on in every row"),
         (("\n2,40,", "\n2,1e308,"), "evaluations is not a number from 0 on in every row"),
         (("\n2,40,", "\n2,4,"), "evaluations do not rise"),
-        (("\n2,40,", "\n2,,"), "invalid value ''"),
+        (("\n2,40,", "\n2,,"), "evaluations has an empty cell"),
         (("\n2,40,", "\n2,40,1,"), "columns"),
         (("\n2,40,", "\n2,\udcff40,"), "is damaged"),
     ],

@@ -33,7 +33,7 @@ class MLflow:
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
-        self._client = client = MlflowClient()
+        self._client = client = MlflowClient(run.remembered.get("tracking_uri"))
         if (known := run.remembered.get("run_id")) is not None:
             self._run_id = known
             client.update_run(known, "RUNNING")
@@ -44,7 +44,9 @@ class MLflow:
             self._run_id = began.info.run_id
             told = parameters(run.config)
             client.log_batch(self._run_id, params=[Param(name, str(told[name])) for name in told])
-        return {"run_id": self._run_id}
+        place = client.tracking_uri
+        here = {"tracking_uri": place} if place.startswith("sqlite:") else {}  # others may hold a password
+        return {"run_id": self._run_id, **here}
 
     def row(self, row: Mapping[str, float | None]) -> None:
         """A step for each row; its number is that of the evaluations."""
