@@ -432,3 +432,28 @@ def test_a_study_stops_at_its_time_limit_and_goes_on_to_the_same_end(undisturbed
     states = execute(jobs, Processes(folder, 2, 1, 0.0), shown.append, ended.append)
     assert [state.stage for state in states] == ["finished", "finished"]
     assert results(folder) == {name: data for name, data in results(whole).items() if "/small/" in name}
+
+
+FUNCTION = """
+import elites
+
+
+@elites.task(parameters=4, descriptor_bounds=[(-1, 1)])
+def sphere(vectors):
+    return 1 - (vectors**2).mean(axis=1), vectors[:, :1]
+"""
+
+
+@pytest.mark.slow
+def test_a_study_of_a_function_is_measured(tmp_path):
+    (tmp_path / "balls.py").write_text(FUNCTION)
+    (tmp_path / "mine.toml").write_text(
+        'evaluations = 300\nseeds = 2\ntasks = ["balls:sphere"]\nalgorithms = ["map-elites"]\n'
+    )
+    program = "import sys; from elites.cli import main; sys.exit(main())"
+    arguments = ["study", "run", "mine.toml", "--out", "out", "--plan"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "with episodes as short as those of random controllers" in done.stdout

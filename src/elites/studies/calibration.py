@@ -35,6 +35,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     from elites.experiments.config import RunConfig, with_physics
     from elites.experiments.replications import bytes_needed
     from elites.memory import available_bytes
+    from elites.tasks.function import FunctionTask
     from elites.tasks.task import DeviceTask
 
     keep_compiled_programs()
@@ -50,9 +51,10 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
             cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm, config.physics)}
             if not request["calibrate"]:
                 continue
-            if isinstance(algorithm.task, DeviceTask) and config.shares_program:
+            function = isinstance(algorithm.task, FunctionTask)
+            if function or (isinstance(algorithm.task, DeviceTask) and config.shares_program):
                 say(f"measuring {config.algorithm} on {config.task}")
-                cells[-1]["pace"] = _group_pace(config, seeds)
+                cells[-1]["pace"] = _group_pace(config, 1 if function else seeds)
                 continue
             task = _key(config.task_name, config.task_parameters)
             if task not in rollouts:
