@@ -261,7 +261,7 @@ def test_runs_from_before_the_choice_were_under_xla(tmp_path):
 
 def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypatch):
     told = []
-    config = small(task="odd", physics=None, evaluations=20)
+    config = small(task="odd", physics=None, evaluations=30)
     assert run(config, tmp_path / "run", execution=Execution(log=told.append)).finished
     assert len(told) == 1
     assert "XLA" in told[0]

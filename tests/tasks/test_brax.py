@@ -131,7 +131,7 @@ def test_wrong_parameters_are_reported():
 
 
 def test_without_brax_the_extra_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(simulation, "find_spec", lambda name: None)
+    monkeypatch.setattr(brax, "find_spec", lambda name: None)
     task = dataclasses.replace(brax.TASKS[0], noise=0.123)  # one that is not made yet
     message = r"brax tasks need brax, .* install elites\[brax\]"
     with pytest.raises(ElitesError, match=message):
