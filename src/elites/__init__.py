@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
     from elites.experiments.optimise import Optimiser, optimise
     from elites.experiments.run import resume, run
+    from elites.explorer.explore import explore
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
     from elites.metrics.metric import Metric
@@ -99,6 +100,7 @@ _HOME = {
     "correct": "elites.experiments.correct",
     "corrected_archive": "elites.results.corrected",
     "draw_archive": "elites.reports.figures",
+    "explore": "elites.explorer.explore",
     "from_pyribs": "elites.metrics.pyribs",
     "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.results.archive",
@@ -162,6 +164,7 @@ __all__ = [
     "correct",
     "corrected_archive",
     "draw_archive",
+    "explore",
     "from_pyribs",
     "gymnasium_task",
     "load_archive",
