@@ -7,6 +7,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,6 +22,11 @@ SOFTWARE = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-
 WITHOUT_WEBGL = ("--disable-gpu", "--disable-webgl", "--disable-webgl2", "--disable-3d-apis")
 
 
+LAUNCH = (  # a browser reads commands from file 3 and answers to file 4
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+
+
 class Browser:
     """One page. `problems` are errors and warnings of its console, and requests that it made to anywhere."""
 
@@ -30,9 +36,9 @@ class Browser:
         answer_read, answer_write = _pipe()
         self._out, self._in = command_write, answer_read
         command = (CHROMIUM, *FLAGS, *(SOFTWARE if webgl else WITHOUT_WEBGL), *flags, f"--user-data-dir={self._profile}")
-        shell = f'exec "$@" 3<&{command_read} 4>&{answer_write}'
+        numbers = (str(command_read), str(answer_write))
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", shell, "sh", *command, "about:blank"],
+            [sys.executable, "-c", LAUNCH, *numbers, *command, "about:blank"],
             pass_fds=(command_read, answer_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -18,11 +18,15 @@ from elites.reports.colours import OPERATORS, OTHERS
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
+from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
 
 MOST_ROWS = 400  # of a curve
 MOST_SNAPSHOTS = 100
 MOST_ANCESTORS = 100_000
+MOST_CLOUD = 300_000  # replications whose descriptors are in the page, but at least FEWEST per elite
+FEWEST = 8
+THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Content:
     snapshots: list[SavedArchive] = field(default_factory=list)
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
-    further_metrics: tuple[str, ...] = ()  # import paths
+    record: RunRecord | None = None  # None for an archive in a file of its own
 
 
 def read_content(path: Path) -> Content:
@@ -56,7 +60,7 @@ def read_content(path: Path) -> Content:
         [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept],
         run.read_metrics() if run.metrics.exists() else {},
         run.read_corrections() or {},
-        tuple(record.metrics),
+        record,
     )
 
 
@@ -118,8 +122,6 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "corrected": None if content.corrected is None else _corrected(content.corrected, blocks),
         "uncorrected": content.uncorrected,
         "curves": _curves(content, blocks),
-        "gaits": None,
-        "still": "This page has no movements of robots.",
     }
 
 
@@ -128,8 +130,8 @@ def summary(content: Content) -> str:
     archive, about = content.archive, content.archive.about
     count = len(archive.fitness)
     text = (
-        f"{count:,} elite{'s' * (count != 1)} of {about['task']['name']}, found by {about['algorithm']} "
-        f"in {about['evaluations']:,} evaluations."
+        f"{_grouped(count)} elite{'s' * (count != 1)} of {about['task']['name']}, found by "
+        f"{about['algorithm']} in {_grouped(about['evaluations'])} evaluations."
     )
     if content.corrected is None:
         return text
@@ -138,9 +140,13 @@ def summary(content: Content) -> str:
     if not (before > 0 and math.isfinite(after)):
         return text
     return (
-        f"{text} {after / before:.0%} of the QD-score survives when each is evaluated {replications:,} "
-        f"time{'s' * (replications != 1)} again."
+        f"{text} {100 * after / before:.0f}{THIN}% of the QD-score survives when each is evaluated "
+        f"{_grouped(replications)} time{'s' * (replications != 1)} again."
     )
+
+
+def _grouped(count: int) -> str:
+    return f"{count:,}".replace(",", THIN)
 
 
 def _labels(task: dict[str, Any]) -> list[str]:
@@ -244,13 +250,17 @@ def _snapshot(snapshot: SavedArchive, operators: list[str], blocks: Blocks) -> d
 
 def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
     spread = corrected.spread()
-    fitness, descriptor = corrected.fitness, corrected.descriptor
-    finite = fitness[np.isfinite(fitness)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    bounds = corrected.bounds
-    unit = (descriptor - bounds[:, 0]) / (bounds[:, 1] - bounds[:, 0])
+    count, replications = corrected.fitness.shape
+    fitness = np.where(np.isfinite(corrected.fitness), corrected.fitness, np.nan).astype(np.float64)
+    valid = np.isfinite(fitness).any(1)
+    least, most = np.zeros(count), np.ones(count)
+    least[valid], most[valid] = np.nanmin(fitness[valid], 1), np.nanmax(fitness[valid], 1)
+    share = (fitness - least[:, None]) / np.where(most > least, most - least, 1)[:, None]
+    clouds = min(replications, max(FEWEST, MOST_CLOUD // max(1, count)))
+    low, high = corrected.bounds.T
     return {
-        "replications": int(corrected.about["replications"]),
+        "replications": replications,
+        "clouds": clouds,
         "invalid": int(corrected.invalid),
         "mean": blocks.add(corrected.mean_fitness, "f4"),
         "descriptor": blocks.add(corrected.mean_descriptor, "f4"),
@@ -259,8 +269,10 @@ def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
         "spread": blocks.add(spread.fitness, "f4"),
         "scatter": blocks.add(spread.descriptor, "f4"),
         "stays": blocks.add(spread.own_cell, "f4"),
-        "samples": blocks.add_quantised(fitness, "u2", low, high),
-        "cloud": blocks.add_quantised(unit, "u1", 0.0, 1.0),
+        "least": blocks.add(least, "f4"),
+        "most": blocks.add(most, "f4"),
+        "samples": blocks.add_quantised(share, "u1", 0.0, 1.0),  # from the least to the most
+        "cloud": blocks.add_quantised((corrected.descriptor[:, :clouds] - low) / (high - low), "u1", 0.0, 1.0),
     }
 
 
@@ -271,9 +283,10 @@ def _curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:
     rows = len(content.metrics["evaluations"])
     kept = np.unique(np.linspace(0, rows - 1, min(rows, MOST_ROWS)).round().astype(int))
     evaluations = blocks.add(content.metrics["evaluations"][kept], "f4")
+    further = content.record.metrics if content.record is not None else []
     curves = []
     for name in metric_names(content.metrics):
-        quantity = metric_of(name, content.further_metrics)
+        quantity = metric_of(name, further)
         curve = {
             "label": quantity.label,
             "percent": quantity.format.endswith("%"),

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from elites.errors import ElitesError
 from elites.explorer.blocks import Blocks
-from elites.explorer.content import colours_of, describe_run, operators_of, read_content
+from elites.explorer.content import Content, colours_of, describe_run, operators_of, read_content
+from elites.explorer.gaits import Gaits, describe_gaits
 from elites.explorer.page import make_page
 from elites.files import error_in_one_line, write_atomically
+from elites.options import converted
 
 NAME = "explorer.html"
 VERSION = 1
 MOST_RUNS = 8
 
 
-def explore(*folders: Path | str, out: Path | str | None = None) -> Path:
+def explore(
+    *folders: Path | str,
+    out: Path | str | None = None,
+    gaits: Gaits = "best",
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Path:
     """Writes one self-contained page that shows the archives of runs. Returns its path.
 
     Args:
         folders: folders of runs, or archives in files of their own.
         out: the page; by default `explorer.html` in the first folder.
+        gaits: whose movements are in the page: "none", "best", those of the best elites of each region of
+            descriptor space, or "all". A movement takes about 10 kB.
+        on_progress: function that is called with the number of movements done and their total, run by run.
     """
+    converted(Gaits, "gaits", gaits)
     if not 1 <= len(folders) <= MOST_RUNS:
         raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MOST_RUNS}")
     paths = [Path(folder) for folder in folders]
@@ -36,7 +48,10 @@ def explore(*folders: Path | str, out: Path | str | None = None) -> Path:
         if not len(content.archive.fitness):
             raise ElitesError(f"{content.path}: the archive is empty; it must have an elite")
     operators = operators_of(contents)
-    runs = [describe_run(content, operators, blocks) for content in contents]
+    runs = [
+        {**describe_run(content, operators, blocks), **_movements(content, gaits, blocks, on_progress)}
+        for content in contents
+    ]
     title = " · ".join(f"{run['algorithm']} on {run['task']}" for run in runs)
     header = {"version": VERSION, "operators": colours_of(operators), "runs": runs}
     page = make_page(title, header, blocks.text())
@@ -47,3 +62,19 @@ def explore(*folders: Path | str, out: Path | str | None = None) -> Path:
     with error_in_one_line(f"cannot write {target}"):
         write_atomically(target, write)
     return target
+
+
+def _movements(
+    content: Content, gaits: Gaits, blocks: Blocks, on_progress: Callable[[int, int], None] | None
+) -> dict[str, Any]:
+    """The header's entries about movements; a task that cannot be made here does not move."""
+    if content.record is None:
+        return {"gaits": None, "still": "An archive in a file of its own does not move: its run is not known."}
+    from elites.tasks import make_task
+
+    record = content.record
+    try:
+        task = make_task(record.task, **record.task_parameters)
+    except ElitesError as error:
+        return {"gaits": None, "still": f"This page has no movements: {error}"}
+    return describe_gaits(content, task, record.physics, gaits, blocks, on_progress)

@@ -10,7 +10,7 @@ import re
 from importlib import resources
 from typing import Any
 
-PALETTES = ("viridis", "cividis", "magma", "PuOr")
+PALETTES = ("viridis", "cividis", "magma", "PuOr", "managua")
 STOPS = 64  # colours of a palette, between which the page interpolates
 SCRIPTS = (  # in this order: they share one scope
     *("data", "format", "colour", "state", "geometry", "map", "legend", "stage", "elite", "charts", "table"),

@@ -135,6 +135,7 @@ function togglePlay() {
 function drawDetail() {
   const parent = byId("detail");
   repaintDetail = undefined;
+  byId("lower").classList.toggle("tall", state.tab !== "progress");
   if (state.tab !== "pins") for (const stage of [...stages]) if (stage !== mainStage) stage.remove();
   if (state.tab === "progress") drawCurves(parent);
   else if (state.tab === "table") repaintDetail = drawTable(parent);

@@ -29,7 +29,7 @@ async function drawCurve(place, label) {
     return { run, x, y, after, percent: curve.percent };
   }));
   const drawnLines = lines.filter((line) => line !== null);
-  const width = Math.max(180, place.clientWidth || 300), height = 150, pad = { l: 46, r: 10, t: 20, b: 20 };
+  const width = Math.max(180, place.clientWidth || 300), height = 136, pad = { l: 52, r: 14, t: 20, b: 20 };
   const ends = drawnLines.flatMap((line) => [...line.y, ...(line.after?.values ?? [])]).filter(Number.isFinite);
   const top = Math.max(...ends), bottom = Math.min(0, ...ends), far = Math.max(...drawnLines.map((line) => line.x[line.x.length - 1]));
   const sx = (/** @type {number} */ x) => pad.l + ((width - pad.l - pad.r) * x) / far;
@@ -118,7 +118,7 @@ function columnValue(run, elite, key) {
 /** A line per elite through an axis per quantity. A range that is drawn on an axis filters. @param {HTMLElement} parent */
 function drawParallel(parent) {
   const run = runs[state.chosen.run], columns = columnsOf(run).filter(({ key }) => key !== "operator");
-  const width = parent.clientWidth, height = Math.max(160, parent.clientHeight - 4), pad = { x: 60, top: 26, bottom: 18 };
+  const width = parent.clientWidth, height = Math.max(140, parent.clientHeight - 8), pad = { x: 60, top: 26, bottom: 18 };
   const ratio = window.devicePixelRatio || 1;
   const canvas = /** @type {HTMLCanvasElement} */ (element("canvas", { width: width * ratio, height: height * ratio, style: { width: `${width}px`, height: `${height}px`, touchAction: "none", cursor: "ns-resize" } }));
   parent.replaceChildren(canvas);

@@ -15,7 +15,7 @@ const QUANTITIES = {
   fitness: { label: "fitness", palette: "viridis" },
   mean: { label: "corrected fitness", palette: "viridis", corrected: true },
   certain: { label: "fitness and its uncertainty", palette: "viridis", corrected: true },
-  loss: { label: "loss of fitness", palette: "PuOr", corrected: true },
+  loss: { label: "loss of fitness", corrected: true },
   spread: { label: "spread of fitness", palette: "magma", corrected: true },
   stays: { label: "share that stays in the cell", palette: "cividis", corrected: true },
   operator: { label: "operator" },
@@ -66,7 +66,8 @@ class Scale {
     const spreads = runs.flatMap((run) => (run.corrected ? Array.from(run.corrected.spread) : [])).filter(Number.isFinite);
     spreads.sort((one, other) => one - other);
     this.widest = spreads.length ? spreads[Math.floor(0.95 * (spreads.length - 1))] || 1 : 1;
-    this.stops = PALETTES[QUANTITIES[key]?.palette ?? "PuOr"];
+    const diverging = key === "loss" || key === "change"; // no change has the colour of the paper, nearly
+    this.stops = diverging ? PALETTES[dark() ? "managua" : "PuOr"] : PALETTES[QUANTITIES[key].palette ?? "viridis"];
     if (key === "loss") this.stops = [...this.stops].reverse();
     this.operators = HEADER.operators.map((/** @type {{colour: string}} */ operator) => rgb(operator.colour));
     this.grey = dark() ? rgb("#4a4c54") : rgb("#d3d1ca");

@@ -109,14 +109,14 @@ class Run {
   /** Fitness of an elite's replications. @param {number} elite @returns {Promise<number[]>} */
   async samples(elite) {
     this._samples ??= numbers(this.header.corrected.samples);
-    const all = await this._samples, size = this.corrected.replications;
-    return Array.from(all.slice(elite * size, (elite + 1) * size));
+    const all = await this._samples, size = this.corrected.replications, least = this.corrected.least[elite], most = this.corrected.most[elite];
+    return Array.from(all.slice(elite * size, (elite + 1) * size), (share) => least + (most - least) * share);
   }
 
-  /** Descriptors of an elite's replications, in units of the bounds' ranges. @param {number} elite @returns {Promise<number[][]>} */
+  /** Descriptors of an elite's replications, or of the first of them, in units of the bounds' ranges. @param {number} elite @returns {Promise<number[][]>} */
   async cloud(elite) {
     this._cloud ??= numbers(this.header.corrected.cloud);
-    const all = await this._cloud, size = this.corrected.replications, dims = this.dims;
+    const all = await this._cloud, size = this.corrected.clouds, dims = this.dims;
     return Array.from({ length: size }, (_, row) => {
       const at = (elite * size + row) * dims;
       return Array.from(all.slice(at, at + dims));

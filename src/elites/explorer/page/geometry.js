@@ -2,7 +2,7 @@
 "use strict";
 
 const NESTED = 6; // bins per dimension of nested squares in four dimensions, unless the archive is a grid
-const GAP = 0.04; // of a block, on each side
+const GAP = 0.055; // of a block, on each side
 
 /** The layouts of a map, the usual one first. @param {number} dims */
 function layoutsOf(dims) {

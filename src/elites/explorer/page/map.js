@@ -1,8 +1,8 @@
 // The map of one run on two canvases: tiles, and what is above them (axes, arrows, rings).
 "use strict";
 
-const MARGIN = { left: 54, right: 12, top: 22, bottom: 42 };
-const WIDEST = 1.25; // of a map's width to its height
+const MARGIN = { left: 54, right: 12, top: 10, bottom: 40 };
+const WIDEST = 1.6; // of a map's width to its height
 const MOTION = 400; // ms
 const MOST_ZOOM = 60;
 const LETTERS = "ABCD";
@@ -24,6 +24,7 @@ class MapView {
   constructor(parent, run, scale, named) {
     this.run = run;
     this.scale = scale;
+    this.named = named;
     this.box = element("div", { class: "map", tabindex: 0, role: "application", "aria-label": `Map of ${run.title}` });
     this.ground = /** @type {HTMLCanvasElement} */ (element("canvas"));
     this.above = /** @type {HTMLCanvasElement} */ (element("canvas"));
@@ -45,9 +46,10 @@ class MapView {
     if (!width || !height) return;
     this.ratio = window.devicePixelRatio || 1;
     for (const canvas of [this.ground, this.above]) [canvas.width, canvas.height] = [width * this.ratio, height * this.ratio];
-    const high = Math.max(40, height - MARGIN.top - MARGIN.bottom), free = Math.max(40, width - MARGIN.left - MARGIN.right);
+    const head = this.named ? 26 : MARGIN.top;
+    const high = Math.max(40, height - head - MARGIN.bottom), free = Math.max(40, width - MARGIN.left - MARGIN.right);
     const wide = this.layout?.kind === "profile" ? free : Math.min(free, WIDEST * high);
-    this.plot = { x: MARGIN.left + (free - wide) / 2, y: MARGIN.top, w: wide, h: Math.min(high, this.layout?.kind === "profile" ? high : WIDEST * wide) };
+    this.plot = { x: MARGIN.left + (free - wide) / 2, y: head, w: wide, h: Math.min(high, this.layout?.kind === "profile" ? high : WIDEST * wide) };
     this.region = null;
     this.paint();
   }
@@ -104,7 +106,7 @@ class MapView {
   range() {
     const scale = this.scale();
     if (scale.key === "operator") return { low: -1, high: HEADER.operators.length };
-    return { low: Math.min(0, scale.low), high: scale.high > scale.low ? scale.high + 0.04 * (scale.high - scale.low) : scale.low + 1 };
+    return { low: Math.min(0, scale.low), high: scale.high > scale.low ? scale.high + 0.08 * (scale.high - scale.low) : scale.low + 1 };
   }
 
   step() {
@@ -214,6 +216,14 @@ class MapView {
       context.strokeStyle = dark() ? "#ffffff12" : "#0000000f";
       context.lineWidth = ratio;
       context.stroke();
+    }
+    if (layout.kind === "nested") {
+      const [across, up] = layout.shape, room = GAP / 3;
+      context.fillStyle = dark() ? "#ffffff0a" : "#00000008";
+      for (let block = 0; block < across * up; block++) {
+        const x = ((block % across) + room) / across, y = (Math.floor(block / across) + room) / up, w = (1 - 2 * room) / across, h = (1 - 2 * room) / up;
+        context.fillRect(place.x(x), place.y(y + h), place.x(x + w) - place.x(x), place.y(y) - place.y(y + h));
+      }
     }
     for (const [key, tiles] of groups) {
       const colour = Math.floor(key / 32), alpha = (key % 32) / 31;
@@ -414,6 +424,10 @@ class MapView {
 
   /** @param {CanvasRenderingContext2D} context @param {number} tile @param {number} width */
   drawOutline(context, tile, width) {
+    if (this.layout.kind === "profile") {
+      this.drawPointer(context, tile, width);
+      return;
+    }
     context.beginPath();
     if (this.layout.kind === "dots") context.arc(...this.middle(tile), this.radius() + 1, 0, 7);
     else this.trace(context, tile, { x: (x) => this.toScreen(x, 0)[0], y: (y) => this.toScreen(0, y)[1] });
@@ -423,6 +437,22 @@ class MapView {
     context.stroke();
     context.strokeStyle = ink("mark");
     context.lineWidth = width;
+    context.stroke();
+  }
+
+  /** A triangle above a bar, which may be too narrow for a ring. @param {CanvasRenderingContext2D} context @param {number} tile
+   * @param {number} width */
+  drawPointer(context, tile, width) {
+    const [x, y] = this.middle(tile), size = 4 + width;
+    context.beginPath();
+    context.moveTo(x, y - 2);
+    context.lineTo(x - size, y - 2 - 1.5 * size);
+    context.lineTo(x + size, y - 2 - 1.5 * size);
+    context.closePath();
+    context.fillStyle = ink("mark");
+    context.strokeStyle = ink("paper");
+    context.lineWidth = 1.5;
+    context.fill();
     context.stroke();
   }
 

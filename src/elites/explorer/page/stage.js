@@ -2,7 +2,7 @@
 "use strict";
 
 /**
- * @typedef {{body: number, radius: number, half: number, position: number[], rotation: number[], foot: number}} Shape
+ * @typedef {{body: number, radius: number, start: number[], end: number[], foot: number}} Shape
  * @typedef {{frames: number, bodies: number, positions: Float32Array, rotations: Float32Array, contacts: Uint8Array,
  *   target: Float32Array, rate: number, fell: boolean}} Gait
  * @typedef {{centre: number[], axis: number[], radius: number, half: number, colour: number[], alpha: number}} Limb
@@ -80,10 +80,11 @@ function limbsAt(shapes, gait, seconds, ghost) {
     const mix = (/** @type {Float32Array} */ values, /** @type {number} */ size) =>
       Array.from({ length: size }, (_, axis) => values[one * size + axis] * (1 - share) + values[other * size + axis] * share);
     const place = mix(gait.positions, 3), raw = mix(gait.rotations, 4), length = Math.hypot(...raw) || 1, turn = raw.map((part) => part / length);
-    const offset = rotated(turn, shape.position), axis = rotated(turn, rotated(shape.rotation, [0, 0, 1]));
+    const middle = shape.start.map((value, axis) => (value + shape.end[axis]) / 2), along = shape.end.map((value, axis) => (value - shape.start[axis]) / 2);
+    const offset = rotated(turn, middle), half = Math.hypot(...along), axis = half > 1e-6 ? rotated(turn, along).map((part) => part / half) : [0, 0, 1];
     const touches = shape.foot >= 0 && Boolean((gait.contacts[first] >> shape.foot) & 1);
     return {
-      centre: place.map((value, index) => value + offset[index]), axis, radius: shape.radius, half: shape.half,
+      centre: place.map((value, index) => value + offset[index]), axis, radius: shape.radius, half,
       colour: ghost ? GHOST : touches ? TOUCHING : shape.foot >= 0 ? FOOT : LIMB, alpha: ghost ? 0.3 : 1,
     };
   });
@@ -132,6 +133,7 @@ class Stage {
     const reason = count ? "" : this.robot ? "This elite's movement is not in this page." : run.header.still;
     this.message.textContent = reason;
     this.message.hidden = !reason;
+    this.box.classList.toggle("still", !this.robot);
     this.canvas.style.visibility = reason ? "hidden" : "visible";
     for (const node of this.box.querySelectorAll(".controls")) /** @type {HTMLElement} */ (node).style.display = reason ? "none" : "";
     this.draw();
@@ -154,7 +156,7 @@ class Stage {
     const [yaw, pitch, distance, high] = this.robot.camera, target = [lead.target[2 * frame], lead.target[2 * frame + 1], high];
     const tilt = Math.max(-1.5, Math.min(-0.02, pitch + this.orbit[1]));
     const camera = cameraAt(yaw + this.orbit[0], tilt, distance * this.orbit[2], target);
-    const limbs = this.shown.flatMap(({ gait, ghost }) => limbsAt(this.robot.shapes, gait, time, ghost));
+    const limbs = this.shown.flatMap(({ gait, ghost }) => limbsAt(this.robot.limbs, gait, time, ghost));
     this.painter(limbs, camera, width / height, target);
   }
 
