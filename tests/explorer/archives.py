@@ -9,7 +9,9 @@ from elites.results.corrected import corrected_archive
 NAMES = ("right_foot", "left_foot", "torso", "tail", "head", "hip")
 
 
-def made_up(dims=2, cells=256, filled=0.8, seed=0, kind="cvt", task="qd-walker", phrase=None, shift=0.0, flat=False):
+def made_up(
+    dims=2, cells=256, filled=0.8, seed=0, kind="cvt", task="qd-walker", phrase=None, shift=0.0, flat=False
+):
     """Elites whose fitness is a landscape and luck: the nearer to the middle, the luckier they were."""
     generator = np.random.default_rng(seed)
     bounds = np.tile([0.0, 1.0], (dims, 1))
@@ -19,15 +21,21 @@ def made_up(dims=2, cells=256, filled=0.8, seed=0, kind="cvt", task="qd-walker",
     likely = wave + 0.8 * generator.random(len(wave))
     cell = np.argsort(-likely)[:count].astype(np.int32)
     place = places.centroids[cell]
-    descriptor = np.clip(place + generator.normal(0, 0.1 / len(places.centroids) ** (1 / dims), place.shape), 0, 1)
+    descriptor = np.clip(
+        place + generator.normal(0, 0.1 / len(places.centroids) ** (1 / dims), place.shape), 0, 1
+    )
     fitness = 700 * wave[cell] + 400 + generator.normal(0, 60, count) + shift
     fitness = np.full(count, 5.0) if flat else fitness
     order = np.argsort(-fitness, kind="stable")
     cell, descriptor, fitness = cell[order], descriptor[order], fitness[order]
     evaluation = (generator.permutation(count) + generator.integers(0, 20_000, count)).astype(np.int64)
     evaluation = np.argsort(np.argsort(evaluation)) * 7 + generator.integers(0, 7, count)
-    parents = np.stack([np.maximum(-1, evaluation - generator.integers(1, 900, count)), np.full(count, -1)], 1)
-    operator = np.array(["random", "ga", "pg", "greedy"])[generator.choice(4, count, p=[0.05, 0.5, 0.4, 0.05])]
+    parents = np.stack(
+        [np.maximum(-1, evaluation - generator.integers(1, 900, count)), np.full(count, -1)], 1
+    )
+    operator = np.array(["random", "ga", "pg", "greedy"])[
+        generator.choice(4, count, p=[0.05, 0.5, 0.4, 0.05])
+    ]
     parents[operator == "random"] = -1
     known = np.sort(evaluation)
     for row in np.flatnonzero(parents[:, 0] >= 0):  # of parents, most are elites still
@@ -66,7 +74,11 @@ def replicated(archive, replications=50, seed=1):
     count, dims = archive.descriptor.shape
     luck = np.clip(1.4 - 2.2 * np.abs(archive.descriptor - 0.45).mean(1), 0.02, 1) * generator.random(count)
     spread = 20 + 480 * luck
-    fitness = archive.fitness[:, None] - 700 * luck[:, None] + spread[:, None] * generator.normal(size=(count, replications))
+    fitness = (
+        archive.fitness[:, None]
+        - 700 * luck[:, None]
+        + spread[:, None] * generator.normal(size=(count, replications))
+    )
     drift = (0.5 - archive.descriptor)[:, None] * 0.35 * luck[:, None, None]
     noise = 0.09 * luck[:, None, None] * generator.normal(size=(count, replications, dims))
     descriptor = np.clip(archive.descriptor[:, None] + drift + noise, 0, 1)

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over a pipe by its DevTools protocol: no port, no driver, no further package."""
+"""A headless Chromium, driven over a pipe by its DevTools protocol: no port, no driver, no package."""
 
 import base64
 import fcntl
@@ -23,8 +23,12 @@ WITHOUT_WEBGL = ("--disable-gpu", "--disable-webgl", "--disable-webgl2", "--disa
 
 
 LAUNCH = (  # a browser reads commands from file 3 and answers to file 4
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); "
+    "os.execv(sys.argv[3], sys.argv[3:])"
 )
+
+TWO_PICTURES = """new Promise((done) =>
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))"""
 
 
 class Browser:
@@ -35,7 +39,13 @@ class Browser:
         command_read, command_write = _pipe()
         answer_read, answer_write = _pipe()
         self._out, self._in = command_write, answer_read
-        command = (CHROMIUM, *FLAGS, *(SOFTWARE if webgl else WITHOUT_WEBGL), *flags, f"--user-data-dir={self._profile}")
+        command = (
+            CHROMIUM,
+            *FLAGS,
+            *(SOFTWARE if webgl else WITHOUT_WEBGL),
+            *flags,
+            f"--user-data-dir={self._profile}",
+        )
         numbers = (str(command_read), str(answer_write))
         self._process = subprocess.Popen(
             [sys.executable, "-c", LAUNCH, *numbers, *command, "about:blank"],
@@ -88,7 +98,7 @@ class Browser:
     def settle(self):
         """Waits until nothing moves on the maps, and the last picture is drawn."""
         self.wait("views.every((view) => !view.moving) && !changed.size")
-        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))")
+        self.run(TWO_PICTURES)
 
     def run(self, script):
         """The value of an expression, or of what it promises."""
@@ -138,7 +148,9 @@ class Browser:
         self.click(x, y)
 
     def middle(self, selector):
-        script = f"(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect(); "
+        script = (
+            f"(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect(); "
+        )
         return self.run(script + "return [box.x + box.width / 2, box.y + box.height / 2]; })()")
 
     def screenshot(self, path, full=False):
@@ -187,7 +199,9 @@ class Browser:
             details = parameters["exceptionDetails"]
             self.problems.append(details.get("exception", {}).get("description") or details["text"])
         elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
-            self.problems.append(" ".join(str(one.get("value", one.get("description"))) for one in parameters["args"]))
+            self.problems.append(
+                " ".join(str(one.get("value", one.get("description"))) for one in parameters["args"])
+            )
         elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
             self.problems.append(parameters["entry"]["text"])
         elif method == "Network.requestWillBeSent":

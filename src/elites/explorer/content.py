@@ -272,7 +272,9 @@ def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
         "least": blocks.add(least, "f4"),
         "most": blocks.add(most, "f4"),
         "samples": blocks.add_quantised(share, "u1", 0.0, 1.0),  # from the least to the most
-        "cloud": blocks.add_quantised((corrected.descriptor[:, :clouds] - low) / (high - low), "u1", 0.0, 1.0),
+        "cloud": blocks.add_quantised(
+            (corrected.descriptor[:, :clouds] - low) / (high - low), "u1", 0.0, 1.0
+        ),
     }
 
 

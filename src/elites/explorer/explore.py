@@ -69,7 +69,10 @@ def _movements(
 ) -> dict[str, Any]:
     """The header's entries about movements; a task that cannot be made here does not move."""
     if content.record is None:
-        return {"gaits": None, "still": "An archive in a file of its own does not move: its run is not known."}
+        return {
+            "gaits": None,
+            "still": "An archive in a file of its own does not move: its run is not known.",
+        }
     from elites.tasks import make_task
 
     record = content.record

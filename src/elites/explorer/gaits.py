@@ -82,7 +82,7 @@ def describe_gaits(
 
 
 def episodes(content: Content, gaits: Gaits) -> list[tuple[int, int]]:
-    """Elites and seeds of the episodes to show: of each elite that in which it was found, then replications."""
+    """Elites and seeds of the episodes to show: that in which an elite was found, then replications."""
     archive = content.archive
     best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
     elites = best if gaits == "best" else list(range(len(archive.fitness)))

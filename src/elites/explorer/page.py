@@ -55,9 +55,7 @@ def palettes() -> dict[str, list[str]]:
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    return {
-        name: [to_hex(colormaps[name](stop / (STOPS - 1))) for stop in range(STOPS)] for name in PALETTES
-    }
+    return {name: [to_hex(colormaps[name](stop / (STOPS - 1))) for stop in range(STOPS)] for name in PALETTES}
 
 
 def _file(name: str) -> str:

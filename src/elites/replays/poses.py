@@ -1,4 +1,4 @@
-"""The movements of robots as numbers: episodes are run again, as for clips, and poses of all limbs recorded."""
+"""The movements of robots as numbers: episodes are run again, as for clips, and all poses recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH = 64  # episodes whose transitions are in memory at once
 
 
 class Limb(NamedTuple):
-    """A capsule that moves with a body: the ends of its axis in the body's frame. A sphere's are one point."""
+    """A capsule that moves with a body: its axis in the body's frame. A sphere's ends are one point."""
 
     body: int
     start: np.ndarray
@@ -161,7 +161,13 @@ class _Bullet:
         links = [link for link in shapes if link != self.anatomy.torso]
         self.links = [self.anatomy.torso, *sorted(links)]  # the torso is followed
         limbs = [
-            Limb(self.links.index(link), start - inertial[link], end - inertial[link], radius, feet.get(link, -1))
+            Limb(
+                self.links.index(link),
+                start - inertial[link],
+                end - inertial[link],
+                radius,
+                feet.get(link, -1),
+            )
             for link, capsules in shapes.items()
             for start, end, radius in capsules
         ]
@@ -187,7 +193,7 @@ class _Bullet:
         return self._read()[0][[link % (self.anatomy.links + 1) for link in self.links]]
 
     def _read(self) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The poses of all links' centres of mass, the base last, and where these are in the links' frames."""
+        """The poses of the links' centres of mass, the base last, and where these are in their links."""
         client, links = self.simulator.world.client, self.anatomy.links
         submit, process, request, actual = _calls()
         submit(client, request(client, self.simulator.world.body))
@@ -223,7 +229,7 @@ def _doubles(at: int, count: int) -> np.ndarray:
 
 
 def _shapes(model: str) -> dict[int, list[tuple[np.ndarray, np.ndarray, float]]]:
-    """The capsules of each link of a robot, as its model file has them: Bullet does not tell where they are."""
+    """The capsules of each link, from the robot's model file: Bullet does not tell where they are."""
     from elites.tasks.qdgym.simulator import ASSETS, _anatomy
 
     links = {joint.link_name.decode(): joint.link for joint in _anatomy(model)}

@@ -4,9 +4,11 @@
 /** @typedef {[number, number, number]} RGB */
 
 /** @param {string} hex @returns {RGB} */
-const rgb = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+const rgb = (hex) => /** @type {RGB} */ ([1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 /** @type {Record<string, RGB[]>} */
-const PALETTES = Object.fromEntries(Object.entries(HEADER.palettes).map(([name, stops]) => [name, stops.map(rgb)]));
+const PALETTES = Object.fromEntries(
+  Object.entries(HEADER.palettes).map(([name, stops]) => [name, stops.map(rgb)]),
+);
 const LEVELS = 4; // of uncertainty; at the least there are 2 ** (LEVELS - 1) classes of values, at the most one
 
 /** @typedef {{label: string, palette?: string, corrected?: boolean, whole?: boolean, about?: string}} Quantity */
@@ -26,13 +28,18 @@ const QUANTITIES = {
 /** A quantity of a solution in a frame; in the corrected archive fitness is the mean. NaN if it is not known.
  * @param {Run} run @param {Frame} frame @param {number} row @param {string} key @param {string} view */
 function valueOf(run, frame, row, key, view) {
-  const elite = frame.elite[row], corrected = run.corrected;
+  const elite = frame.elite[row],
+    corrected = run.corrected;
   switch (key) {
-    case "fitness": case "certain":
-      return view === "corrected" && corrected ? corrected.mean[elite] ?? NaN : frame.fitness[row];
-    case "operator": return frame.operator[row];
-    case "generation": return frame.generation[row];
-    case "age": return frame.evaluations - frame.evaluation[row];
+    case "fitness":
+    case "certain":
+      return view === "corrected" && corrected ? (corrected.mean[elite] ?? NaN) : frame.fitness[row];
+    case "operator":
+      return frame.operator[row];
+    case "generation":
+      return frame.generation[row];
+    case "age":
+      return frame.evaluations - frame.evaluation[row];
   }
   if (!corrected || elite < 0) return NaN;
   if (key === "mean") return corrected.mean[elite];
@@ -46,16 +53,30 @@ class Scale {
   /** @param {Run[]} runs @param {string} key */
   constructor(runs, key) {
     this.key = key;
-    let low = Infinity, high = -Infinity;
+    let low = Infinity,
+      high = -Infinity;
     const take = (/** @type {Numbers} */ values) => {
-      for (const value of values) if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
+      for (const value of values)
+        if (Number.isFinite(value)) {
+          low = Math.min(low, value);
+          high = Math.max(high, value);
+        }
     };
     for (const run of runs) {
       const frames = key === "generation" || key === "age" ? [run.end] : [run.end, ...run.snapshots];
       if (["fitness", "mean", "certain"].includes(key)) {
         frames.forEach((frame) => take(frame.fitness));
-        if (run.corrected) take(run.corrected.mean.filter((/** @type {number} */ _, /** @type {number} */ elite) => run.corrected.kept[elite]));
-      } else for (const frame of frames) take(Float32Array.from({ length: frame.count }, (_, row) => valueOf(run, frame, row, key, "found")));
+        if (run.corrected)
+          take(
+            run.corrected.mean.filter(
+              (/** @type {number} */ _, /** @type {number} */ elite) => run.corrected.kept[elite],
+            ),
+          );
+      } else
+        for (const frame of frames)
+          take(
+            Float32Array.from({ length: frame.count }, (_, row) => valueOf(run, frame, row, key, "found")),
+          );
     }
     if (low > high) [low, high] = [0, 1];
     if (key === "loss" || key === "change") [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
@@ -63,11 +84,15 @@ class Scale {
     if (key === "spread") low = 0;
     this.low = low;
     this.high = high;
-    const spreads = runs.flatMap((run) => (run.corrected ? Array.from(run.corrected.spread) : [])).filter(Number.isFinite);
+    const spreads = runs
+      .flatMap((run) => (run.corrected ? Array.from(run.corrected.spread) : []))
+      .filter(Number.isFinite);
     spreads.sort((one, other) => one - other);
     this.widest = spreads.length ? spreads[Math.floor(0.95 * (spreads.length - 1))] || 1 : 1;
     const diverging = key === "loss" || key === "change"; // no change has the colour of the paper, nearly
-    this.stops = diverging ? PALETTES[dark() ? "managua" : "PuOr"] : PALETTES[QUANTITIES[key].palette ?? "viridis"];
+    this.stops = diverging
+      ? PALETTES[dark() ? "managua" : "PuOr"]
+      : PALETTES[QUANTITIES[key].palette ?? "viridis"];
     if (key === "loss") this.stops = [...this.stops].reverse();
     this.operators = HEADER.operators.map((/** @type {{colour: string}} */ operator) => rgb(operator.colour));
     this.grey = dark() ? rgb("#4a4c54") : rgb("#d3d1ca");
@@ -97,13 +122,14 @@ class Scale {
 
 /** @param {RGB[]} stops @param {number} share @returns {RGB} */
 function along(stops, share) {
-  const at = share * (stops.length - 1), first = Math.min(stops.length - 2, Math.floor(at));
+  const at = share * (stops.length - 1),
+    first = Math.min(stops.length - 2, Math.floor(at));
   return mixed(stops[first], stops[first + 1], at - first);
 }
 
 /** @param {RGB} one @param {RGB} other @param {number} share @returns {RGB} */
 function mixed(one, other, share) {
-  return [0, 1, 2].map((at) => Math.round(one[at] + (other[at] - one[at]) * share));
+  return /** @type {RGB} */ ([0, 1, 2].map((at) => Math.round(one[at] + (other[at] - one[at]) * share)));
 }
 
 /** @param {ArrayLike<number>} colour @param {number} alpha */
@@ -111,5 +137,15 @@ const css = (colour, alpha = 1) => `rgba(${colour[0]},${colour[1]},${colour[2]},
 
 /** Whether the page is dark now. */
 const dark = () => document.documentElement.dataset.theme === "dark";
-/** A colour of the style sheet. @param {string} name */
-const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/** @type {Map<string, string>} */
+const inks = new Map(); // emptied when the theme changes
+/** A colour of the style sheet. @param {string} name @returns {string} */
+function ink(name) {
+  let colour = inks.get(name);
+  if (!colour)
+    inks.set(
+      name,
+      (colour = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()),
+    );
+  return colour;
+}

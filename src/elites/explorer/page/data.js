@@ -22,9 +22,11 @@ async function inflate(at) {
 
 /** The numbers of a block; quantised ones as they were, NaN included. @param {Block} block @returns {Promise<Numbers>} */
 async function numbers(block) {
-  const raw = new KINDS[/** @type {keyof KINDS} */ (block.type)](await inflate(block.at));
+  const raw = new KINDS[/** @type {keyof typeof KINDS} */ (block.type)](await inflate(block.at));
   if (block.low === undefined || block.high === undefined) return raw;
-  const missing = block.type === "u1" ? 255 : 65535, low = block.low, step = (block.high - block.low) / (missing - 1);
+  const missing = block.type === "u1" ? 255 : 65535,
+    low = block.low,
+    step = (block.high - block.low) / (missing - 1);
   return Float32Array.from(raw, (code) => (code === missing ? NaN : low + step * code));
 }
 
@@ -35,8 +37,32 @@ async function unpacked(described) {
   return { ...described, ...Object.fromEntries(names.map((name, index) => [name, found[index]])) };
 }
 
+const EMPTY_FRAME = {
+  cell: new Int32Array(0),
+  fitness: new Float32Array(0),
+  descriptor: new Float32Array(0),
+  operator: new Uint8Array(0),
+  generation: new Int32Array(0),
+  evaluation: new Int32Array(0),
+  elite: new Int32Array(0),
+};
+
 /** A run with its arrays. Elites are numbered from the best. */
 class Run {
+  /** @type {any} */ elites;
+  /** @type {any} */ corrected;
+  /** @type {any} */ ancestors;
+  /** @type {Frame} */ end = { ...EMPTY_FRAME, evaluations: 0, count: 0 };
+  /** @type {Frame[]} */ snapshots = [];
+  /** @type {Map<number, number>} */ byEvaluation = new Map();
+  /** @type {Map<number, number>} */ ancestorRows = new Map();
+  /** @type {Numbers} */ centroids = new Float32Array(0);
+  cells = 0;
+  /** @type {Numbers} */ sizes = new Uint8Array(0); // corners of each cell in two dimensions
+  /** @type {Numbers} */ corners = new Float32Array(0);
+  /** @type {Promise<Numbers> | undefined} */ _samples;
+  /** @type {Promise<Numbers> | undefined} */ _cloud;
+
   /** @param {any} header @param {number} index */
   constructor(header, index) {
     this.header = header;
@@ -58,17 +84,14 @@ class Run {
       Promise.all(header.snapshots.map(unpacked)),
     ]);
     this.elites = elites;
-    this.centroids = /** @type {Float32Array} */ (centroids);
+    this.centroids = centroids;
     this.cells = this.centroids.length / this.dims;
     this.sizes = sizes;
     this.corners = corners;
     this.corrected = corrected;
     this.ancestors = ancestors;
-    /** @type {Map<number, number>} */
     this.byEvaluation = new Map(Array.from(elites.evaluation, (evaluation, elite) => [evaluation, elite]));
-    /** @type {Map<number, number>} */
     this.ancestorRows = new Map(Array.from(ancestors.evaluation, (evaluation, row) => [evaluation, row]));
-    /** @type {Frame[]} */
     this.snapshots = snapshots.map((snapshot) => ({
       ...snapshot,
       count: snapshot.fitness.length,
@@ -88,7 +111,9 @@ class Run {
     if (moment === null || moment >= this.header.evaluations) return this.end;
     if (this.snapshots.length) {
       const before = this.snapshots.filter((snapshot) => snapshot.evaluations <= moment);
-      return before.length ? before[before.length - 1] : { ...this.end, count: 0, evaluations: 0, ...EMPTY_FRAME };
+      return before.length
+        ? before[before.length - 1]
+        : { ...this.end, count: 0, evaluations: 0, ...EMPTY_FRAME };
     }
     const kept = this.end.elite.filter((elite) => this.elites.evaluation[elite] < moment);
     const pick = (/** @type {Numbers} */ values) => Float32Array.from(kept, (elite) => values[elite]);
@@ -97,8 +122,10 @@ class Run {
       count: kept.length,
       cell: Int32Array.from(kept, (elite) => this.elites.cell[elite]),
       fitness: pick(this.elites.fitness),
-      descriptor: Float32Array.from({ length: kept.length * this.dims }, (_, at) =>
-        this.elites.descriptor[kept[Math.floor(at / this.dims)] * this.dims + (at % this.dims)]),
+      descriptor: Float32Array.from(
+        { length: kept.length * this.dims },
+        (_, at) => this.elites.descriptor[kept[Math.floor(at / this.dims)] * this.dims + (at % this.dims)],
+      ),
       operator: pick(this.elites.operator),
       generation: pick(this.elites.generation),
       evaluation: pick(this.elites.evaluation),
@@ -109,14 +136,19 @@ class Run {
   /** Fitness of an elite's replications. @param {number} elite @returns {Promise<number[]>} */
   async samples(elite) {
     this._samples ??= numbers(this.header.corrected.samples);
-    const all = await this._samples, size = this.corrected.replications, least = this.corrected.least[elite], most = this.corrected.most[elite];
+    const all = await this._samples,
+      size = this.corrected.replications,
+      least = this.corrected.least[elite],
+      most = this.corrected.most[elite];
     return Array.from(all.slice(elite * size, (elite + 1) * size), (share) => least + (most - least) * share);
   }
 
   /** Descriptors of an elite's replications, or of the first of them, in units of the bounds' ranges. @param {number} elite @returns {Promise<number[][]>} */
   async cloud(elite) {
     this._cloud ??= numbers(this.header.corrected.cloud);
-    const all = await this._cloud, size = this.corrected.clouds, dims = this.dims;
+    const all = await this._cloud,
+      size = this.corrected.clouds,
+      dims = this.dims;
     return Array.from({ length: size }, (_, row) => {
       const at = (elite * size + row) * dims;
       return Array.from(all.slice(at, at + dims));
@@ -137,7 +169,8 @@ class Run {
 
   /** The elite nearest to a descriptor, whose missing coordinates count nothing. @param {number[]} wanted */
   nearest(wanted) {
-    let best = -1, least = Infinity;
+    let best = -1,
+      least = Infinity;
     for (let elite = 0; elite < this.count; elite++) {
       let distance = 0;
       for (let axis = 0; axis < wanted.length; axis++) {
@@ -149,11 +182,6 @@ class Run {
     return best;
   }
 }
-
-const EMPTY_FRAME = {
-  cell: new Int32Array(0), fitness: new Float32Array(0), descriptor: new Float32Array(0), operator: new Uint8Array(0),
-  generation: new Int32Array(0), evaluation: new Int32Array(0), elite: new Int32Array(0),
-};
 
 /** The object without these keys. @param {any} object @param {string[]} names */
 function without(object, names) {

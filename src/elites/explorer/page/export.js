@@ -3,9 +3,18 @@
 
 /** The maps as one drawing. */
 function asSvg() {
-  const gap = 18, sizes = views.map((view) => [view.box.clientWidth, view.box.clientHeight]);
-  const width = sizes.reduce((sum, [wide]) => sum + wide + gap, -gap), height = Math.max(...sizes.map(([, high]) => high));
-  const picture = drawn("svg", { xmlns: "http://www.w3.org/2000/svg", width, height: height + 60, viewBox: `0 0 ${width} ${height + 60}`, "font-family": "system-ui, sans-serif", "font-size": 12 });
+  const gap = 18,
+    sizes = views.map((view) => [view.box.clientWidth, view.box.clientHeight]);
+  const width = sizes.reduce((sum, [wide]) => sum + wide + gap, -gap),
+    height = Math.max(...sizes.map(([, high]) => high));
+  const picture = drawn("svg", {
+    xmlns: "http://www.w3.org/2000/svg",
+    width,
+    height: height + 60,
+    viewBox: `0 0 ${width} ${height + 60}`,
+    "font-family": "system-ui, sans-serif",
+    "font-size": 12,
+  });
   picture.append(drawn("rect", { width, height: height + 60, fill: ink("paper") }));
   let left = 0;
   views.forEach((view, index) => {
@@ -14,7 +23,10 @@ function asSvg() {
   });
   const legend = byId("legend").querySelector("svg")?.cloneNode(true);
   if (legend) {
-    legend.querySelectorAll("text").forEach((/** @type {SVGElement} */ text) => { text.setAttribute("fill", ink("soft")); text.setAttribute("font-size", "11"); });
+    legend.querySelectorAll("text").forEach((/** @type {SVGElement} */ text) => {
+      text.setAttribute("fill", ink("soft"));
+      text.setAttribute("font-size", "11");
+    });
     picture.append(drawn("g", { transform: `translate(${MARGIN.left} ${height})` }, legend));
   }
   return new XMLSerializer().serializeToString(picture);
@@ -22,22 +34,43 @@ function asSvg() {
 
 /** @param {MapView} view @returns {SVGElement[]} */
 function svgOf(view) {
-  const { layout, now, plot, run } = view, parts = [], clip = `plot-${run.index}`;
-  const place = { x: (/** @type {number} */ x) => view.toScreen(x, 0)[0], y: (/** @type {number} */ y) => view.toScreen(0, y)[1] };
+  const { layout, now, plot, run } = view,
+    parts = [],
+    clip = `plot-${run.index}`;
+  const place = {
+    x: (/** @type {number} */ x) => view.toScreen(x, 0)[0],
+    y: (/** @type {number} */ y) => view.toScreen(0, y)[1],
+  };
   for (let tile = now.rows.length - 1; tile >= 0; tile--) {
     const alpha = now.colour[4 * tile + 3];
     if (alpha < 0.01) continue;
-    const look = { fill: css(now.colour.subarray(4 * tile).slice(0, 3).map(Math.round)), "fill-opacity": alpha < 1 ? alpha.toFixed(2) : null };
+    const look = {
+      fill: css(
+        now.colour
+          .subarray(4 * tile)
+          .slice(0, 3)
+          .map(Math.round),
+      ),
+      "fill-opacity": alpha < 1 ? alpha.toFixed(2) : null,
+    };
     if (layout.kind === "dots") {
       const [cx, cy] = view.middle(tile);
-      parts.push(drawn("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: view.radius().toFixed(1), ...look }));
+      parts.push(
+        drawn("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: view.radius().toFixed(1), ...look }),
+      );
       continue;
     }
     let text = "";
     const pen = {
-      moveTo: (/** @type {number} */ x, /** @type {number} */ y) => { text += `M${x.toFixed(1)} ${y.toFixed(1)}`; },
-      lineTo: (/** @type {number} */ x, /** @type {number} */ y) => { text += `L${x.toFixed(1)} ${y.toFixed(1)}`; },
-      closePath: () => { text += "Z"; },
+      moveTo: (/** @type {number} */ x, /** @type {number} */ y) => {
+        text += `M${x.toFixed(1)} ${y.toFixed(1)}`;
+      },
+      lineTo: (/** @type {number} */ x, /** @type {number} */ y) => {
+        text += `L${x.toFixed(1)} ${y.toFixed(1)}`;
+      },
+      closePath: () => {
+        text += "Z";
+      },
     };
     view.trace(pen, tile, place);
     parts.push(drawn("path", { d: text, ...look }));
@@ -60,20 +93,46 @@ function svgPen() {
   let path = "";
   const pen = {
     /** @type {SVGElement[]} */ parts: [],
-    fillStyle: "", strokeStyle: "", lineWidth: 1, textAlign: "left", font: "12px system-ui, sans-serif",
+    fillStyle: "",
+    strokeStyle: "",
+    lineWidth: 1,
+    textAlign: "left",
+    font: "12px system-ui, sans-serif",
     save: () => moves.push("|"),
-    restore: () => { while (moves.length && moves.pop() !== "|"); },
+    restore: () => {
+      while (moves.length && moves.pop() !== "|");
+    },
     translate: (/** @type {number} */ x, /** @type {number} */ y) => moves.push(`translate(${x} ${y})`),
     rotate: (/** @type {number} */ angle) => moves.push(`rotate(${(angle * 180) / Math.PI})`),
-    beginPath: () => { path = ""; },
-    moveTo: (/** @type {number} */ x, /** @type {number} */ y) => { path += `M${x.toFixed(1)} ${y.toFixed(1)}`; },
-    lineTo: (/** @type {number} */ x, /** @type {number} */ y) => { path += `L${x.toFixed(1)} ${y.toFixed(1)}`; },
-    stroke: () => { pen.parts.push(drawn("path", { d: path, fill: "none", stroke: pen.strokeStyle, "stroke-width": pen.lineWidth })); },
-    fill: () => { pen.parts.push(drawn("path", { d: path, fill: pen.fillStyle })); },
-    strokeRect: (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ width, /** @type {number} */ height) => {
+    beginPath: () => {
+      path = "";
+    },
+    moveTo: (/** @type {number} */ x, /** @type {number} */ y) => {
+      path += `M${x.toFixed(1)} ${y.toFixed(1)}`;
+    },
+    lineTo: (/** @type {number} */ x, /** @type {number} */ y) => {
+      path += `L${x.toFixed(1)} ${y.toFixed(1)}`;
+    },
+    stroke: () => {
+      pen.parts.push(
+        drawn("path", { d: path, fill: "none", stroke: pen.strokeStyle, "stroke-width": pen.lineWidth }),
+      );
+    },
+    fill: () => {
+      pen.parts.push(drawn("path", { d: path, fill: pen.fillStyle }));
+    },
+    strokeRect: (
+      /** @type {number} */ x,
+      /** @type {number} */ y,
+      /** @type {number} */ width,
+      /** @type {number} */ height,
+    ) => {
       pen.parts.push(drawn("rect", { x, y, width, height, fill: "none", stroke: pen.strokeStyle }));
     },
-    measureText: (/** @type {string} */ text) => { measure.font = pen.font; return measure.measureText(text); },
+    measureText: (/** @type {string} */ text) => {
+      measure.font = pen.font;
+      return measure.measureText(text);
+    },
     fillText: (/** @type {string} */ text, /** @type {number} */ x, /** @type {number} */ y) => {
       const anchor = { left: "start", center: "middle", right: "end" }[pen.textAlign];
       const transform = moves.filter((move) => move !== "|").join(" ") || null;
@@ -85,14 +144,18 @@ function svgPen() {
 
 /** The maps as pixels, twice as many as on the screen. @returns {Promise<Blob>} */
 async function asPng() {
-  const svg = asSvg(), size = /width="([\d.]+)" height="([\d.]+)"/.exec(svg);
-  const image = new Image(), canvas = document.createElement("canvas");
+  const svg = asSvg(),
+    size = /width="([\d.]+)" height="([\d.]+)"/.exec(svg);
+  const image = new Image(),
+    canvas = document.createElement("canvas");
   const [width, height] = size ? [Number(size[1]), Number(size[2])] : [800, 600];
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
   await image.decode();
   [canvas.width, canvas.height] = [2 * width, 2 * height];
   canvas.getContext("2d")?.drawImage(image, 0, 0, 2 * width, 2 * height);
-  return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
+  return new Promise((resolve, reject) =>
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"),
+  );
 }
 
 /** @param {Blob} blob @param {string} name */

@@ -24,7 +24,10 @@ function short(value) {
 function two(value) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
-  return fixed(Number(value.toPrecision(2)), Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(value))))));
+  return fixed(
+    Number(value.toPrecision(2)),
+    Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(value))))),
+  );
 }
 
 /** @param {number} value */
@@ -33,7 +36,8 @@ const percent = (value) => (Number.isFinite(value) ? `${fixed(100 * value)}${THI
 /** Round numbers from low to high, about `count`. @param {number} low @param {number} high @param {number} count */
 function ticks(low, high, count) {
   if (!(high > low)) return [low];
-  const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / count,
+    power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
   const found = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) found.push(at * step);

@@ -61,7 +61,13 @@ function hashOf(runs) {
   put("pins", state.pins.map(cell).join("-"), "");
   put("at", state.moment === null ? "" : brief(state.moment), "");
   put("zoom", state.zoom.map(brief).join("_"), START.zoom.map(brief).join("_"));
-  put("only", Object.entries(state.filters).map(([key, range]) => [key, ...range.map(brief)].join("_")).join("~"), "");
+  put(
+    "only",
+    Object.entries(state.filters)
+      .map(([key, range]) => [key, ...range.map(brief)].join("_"))
+      .join("~"),
+    "",
+  );
   put("tab", state.tab, START.tab);
   put("sort", state.sort.join("_"), START.sort.join("_"));
   put("theme", state.theme, START.theme);
@@ -70,8 +76,13 @@ function hashOf(runs) {
 
 /** What an address says; anything that does not fit is left out. @param {string} text @param {Run[]} runs */
 function readHash(text, runs) {
-  const parts = new URLSearchParams(text), read = structuredClone(START);
-  const oneOf = (/** @type {string} */ name, /** @type {string[]} */ allowed, /** @type {string} */ usual) => {
+  const parts = new URLSearchParams(text),
+    read = structuredClone(START);
+  const oneOf = (
+    /** @type {string} */ name,
+    /** @type {string[]} */ allowed,
+    /** @type {string} */ usual,
+  ) => {
     const given = parts.get(name);
     return given !== null && allowed.includes(given) ? given : usual;
   };
@@ -82,20 +93,34 @@ function readHash(text, runs) {
   };
   const isCorrected = runs.some((run) => run.corrected);
   read.view = oneOf("view", isCorrected ? ["found", "corrected", "difference"] : ["found"], START.view);
-  read.colour = oneOf("colour", Object.keys(QUANTITIES).filter((key) => isCorrected || !QUANTITIES[key].corrected), START.colour);
+  read.colour = oneOf(
+    "colour",
+    Object.keys(QUANTITIES).filter((key) => isCorrected || !QUANTITIES[key].corrected),
+    START.colour,
+  );
   read.layout = oneOf("layout", layoutsOf(runs[0].dims), START.layout);
   read.tab = oneOf("tab", Object.keys(TABS), START.tab);
   read.theme = oneOf("theme", ["light", "dark"], START.theme);
   const axes = (parts.get("axes") ?? "").split(".").map(Number);
-  if (axes.length === START.axes.length && axes.every((axis) => Number.isInteger(axis) && axis >= 0 && axis < runs[0].dims)) read.axes = axes;
+  if (
+    axes.length === START.axes.length &&
+    axes.every((axis) => Number.isInteger(axis) && axis >= 0 && axis < runs[0].dims)
+  )
+    read.axes = axes;
   read.chosen = found(parts.get("cell") ?? "") ?? START.chosen;
-  read.pins = (parts.get("pins") ?? "").split("-").map(found).filter((pin) => pin !== null).slice(0, MOST_PINS);
-  const moment = parts.get("at"), zoom = (parts.get("zoom") ?? "").split("_").map(Number);
+  read.pins = (parts.get("pins") ?? "")
+    .split("-")
+    .map(found)
+    .filter((pin) => pin !== null)
+    .slice(0, MOST_PINS);
+  const moment = parts.get("at"),
+    zoom = (parts.get("zoom") ?? "").split("_").map(Number);
   if (moment && Number(moment) >= 0) read.moment = Number(moment);
   if (zoom.length === 3 && zoom.every(Number.isFinite) && zoom[0] >= 1) read.zoom = zoom;
   for (const filter of (parts.get("only") ?? "").split("~")) {
     const [key, low, high] = filter.split("_");
-    if (key in QUANTITIES || /^d\d+$/.test(key)) if (Number(low) <= Number(high)) read.filters[key] = [Number(low), Number(high)];
+    if (key in QUANTITIES || /^d\d+$/.test(key))
+      if (Number(low) <= Number(high)) read.filters[key] = [Number(low), Number(high)];
   }
   const [key, way] = (parts.get("sort") ?? "").split("_");
   if (key && (way === "1" || way === "-1")) read.sort = [key, Number(way)];
