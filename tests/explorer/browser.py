@@ -78,9 +78,10 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", features=named)
 
     def open(self, path, fragment=""):
-        """Opens a page and waits until it says that it is ready."""
+        """Opens a page, a file or an address, and waits until it says that it is ready."""
         self._call("Page.navigate", url="about:blank")
-        self._call("Page.navigate", url=f"{Path(path).resolve().as_uri()}{'#' if fragment else ''}{fragment}")
+        address = path if str(path).startswith("http:") else Path(path).resolve().as_uri()
+        self._call("Page.navigate", url=f"{address}{'#' if fragment else ''}{fragment}")
         self.wait("document.documentElement.dataset.ready === 'yes'")
         self.settle()
 

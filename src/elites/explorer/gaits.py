@@ -12,7 +12,7 @@ from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.options import Physics
 from elites.replays.choice import best_per_region
-from elites.replays.poses import Movement, can_be_recorded, record, robot_of
+from elites.replays.poses import Movement, Robot, can_be_recorded, record, robot_of
 
 Gaits = Literal["none", "best", "all"]
 """Whose movements are in the page: nobody's, those of the best elites of each region, or all."""
@@ -40,8 +40,7 @@ def describe_gaits(
     if reason:
         return {"gaits": None, "still": reason}
     robot = robot_of(task)
-    every = max(1, round(1 / (RATE * robot.seconds)))
-    steps = math.ceil(SECONDS / robot.seconds)
+    steps, every = _pace(robot)
     shown = episodes(content, gaits)
     movements = record(
         task,
@@ -79,6 +78,24 @@ def describe_gaits(
         },
         "still": "",
     }
+
+
+def describe_again(
+    content: Content, task: Any, elite: int, seed: int, blocks: Blocks
+) -> dict[str, Any] | None:
+    """The header's entry of an elite's movement in another episode; None if its task has no robot."""
+    if can_be_recorded(task) or content.record is None:
+        return None
+    steps, every = _pace(robot_of(task))
+    hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
+    parameters, physics = content.archive.parameters[elite : elite + 1], content.record.physics
+    (movement,) = record(task, hidden, parameters, [seed], steps=steps, every=every, physics=physics)
+    return describe_movement(movement, steps, blocks)
+
+
+def _pace(robot: Robot) -> tuple[int, int]:
+    """Steps that are shown of an episode, and from one picture to the next."""
+    return math.ceil(SECONDS / robot.seconds), max(1, round(1 / (RATE * robot.seconds)))
 
 
 def episodes(content: Content, gaits: Gaits) -> list[tuple[int, int]]:
@@ -137,5 +154,5 @@ def describe_movement(movement: Movement, steps: int, blocks: Blocks) -> dict[st
 def _continuous(rotations: np.ndarray) -> np.ndarray:
     """Quaternions with signs that do not jump from picture to picture: q and -q are one rotation."""
     turns = (rotations[1:] * rotations[:-1]).sum(-1) < 0
-    signs = np.concatenate([np.zeros_like(turns[:1]), np.cumsum(turns, axis=0) % 2 > 0])
+    signs = np.concatenate([np.zeros((1, rotations.shape[1]), bool), np.cumsum(turns, axis=0) % 2 > 0])
     return np.where(signs[..., None], -rotations, rotations)

@@ -18,13 +18,14 @@ SCRIPTS = (  # in this order: they share one scope
 )
 
 
-def make_page(title: str, header: dict[str, Any], blocks: str) -> str:
-    """The whole file."""
+def make_page(title: str, header: dict[str, Any], blocks: str, *, served: bool = False) -> str:
+    """The whole file. Only a page that is served may ask for more, and only its own server."""
     style = _file("style.css")
     scripts = [_file(f"{name}.js") for name in SCRIPTS]
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_hash, scripts))}; style-src {_hash(style)}; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+        f"img-src data: blob:; connect-src '{'self' if served else 'none'}'; "
+        "base-uri 'none'; form-action 'none'"
     )
     parts = {
         "policy": policy,

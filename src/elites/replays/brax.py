@@ -83,8 +83,8 @@ def run(
         for start, rest, width in zip(first, later, (3, 4), strict=True)
     )
     scenes: list[Scene] = [
-        BraxScene(task, *(part[index, : steps + 1] for part in (positions, rotations, contacts)), size)
-        for index, steps in enumerate(evaluation.length)
+        BraxScene(task, positions[index, :end], rotations[index, :end], contacts[index, :end], size)
+        for index, end in enumerate(evaluation.length + 1)
     ]
     return scenes, evaluation.fitness, evaluation.descriptor, evaluation.length
 

@@ -132,8 +132,9 @@ def _record_bullet(
         if not hasattr(own, "world"):
             own.world = _Bullet(task)
             worlds.append(own.world)
+        world: _Bullet = own.world
         actions = evaluation.transitions.actions[index, : evaluation.length[index]]
-        return own.world.movement(seeds[index], actions, every, float(evaluation.fitness[index]))
+        return world.movement(seeds[index], actions, every, float(evaluation.fitness[index]))
 
     try:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -33,7 +33,7 @@ function valueOf(run, frame, row, key, view) {
   switch (key) {
     case "fitness":
     case "certain":
-      return view === "corrected" && corrected ? (corrected.mean[elite] ?? NaN) : frame.fitness[row];
+      return view === "corrected" ? (corrected?.mean[elite] ?? NaN) : frame.fitness[row];
     case "operator":
       return frame.operator[row];
     case "generation":

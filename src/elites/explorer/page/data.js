@@ -13,9 +13,9 @@ const HEADER = JSON.parse(/** @type {string} */ (document.getElementById("header
 const BLOCKS = /** @type {string} */ (document.getElementById("blocks")?.textContent);
 const KINDS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i4: Int32Array };
 
-/** The bytes of a block. @param {[number, number]} at @returns {Promise<ArrayBuffer>} */
-async function inflate(at) {
-  const packed = Uint8Array.from(atob(BLOCKS.slice(at[0], at[0] + at[1])), (letter) => letter.charCodeAt(0));
+/** The bytes of a block. @param {[number, number]} at @param {string} blocks @returns {Promise<ArrayBuffer>} */
+async function inflate(at, blocks = BLOCKS) {
+  const packed = Uint8Array.from(atob(blocks.slice(at[0], at[0] + at[1])), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   return new Response(stream).arrayBuffer();
 }

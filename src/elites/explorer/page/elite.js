@@ -86,6 +86,7 @@ function drawFacts(run, elite) {
     ),
     samples,
     element("div", {}, element("h2", {}, "lineage"), lineage(run, elite)),
+    ...(HEADER.served ? [again(run, elite)] : []),
     ...commands(run, elite),
   ];
   byId("facts").replaceChildren(...body);
@@ -104,6 +105,50 @@ function drawFacts(run, elite) {
       element("div", {}, element("h2", {}, "where they were"), cloudChart(run, elite, cloud)),
     );
   });
+}
+
+/** @type {Map<string, string[]>} */
+const evaluated = new Map(); // what was found by evaluating elites again
+
+/** Asks the server of this page to evaluate an elite again. @param {Run} run @param {number} elite */
+function again(run, elite) {
+  const key = `${run.index}.${elite}`,
+    lines = evaluated.get(key) ?? [];
+  const list = element("ol", { class: "lineage" }, ...lines.map((line) => element("li", {}, line)));
+  const seed = /** @type {HTMLInputElement} */ (
+    element("input", {
+      type: "number",
+      min: 0,
+      max: 4294967295,
+      value: 1 + lines.length,
+      "aria-label": "seed",
+    })
+  );
+  const button = element("button", { id: "again", onclick: ask }, "evaluate");
+  async function ask() {
+    button.setAttribute("disabled", "");
+    const body = JSON.stringify({ run: run.index, elite, seed: Number(seed.value) });
+    const answer = await fetch("evaluate", { method: "POST", body })
+      .then((response) => response.json())
+      .catch((error) => ({ error: `The server does not answer: ${error}` }));
+    button.removeAttribute("disabled");
+    const line = answer.error ?? told(run, answer);
+    lines.push(line);
+    evaluated.set(key, lines);
+    list.append(element("li", {}, line));
+    seed.value = String(Number(seed.value) + 1);
+    if (answer.movement && mainStage?.wanted === key) mainStage.add(answer.movement, answer.block);
+  }
+  const controls = element("div", { class: "bar" }, seed, button);
+  return element("div", {}, element("h2", {}, "evaluate it again, with a seed"), controls, list);
+}
+
+/** @param {Run} run @param {{seed: number, fitness: number, descriptor: number[], length: number}} answer */
+function told(run, answer) {
+  const place = answer.descriptor
+    .map((value, axis) => `${run.header.names[axis]} ${short(value)}`)
+    .join(", ");
+  return `seed ${answer.seed}: fitness ${short(answer.fitness)}, ${place}, ${fixed(answer.length)} steps`;
 }
 
 /** The ancestors of an elite, as far as they are known, along the better-known parent. @param {Run} run @param {number} elite */

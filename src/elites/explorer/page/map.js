@@ -109,7 +109,7 @@ class MapView {
     const scale = this.scale(),
       rows = layout.rows(frame, Boolean(after)),
       target = new Target(rows.length);
-    const key = state.view === "difference" && run.corrected ? "change" : state.colour;
+    const key = state.view === "difference" ? "change" : state.colour;
     target.rows = rows;
     for (let tile = 0; tile < rows.length; tile++) {
       const row = rows[tile];
@@ -458,8 +458,7 @@ class MapView {
     context.save();
     context.translate(plot.x - 42, plot.y + plot.h / 2);
     context.rotate(-Math.PI / 2);
-    const key =
-      state.view === "difference" && run.corrected ? "change of fitness" : QUANTITIES[state.colour].label;
+    const key = state.view === "difference" ? "change of fitness" : QUANTITIES[state.colour].label;
     context.fillText(profile ? key : fitted(context, label(labels[axes[1]], inner[1]), plot.h), 0, 0);
     context.restore();
   }

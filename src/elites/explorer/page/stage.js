@@ -53,9 +53,9 @@ function nearestMoving(run, elite) {
   return best;
 }
 
-/** @param {any} all @param {any} one @returns {Promise<Gait>} */
-async function decodeGait(all, one) {
-  const bytes = new Uint8Array(await inflate(one.at)),
+/** @param {any} all @param {any} one @param {string} blocks @returns {Promise<Gait>} */
+async function decodeGait(all, one, blocks = BLOCKS) {
+  const bytes = new Uint8Array(await inflate(one.at, blocks)),
     { frames } = one,
     { bodies } = all,
     channels = 7 * bodies;
@@ -212,6 +212,14 @@ class Stage {
     this.caption.textContent = parts.join("; ");
     for (const node of this.box.querySelectorAll(".controls"))
       /** @type {HTMLElement} */ (node).style.display = count ? "" : "none";
+    this.draw();
+  }
+
+  /** Adds a further episode of what is shown, as a ghost. @param {any} movement @param {string} block */
+  async add(movement, block) {
+    if (!this.robot) return;
+    const gait = await decodeGait(this.robot, movement, block);
+    this.shown.push({ gait, ghost: true });
     this.draw();
   }
 
