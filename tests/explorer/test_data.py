@@ -18,7 +18,9 @@ from elites.explorer.content import Content, describe_run, operators_of, read_co
 from elites.explorer.gaits import describe_movement, episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
+from elites.reports.study.page import explorers
 from tests.explorer.archives import made_up, replicated
+from tests.made_up import make_run, study_of
 
 
 def decoded(blocks, block):
@@ -132,6 +134,14 @@ def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
     known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
     ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
     assert ancestors <= known - set(content.archive.evaluation.tolist())
+
+
+def test_a_study_report_links_to_explorers(tmp_path):
+    runs = [make_run(tmp_path / "a b", "map-elites", "qd-hopper", seed, archive=True) for seed in (0, 1)]
+    elites.explore(runs[1], gaits="none")
+    ((label, address),) = explorers(study_of(tmp_path / "a b"), tmp_path / "a b" / "report")
+    assert label == "qd-hopper, map-elites, seed 1"
+    assert address == "../map-elites-qd-hopper-1-/explorer.html"
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), min_size=1, max_size=40))

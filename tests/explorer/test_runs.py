@@ -1,5 +1,6 @@
 """Pages of real small runs of each kind, and the server."""
 
+import io
 import json
 import threading
 import urllib.error
@@ -110,6 +111,11 @@ def test_vectors_without_an_environment(browser, tmp_path):
     browser.open(elites.explore(folder))
     browser.wait("mainStage.message.textContent.includes('without an environment')")
     assert "archive.parameters[0]" in browser.run("document.querySelector('#facts').innerText")
+    saved = browser.run(
+        "asNpy(runs[0], 3).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
+    )
+    parameters = np.load(io.BytesIO(bytes(saved)))
+    np.testing.assert_array_equal(parameters, elites.load_archive(folder).parameters[3])
     assert "elites replay" not in browser.run("document.querySelector('#facts').innerText")
     assert browser.problems == []
 

@@ -24,6 +24,7 @@ from elites.results.tables import metric_names
 MOST_ROWS = 400  # of a curve
 MOST_SNAPSHOTS = 100
 MOST_ANCESTORS = 100_000
+MOST_PARAMETERS = 500_000  # of all elites in the page
 MOST_CLOUD = 300_000  # replications whose descriptors are in the page, but at least FEWEST per elite
 FEWEST = 8
 THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
@@ -115,6 +116,7 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "grid": archive.grid.tolist(),
         "metrics": _metrics(content),
         "elites": _elites(archive, operators, blocks),
+        "parameters": _parameters(archive, blocks),
         "centroids": blocks.add(archive.centroids, "f4"),
         "polygons": _polygons(archive, blocks),
         "ancestors": _ancestors(content, operators, blocks),
@@ -181,6 +183,13 @@ def _elites(archive: SavedArchive, operators: list[str], blocks: Blocks) -> dict
         "operator": blocks.add(_codes(archive.operator, operators), "u1"),
         "parents": blocks.add(archive.parents.reshape(len(archive.fitness), -1), "i4"),
     }
+
+
+def _parameters(archive: SavedArchive, blocks: Blocks) -> dict[str, Any] | None:
+    """The parameters of all elites, if they are few enough for a page."""
+    if not archive.parameters.size or archive.parameters.size > MOST_PARAMETERS:
+        return None
+    return blocks.add(archive.parameters, "f4")
 
 
 def _codes(names: np.ndarray, operators: list[str]) -> np.ndarray:

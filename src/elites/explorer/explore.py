@@ -13,8 +13,8 @@ from elites.explorer.gaits import Gaits, describe_gaits
 from elites.explorer.page import make_page
 from elites.files import error_in_one_line, write_atomically
 from elites.options import converted
+from elites.results.names import EXPLORER
 
-NAME = "explorer.html"
 VERSION = 1
 MOST_RUNS = 8
 
@@ -37,7 +37,7 @@ def explore(
     converted(Gaits, "gaits", gaits)
     paths = _paths(folders)
     first = paths[0] if paths[0].is_dir() else paths[0].parent
-    target = first / NAME if out is None else Path(out)
+    target = first / EXPLORER if out is None else Path(out)
     if target.suffix not in (".html", ".htm"):
         raise ElitesError(f"out is {target}; it must end in .html")
     page = _page(_read(paths), gaits, on_progress)

@@ -10,6 +10,7 @@ METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
 CORRECTIONS = "corrections.csv"
 EVENTS = "events.out.tfevents.0.elites"
+EXPLORER = "explorer.html"
 SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to

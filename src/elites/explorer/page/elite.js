@@ -202,6 +202,23 @@ function lineage(run, elite) {
   return list;
 }
 
+/** The parameters of an elite as a file of NumPy's. @param {Run} run @param {number} elite */
+async function asNpy(run, elite) {
+  const all = await numbers(run.header.parameters),
+    size = run.header.parameters.shape[1];
+  const about = `{'descr': '<f4', 'fortran_order': False, 'shape': (${size},), }`;
+  const head = about.padEnd(64 * Math.ceil((about.length + 11) / 64) - 11) + "\n"; // data begins at a multiple of 64
+  const start = Uint8Array.from([
+    0x93,
+    ...Array.from("NUMPY", (letter) => letter.charCodeAt(0)),
+    1,
+    0,
+    head.length & 255,
+    head.length >> 8,
+  ]);
+  return new Blob([start, head, Float32Array.from(all.slice(elite * size, (elite + 1) * size))]);
+}
+
 /** Commands that replay and load an elite. @param {Run} run @param {number} elite */
 function commands(run, elite) {
   const { header, elites } = run,
@@ -212,7 +229,9 @@ function commands(run, elite) {
     (header.controller ? `act = archive.policy(${elite})` : `vector = archive.parameters[${elite}]`);
   const shown = /** @type {[string, string][]} */ ([["load it in Python", load]]);
   if (header.replayable) shown.unshift(["replay", `elites replay ${header.shell_path} --cell ${cell}`]);
-  return shown.map(([name, text]) =>
+  const save = async () => download(await asNpy(run, elite), `cell-${cell}.npy`);
+  const buttons = header.parameters ? [element("button", { onclick: save }, "download its parameters")] : [];
+  const made = shown.map(([name, text]) =>
     element(
       "div",
       {},
@@ -233,6 +252,7 @@ function commands(run, elite) {
       ),
     ),
   );
+  return [...made, ...buttons];
 }
 
 /** @param {string} text @param {HTMLElement} button */
