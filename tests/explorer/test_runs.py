@@ -91,14 +91,22 @@ def test_the_page_plays_the_replayed_poses(hopper, browser, tmp_path):
     assert browser.problems == []
 
 
-def test_an_environment_without_a_robot_says_so(browser, tmp_path):
+def test_an_environment_is_shown_as_it_draws_itself(browser, tmp_path):
     folder = tmp_path / "push"
     config = RunConfig(algorithm="map-elites", task=push(), evaluations=40, hyper_parameters=SMALL)
     elites.run(config, folder, execution=elites.Execution(log=quiet))
     browser.problems.clear()
     browser.open(elites.explore(folder))
-    browser.wait("mainStage.message.textContent.includes('no robot')")
-    assert browser.run("byId('note').hidden")
+    browser.wait("!mainStage.clip.hidden && mainStage.clip.naturalWidth > 0")
+    assert browser.run("mainStage.message.hidden")
+    shown = browser.run("Object.keys(runs[0].header.clips).map(Number)")
+    assert 0 in shown
+    without = next(elite for elite in range(browser.run("runs[0].count")) if elite not in shown)
+    browser.run(f"change({{chosen: {{run: 0, elite: {without}}}}})")
+    browser.wait("mainStage.caption.textContent.includes('the nearest that moves')")
+    assert browser.problems == []
+    browser.open(elites.explore(folder, gaits="none"))
+    browser.wait("mainStage.message.textContent.includes('without movements')")
     assert browser.problems == []
 
 

@@ -148,7 +148,7 @@ def summary(content: Content) -> str:
 
 
 def _grouped(count: int) -> str:
-    return f"{count:,}".replace(",", THIN)
+    return f"{count:,}".replace(",", THIN) if count >= 10_000 else str(count)
 
 
 def _labels(task: dict[str, Any]) -> list[str]:

@@ -118,11 +118,15 @@ def _movements(
             "gaits": None,
             "still": "An archive in a file of its own does not move: its run is not known.",
         }
+    from elites.explorer.clips import describe_clips
     from elites.tasks import make_task
+    from elites.tasks.gymnasium import GymnasiumTask
 
     record = content.record
     try:
         task = make_task(record.task, **record.task_parameters)
     except ElitesError as error:
         return {"gaits": None, "still": f"This page has no movements: {error}"}
+    if gaits != "none" and isinstance(task, GymnasiumTask) and content.archive.has_parameters:
+        return {"gaits": None, **describe_clips(content, task, blocks, on_progress)}
     return describe_gaits(content, task, record.physics, gaits, blocks, on_progress)

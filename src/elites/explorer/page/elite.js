@@ -298,7 +298,7 @@ function drawPins(parent) {
     const corrected = run.corrected
       ? ` → ${short(run.corrected.mean[elite])} ± ${two(run.corrected.spread[elite])}`
       : "";
-    if (run.header.gaits) {
+    if (run.header.gaits || run.header.clips) {
       const stage = new Stage(box, false);
       stage.letter.textContent = LETTERS[place];
       stage.show(run, elite);

@@ -37,9 +37,25 @@ function gaitOf(run, elite, which = 0) {
   return made;
 }
 
-/** The elite nearest to one in descriptor space, or itself, whose movement is in the page. @param {Run} run @param {number} elite */
-function nearestMoving(run, elite) {
-  const all = run.header.gaits.elites;
+/** @type {Map<string, Promise<string>>} */
+const clips = new Map();
+
+/** The address of an elite's clip. @param {Run} run @param {number} elite @returns {Promise<string>} */
+function clipOf(run, elite) {
+  const key = `${run.index}.${elite}`;
+  let made = clips.get(key);
+  if (!made) {
+    made = inflate(run.header.clips[elite]).then((raw) =>
+      URL.createObjectURL(new Blob([raw], { type: "image/webp" })),
+    );
+    clips.set(key, made);
+  }
+  return made;
+}
+
+/** The elite nearest to one in descriptor space, or itself, of those that move in the page; -1 if none does.
+ * @param {Run} run @param {number} elite @param {Record<string, any>} all those that move */
+function nearestMoving(run, elite, all) {
   if (all[elite]) return elite;
   const place = run.descriptor(elite).map((value, axis) => run.unit(value, axis));
   let best = -1,
@@ -176,7 +192,16 @@ class Stage {
     this.message = element("div", { class: "empty", hidden: true });
     this.letter = element("span", { class: "letter" });
     this.caption = element("span", { class: "caption" });
-    this.box = element("div", { class: "stage" }, this.canvas, this.message, this.letter, this.caption);
+    this.clip = /** @type {HTMLImageElement} */ (element("img", { alt: "The episode", hidden: true }));
+    this.box = element(
+      "div",
+      { class: "stage" },
+      this.canvas,
+      this.clip,
+      this.message,
+      this.letter,
+      this.caption,
+    );
     if (controls) this.box.append(stageControls());
     parent.append(this.box);
     /** @type {{gait: Gait, ghost: boolean}[]} */
@@ -196,19 +221,24 @@ class Stage {
     if (this.wanted === key) return;
     this.wanted = key;
     this.robot = run.header.gaits;
-    const moving = this.robot ? nearestMoving(run, elite) : -1,
-      count = this.robot?.elites[moving]?.length ?? 0;
+    const all = this.robot?.elites ?? run.header.clips ?? {};
+    const moving = nearestMoving(run, elite, all);
+    const count = this.robot ? (all[moving]?.length ?? 0) : 0;
     const found = await Promise.all(Array.from({ length: count }, (_, which) => gaitOf(run, moving, which)));
+    const clip = run.header.clips && moving >= 0 ? await clipOf(run, moving) : "";
     if (this.wanted !== key) return; // another was wanted meanwhile
     this.shown = found.filter((gait) => gait !== null).map((gait, which) => ({ gait, ghost: which > 0 }));
+    if (clip) this.clip.src = clip;
+    this.clip.hidden = !clip;
     this.message.textContent = run.header.still;
-    this.message.hidden = Boolean(count);
-    this.box.classList.toggle("still", !count);
+    this.message.hidden = Boolean(count || clip);
+    this.box.classList.toggle("still", !count && !clip);
     this.canvas.style.visibility = count ? "visible" : "hidden";
     const parts = [];
-    if (count && moving !== elite)
+    if (moving >= 0 && moving !== elite)
       parts.push(`cell ${fixed(run.elites.cell[moving])}, the nearest that moves in this page`);
-    if (count > 1) parts.push(`grey: ${count - 1} replication${count > 2 ? "s" : ""}`);
+    if (count > 1)
+      parts.push(`orange: as it was found, grey: ${count - 1} replication${count > 2 ? "s" : ""}`);
     this.caption.textContent = parts.join("; ");
     for (const node of this.box.querySelectorAll(".controls"))
       /** @type {HTMLElement} */ (node).style.display = count ? "" : "none";
