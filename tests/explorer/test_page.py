@@ -340,6 +340,20 @@ def test_two_runs_share_one_scale_and_the_choice(browser, make_folder, tmp_path_
     assert browser.problems == []
 
 
+def test_a_run_that_was_not_corrected_is_grey_beside_one_that_was(browser, make_folder, tmp_path_factory):
+    one, other = made_up(cells=64), made_up(cells=64, seed=2)
+    folders = [make_folder(one, replicated(one, 5)), make_folder(other)]
+    out = tmp_path_factory.mktemp("pages") / "page.html"
+    browser.resize(1280, 800)
+    browser.problems.clear()
+    browser.open(elites.explore(*folders, out=out, gaits="none"), "view=difference")
+    assert f"elites correct {folders[1]}" in browser.run("byId('note').textContent")
+    grey = browser.run("scaleNow().grey")
+    colours = np.array(browser.run("Array.from(views[1].now.colour)")).reshape(-1, 4)
+    assert (colours[colours[:, 3] > 0, :3] == grey).all()
+    assert browser.problems == []
+
+
 def test_without_a_correction_it_says_how_to_get_one(browser, make_folder, tmp_path_factory):
     browser.resize(1280, 800)
     browser.problems.clear()
@@ -376,7 +390,7 @@ def test_names_with_markup_are_text(browser, make_folder, tmp_path_factory):
     browser.open(make_page(make_folder, tmp_path_factory, archive))
     assert name in browser.run("byId('about').textContent")
     assert browser.run("typeof window.broken") == "undefined"
-    assert browser.run("document.images.length") == 0
+    assert browser.run("document.querySelectorAll('img[onerror], img[src=x]').length") == 0
     assert browser.problems == []
 
 

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, describe
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.explorer.gaits import describe_again
@@ -123,6 +123,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.server.evaluate(request)
         except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:
             return self._error(http.HTTPStatus.BAD_REQUEST, str(error))
+        except Exception as error:  # of a task of the user's
+            return self._error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe(error))
         return self._answer(http.HTTPStatus.OK, "application/json", as_json(answer).encode())
 
     def _allowed(self, path: str) -> bool:

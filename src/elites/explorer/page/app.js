@@ -306,7 +306,10 @@ function redraw(keys) {
   const any = (/** @type {string[]} */ ...names) => names.some((name) => keys.has(name));
   if (keys.has("theme")) applyTheme();
   if (any("view", "colour", "layout", "axes", "theme", "tab")) drawControls();
-  if (any("view") && state.view === "found") note("");
+  if (keys.has("view")) {
+    const unknown = state.view === "found" ? [] : runs.filter((run) => !run.corrected);
+    note(unknown.map((run) => `${run.title}: ${run.header.uncorrected}`).join(" "));
+  }
   if (any("view", "colour", "layout", "axes", "filters", "theme")) views.forEach((view) => view.update());
   else if (keys.has("moment")) views.forEach((view) => view.update(!playing));
   else if (keys.has("zoom")) views.forEach((view) => view.paint());

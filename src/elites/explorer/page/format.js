@@ -47,7 +47,10 @@ function ticks(low, high, count) {
 /** A tick's text, as short as the step between ticks allows. @param {number} value @param {number[]} all */
 function tickText(value, all) {
   const step = all.length > 1 ? Math.abs(all[1] - all[0]) : Math.abs(value) || 1;
-  if (Math.abs(value) >= 1e6 || step < 1e-6) return value.toExponential(1).replace("-", "−");
+  const largest = Math.max(...all.map(Math.abs), Math.abs(value));
+  if (largest >= 1e9 || step < 1e-6) return value === 0 ? "0" : value.toExponential(1).replace("-", "−");
+  if (largest >= 1e6 && step >= 1e4)
+    return value === 0 ? "0" : `${Number((value / 1e6).toFixed(2))}${THIN}M`.replace("-", "−");
   return fixed(value, Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9))));
 }
 

@@ -45,7 +45,13 @@ class MapView {
     this.ground = /** @type {HTMLCanvasElement} */ (element("canvas"));
     this.above = /** @type {HTMLCanvasElement} */ (element("canvas"));
     this.box.append(this.ground, this.above);
-    if (named) this.box.append(element("span", { class: "name" }, run.title));
+    if (named) {
+      const mark = element("span", {
+        class: "dot",
+        style: { background: STROKES[run.index % STROKES.length] },
+      });
+      this.box.append(element("span", { class: "name" }, mark, run.title));
+    }
     parent.append(this.box);
     this.cache = document.createElement("canvas");
     this.begun = 0;

@@ -16,7 +16,7 @@ const LIMB = [0.88, 0.45, 0.17],
   FOOT = [0.22, 0.33, 0.55],
   TOUCHING = [1.0, 0.82, 0.26],
   GHOST = [0.5, 0.53, 0.6];
-const NEAR = 0.85; // factor on the distance of the robot's own view
+const NEAR = 0.95; // factor on the distance of the robot's own view
 
 /** One clock for all stages, so that robots walk in step. */
 const clock = { time: 0, speed: 1, playing: true, last: 0, ghosts: true };
@@ -158,7 +158,7 @@ function limbsAt(shapes, gait, seconds, ghost) {
     return {
       centre: place.map((value, index) => value + offset[index]),
       axis,
-      radius: shape.radius,
+      radius: shape.radius * (shape.foot >= 0 ? 1.015 : 1), // else it would flicker where it meets the leg
       half,
       colour: ghost ? GHOST : touches ? TOUCHING : shape.foot >= 0 ? FOOT : LIMB,
       alpha: ghost ? 0.3 : 1,
