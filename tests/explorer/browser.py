@@ -97,8 +97,8 @@ class Browser:
         raise AssertionError(f"{condition} did not come true; the console said {self.problems}")
 
     def settle(self):
-        """Waits until nothing moves on the maps, and the last picture is drawn."""
-        self.wait("views.every((view) => !view.moving) && !changed.size")
+        """Waits until nothing moves on the maps, the address is written and the last picture drawn."""
+        self.wait("views.every((view) => !view.moving) && !changed.size && !hashLater")
         self.run(TWO_PICTURES)
 
     def run(self, script):

@@ -40,7 +40,7 @@ def explore(
     target = first / EXPLORER if out is None else Path(out)
     if target.suffix not in (".html", ".htm"):
         raise ElitesError(f"out is {target}; it must end in .html")
-    page = _page(_read(paths), gaits, on_progress)
+    page = make_text(_read(paths), gaits, on_progress)
 
     def write(file: IO[bytes]) -> None:
         file.write(page.encode())
@@ -67,7 +67,7 @@ def serve(
     contents = _read(_paths(folders))
     evaluations = Evaluations(contents)
     with error_in_one_line(f"cannot listen on port {port}"):
-        server = Server(_page(contents, gaits, on_progress, served=True), evaluations, port)
+        server = Server(make_text(contents, gaits, on_progress, served=True), evaluations, port)
     try:
         on_ready(server.address)
         server.serve_forever()
@@ -92,13 +92,14 @@ def _read(paths: list[Path]) -> list[Content]:
     return contents
 
 
-def _page(
+def make_text(
     contents: list[Content],
     gaits: Gaits,
-    on_progress: Callable[[int, int], None] | None,
+    on_progress: Callable[[int, int], None] | None = None,
     *,
     served: bool = False,
 ) -> str:
+    """The text of the page. One that is `served` may ask its server."""
     blocks, operators = Blocks(), operators_of(contents)
     runs = [
         {**describe_run(content, operators, blocks), **_movements(content, gaits, blocks, on_progress)}

@@ -483,6 +483,7 @@ async function start() {
   addEventListener("hashchange", () => change(readHash(location.hash.slice(1), runs)));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => change({ theme: state.theme }));
   runClock();
+  performance.mark("ready");
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -40,7 +40,12 @@ function tell() {
   const keys = new Set(changed);
   changed.clear();
   listeners.forEach((listener) => listener(keys));
-  if ([...keys].some((key) => key !== "hover")) writeHash();
+  if (![...keys].some((key) => key !== "hover")) return;
+  clearTimeout(hashLater); // browsers refuse an address that changes with every picture
+  hashLater = setTimeout(() => {
+    hashLater = 0;
+    writeHash();
+  }, 150);
 }
 
 /** @param {number} value */
@@ -128,3 +133,4 @@ function readHash(text, runs) {
 }
 
 let writeHash = () => {};
+let hashLater = 0;
