@@ -119,6 +119,11 @@ class Browser:
             self._mouse(kind, x, y, button="left", clickCount=1, modifiers=modifiers)
         self.settle()
 
+    def tap(self, x, y):
+        self._call("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.settle()
+
     def drag(self, start, end, steps=8):
         self._mouse("mouseMoved", *start)
         self._mouse("mousePressed", *start, button="left", clickCount=1)

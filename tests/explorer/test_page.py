@@ -277,6 +277,9 @@ def test_pictures_are_exported(opened):
         "new DOMParser().parseFromString(asSvg(), 'image/svg+xml').querySelector('parsererror') === null"
     )
     assert opened.run("asPng().then((blob) => blob.size)") > 5000
+    opened.run("change({colour: 'operator'})")
+    opened.settle()
+    assert opened.run("HEADER.operators.every(({name}) => asSvg().includes(`>${name}</text>`))")
     opened.press_button("#save")
     assert opened.run("byId('dialog').open")
     opened.press("Escape")
@@ -410,6 +413,12 @@ def test_a_phone_shows_everything_below_each_other(opened, page, tmp_path):
     tops = opened.run("['atlas', 'elite', 'lower'].map((id) => byId(id).getBoundingClientRect().top)")
     assert tops == sorted(tops)
     assert opened.run("views[0].box.clientHeight") >= 300
+    opened.tap(*on_map(opened, 25))
+    assert opened.run("state.chosen.elite") == 25
+    assert opened.run("views[0].box.style.touchAction") == "pan-y"  # the page can be scrolled from the map
+    opened.run("setZoom(2, 0.5, 0.5)")
+    opened.settle()
+    assert opened.run("views[0].box.style.touchAction") == "none"
 
 
 def test_the_robot_is_drawn_with_and_without_webgl(tmp_path):

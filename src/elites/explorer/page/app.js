@@ -321,6 +321,7 @@ function redraw(keys) {
       state.view === "difference" ? "change of fitness by re-evaluation" : QUANTITIES[state.colour].label,
     );
   }
+  if (keys.has("zoom")) views.forEach((view) => view.allowScrolling(state.zoom[0] === 1));
   if (keys.has("moment")) drawMoment();
   if (any("hover", "moment", "view", "zoom")) drawTip();
   if (any("hover", "chosen", "pins", "axes")) {

@@ -21,15 +21,28 @@ function asSvg() {
     picture.append(drawn("g", { transform: `translate(${left} 0)` }, ...svgOf(view)));
     left += sizes[index][0] + gap;
   });
-  const legend = byId("legend").querySelector("svg")?.cloneNode(true);
-  if (legend) {
-    legend.querySelectorAll("text").forEach((/** @type {SVGElement} */ text) => {
-      text.setAttribute("fill", ink("soft"));
-      text.setAttribute("font-size", "11");
-    });
-    picture.append(drawn("g", { transform: `translate(${MARGIN.left} ${height})` }, legend));
-  }
+  picture.append(drawn("g", { transform: `translate(${MARGIN.left} ${height})` }, ...legendParts()));
   return new XMLSerializer().serializeToString(picture);
+}
+
+/** The legend as it is on the page. @returns {Node[]} */
+function legendParts() {
+  const style = { fill: ink("soft"), "font-size": 11 };
+  if (scaleNow().key === "operator") {
+    return HEADER.operators.map(
+      (/** @type {{name: string, colour: string}} */ { name, colour }, /** @type {number} */ at) =>
+        drawn(
+          "g",
+          { transform: `translate(${110 * at} 20)` },
+          drawn("circle", { r: 5, fill: colour }),
+          drawn("text", { x: 10, y: 4, ...style }, name),
+        ),
+    );
+  }
+  const legend = byId("legend").querySelector("svg").cloneNode(true);
+  for (const text of legend.querySelectorAll("text"))
+    for (const [name, value] of Object.entries(style)) text.setAttribute(name, value);
+  return [legend];
 }
 
 /** @param {MapView} view @returns {SVGElement[]} */
@@ -44,13 +57,12 @@ function svgOf(view) {
   for (let tile = now.rows.length - 1; tile >= 0; tile--) {
     const alpha = now.colour[4 * tile + 3];
     if (alpha < 0.01) continue;
+    const fill = css(now.colour.slice(4 * tile, 4 * tile + 3).map(Math.round));
     const look = {
-      fill: css(
-        now.colour
-          .subarray(4 * tile)
-          .slice(0, 3)
-          .map(Math.round),
-      ),
+      fill,
+      stroke: fill, // closes the seams between cells
+      "stroke-width": 0.5,
+      "stroke-opacity": alpha < 1 ? 0 : null,
       "fill-opacity": alpha < 1 ? alpha.toFixed(2) : null,
     };
     if (layout.kind === "dots") {
@@ -82,6 +94,7 @@ function svgOf(view) {
     drawn("clipPath", { id: clip }, drawn("rect", { x: plot.x, y: plot.y, width: plot.w, height: plot.h })),
     drawn("g", { "clip-path": `url(#${clip})` }, ...parts),
     ...context.parts,
+    ...(view.named ? [drawn("text", { x: plot.x, y: plot.y - 8, fill: ink("soft") }, run.title)] : []),
   ];
 }
 

@@ -633,6 +633,11 @@ class MapView {
     views.forEach((view) => view.settle());
   }
 
+  /** Whether a finger that moves up or down moves the page, not the map. @param {boolean} allowed */
+  allowScrolling(allowed) {
+    this.box.style.touchAction = allowed ? "pan-y" : "none";
+  }
+
   /** While the zoom changes, the last picture is stretched; it is drawn anew when that has ended. */
   settle() {
     this.zooming = true;
