@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from elites.experiments.loop import Outcome
     from elites.experiments.optimise import Optimiser, optimise
     from elites.experiments.run import resume, run
+    from elites.explorer.explore import explore
     from elites.loggers.logger import LoggedRun, Logger
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
@@ -114,6 +115,7 @@ _HOME = {
     "correct": "elites.experiments.correct",
     "corrected_archive": "elites.results.corrected",
     "draw_archive": "elites.reports.figures",
+    "explore": "elites.explorer.explore",
     "draw_corrected": "elites.reports.figures",
     "draw_parallel": "elites.reports.figures",
     "draw_profile": "elites.reports.figures",
@@ -188,6 +190,7 @@ __all__ = [
     "correct",
     "corrected_archive",
     "draw_archive",
+    "explore",
     "draw_corrected",
     "draw_parallel",
     "draw_profile",

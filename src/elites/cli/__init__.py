@@ -12,6 +12,7 @@ import tyro
 
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import INTERRUPTED, Command, first_line
+from elites.cli.explore import Explore
 from elites.cli.inspect import Correct, Show
 from elites.cli.random import Random
 from elites.cli.replay import Replay
@@ -34,6 +35,7 @@ COMMANDS: dict[str, type[Command]] = {
     "correct": Correct,
     "show": Show,
     "replay": Replay,
+    "explore": Explore,
     "study": StudyRun,
     "tasks": Tasks,
     "algorithms": Algorithms,

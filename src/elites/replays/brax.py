@@ -18,6 +18,7 @@ from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
 from elites.options import Physics
 from elites.replays.capsules import Camera, Shapes
+from elites.replays.poses import Limb, Robot
 from elites.replays.scene import Scene, SmoothTarget
 from elites.tasks.brax import BraxTask
 from elites.tasks.brax.simulation import model_of
@@ -71,32 +72,39 @@ def run(
     with evaluator_of(posed, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
     first = jax.jit(jax.vmap(lambda seed: _poses(task.reset(seed)[0])))(jnp.asarray(seeds, jnp.uint32))
-    later = np.split(
+    touching, *later = np.split(
         evaluation.transitions.step_descriptors,
         [task.descriptor_size, task.descriptor_size + 3 * links],
         2,
-    )[1:]
+    )
+    contacts = np.concatenate([np.zeros_like(touching[:, :1]), touching], 1) > 0
     positions, rotations = (
         np.concatenate([np.asarray(start)[:, None], rest], 1).reshape(len(seeds), -1, links, width)
         for start, rest, width in zip(first, later, (3, 4), strict=True)
     )
     scenes: list[Scene] = [
-        BraxScene(task, positions[index, : steps + 1], rotations[index, : steps + 1], size)
-        for index, steps in enumerate(evaluation.length)
+        BraxScene(task, positions[index, :end], rotations[index, :end], contacts[index, :end], size)
+        for index, end in enumerate(evaluation.length + 1)
     ]
     return scenes, evaluation.fitness, evaluation.descriptor, evaluation.length
 
 
 class BraxScene:
-    """An episode, given by the poses of its links, `[T + 1, links, …]`."""
+    """An episode, given by the poses of its links and the feet's contacts, `[T + 1, …]`."""
 
     threaded = True
 
     def __init__(
-        self, task: BraxTask, positions: np.ndarray, rotations: np.ndarray, size: tuple[int, int]
+        self,
+        task: BraxTask,
+        positions: np.ndarray,
+        rotations: np.ndarray,
+        contacts: np.ndarray,
+        size: tuple[int, int],
     ) -> None:
         model, self.seconds = model_of(task)
-        self.positions, self.rotations, self.steps = positions, rotations, len(positions) - 1
+        self.positions, self.rotations, self.contacts = positions, rotations, contacts
+        self.steps = len(positions) - 1
         limbs = np.flatnonzero((model.geom_bodyid > 0) & np.isin(model.geom_type, (SPHERE, CAPSULE)))
         feet = [model.geom(name).id for name in task.feet]
         self._links = model.geom_bodyid[limbs] - 1
@@ -120,6 +128,20 @@ class BraxScene:
                 half = _rotated(rotation, self._half)
                 shapes = Shapes(middle - half, middle + half, self._radius, self._colour)
                 yield self._camera.shot(shapes, target)
+
+
+def robot_of(task: BraxTask) -> Robot:
+    """The limbs of a task's robot; its links are the bodies."""
+    model, seconds = model_of(task)
+    feet = {model.geom(name).id: number for number, name in enumerate(task.feet)}
+    limbs = []
+    for geom in np.flatnonzero((model.geom_bodyid > 0) & np.isin(model.geom_type, (SPHERE, CAPSULE))):
+        long = model.geom_size[geom, 1] if model.geom_type[geom] == CAPSULE else 0.0
+        half = long * _rotated(model.geom_quat[geom], np.array([0.0, 0.0, 1.0]))
+        middle, radius = model.geom_pos[geom], float(model.geom_size[geom, 0])
+        body = int(model.geom_bodyid[geom]) - 1
+        limbs.append(Limb(body, middle - half, middle + half, radius, feet.get(int(geom), -1)))
+    return Robot(int(model.nbody) - 1, limbs, seconds, VIEWS.get(task.robot, SIDE))
 
 
 def _rotated(quaternions: np.ndarray, vectors: np.ndarray) -> np.ndarray:

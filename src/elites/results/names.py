@@ -12,6 +12,7 @@ TIMINGS = "timings.csv"
 CORRECTIONS = "corrections.csv"
 EVENTS = "events.out.tfevents.0.elites"
 LOGGERS = "loggers.json"  # what loggers have to know to go on
+EXPLORER = "explorer.html"
 SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to

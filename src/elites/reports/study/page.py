@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import os
 import struct
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from elites.metrics.metric import Quantity
 from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, PAPERS, SEEDS, SUITES
@@ -23,6 +25,7 @@ from elites.reports.study.tables import (
     runs_table,
     suite_text,
 )
+from elites.results.names import EXPLORER
 from elites.studies.merge.results import StudyResults
 from elites.studies.merge.runs import STORAGE, defaults_of
 
@@ -83,6 +86,7 @@ def make_page(
         common_p_values=_p_tables(common[1], study.metrics),
         alone=len(study.variants) == 1,
         archives=shown["archives"],
+        explorers=explorers(study, figures.parent),
         losses=shown["losses"],
         corrected=shown["corrected"],
         final_corrected=final_table(finals, study.corrected_metrics, "final-corrected", ""),
@@ -96,6 +100,16 @@ def make_page(
         uneven=any(claim.common for claim in claims),
         details=details(claims),
     )
+
+
+def explorers(study: StudyResults, report: Path) -> list[tuple[str, str]]:
+    """Label and address of the explorer of each run that has one, seen from the report's folder."""
+    pages = [(curves.run, curves.run.folder.path / EXPLORER) for curves in study.runs]
+    return [
+        (f"{run.task}, {run.variant}, seed {run.seed}", quote(Path(os.path.relpath(page, report)).as_posix()))
+        for run, page in pages
+        if page.is_file()
+    ]
 
 
 def _p_tables(comparisons: Sequence[Comparison], metrics: Sequence[Quantity]) -> list[tuple[Any, str]]:

@@ -1,0 +1,133 @@
+"""Writes the explorer's page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from elites.errors import ElitesError
+from elites.explorer.blocks import Blocks
+from elites.explorer.content import Content, colours_of, describe_run, operators_of, read_content
+from elites.explorer.gaits import Gaits, describe_gaits
+from elites.explorer.page import make_page
+from elites.files import error_in_one_line, write_atomically
+from elites.options import converted
+from elites.results.names import EXPLORER
+
+VERSION = 1
+MOST_RUNS = 8
+
+
+def explore(
+    *folders: Path | str,
+    out: Path | str | None = None,
+    gaits: Gaits = "best",
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Writes one self-contained page that shows the archives of runs. Returns its path.
+
+    Args:
+        folders: folders of runs, or archives in files of their own.
+        out: the page; by default `explorer.html` in the first folder.
+        gaits: whose movements are in the page: "none", "best", those of the best elites of each region of
+            descriptor space, or "all". A movement takes about 8 kB.
+        on_progress: function that is called with the number of movements done and their total, run by run.
+    """
+    converted(Gaits, "gaits", gaits)
+    paths = _paths(folders)
+    first = paths[0] if paths[0].is_dir() else paths[0].parent
+    target = first / EXPLORER if out is None else Path(out)
+    if target.suffix not in (".html", ".htm"):
+        raise ElitesError(f"out is {target}; it must end in .html")
+    page = make_text(_read(paths), gaits, on_progress)
+
+    def write(file: IO[bytes]) -> None:
+        file.write(page.encode())
+
+    with error_in_one_line(f"cannot write {target}"):
+        write_atomically(target, write)
+    return target
+
+
+def serve(
+    *folders: Path | str,
+    gaits: Gaits = "best",
+    port: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+    on_ready: Callable[[str], None] = print,
+) -> None:
+    """Serves the page to browsers on this machine until it is interrupted; it can evaluate elites again.
+
+    `on_ready` is called with the address, which holds a random token. A `port` of 0 is any that is free.
+    """
+    from elites.explorer.serve import Evaluations, Server
+
+    converted(Gaits, "gaits", gaits)
+    contents = _read(_paths(folders))
+    evaluations = Evaluations(contents)
+    with error_in_one_line(f"cannot listen on port {port}"):
+        server = Server(make_text(contents, gaits, on_progress, served=True), evaluations, port)
+    try:
+        on_ready(server.address)
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+        evaluations.close()
+
+
+def _paths(folders: Sequence[Path | str]) -> list[Path]:
+    if not 1 <= len(folders) <= MOST_RUNS:
+        raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MOST_RUNS}")
+    return [Path(folder) for folder in folders]
+
+
+def _read(paths: list[Path]) -> list[Content]:
+    contents = [read_content(path) for path in paths]
+    for content in contents:
+        if not len(content.archive.fitness):
+            raise ElitesError(f"{content.path}: the archive is empty; it must have an elite")
+    return contents
+
+
+def make_text(
+    contents: list[Content],
+    gaits: Gaits,
+    on_progress: Callable[[int, int], None] | None = None,
+    *,
+    served: bool = False,
+) -> str:
+    """The text of the page. One that is `served` may ask its server."""
+    blocks, operators = Blocks(), operators_of(contents)
+    runs = [
+        {**describe_run(content, operators, blocks), **_movements(content, gaits, blocks, on_progress)}
+        for content in contents
+    ]
+    title = " · ".join(f"{run['algorithm']} on {run['task']}" for run in runs)
+    header = {"version": VERSION, "operators": colours_of(operators), "runs": runs, "served": served}
+    return make_page(title, header, blocks.text(), served=served)
+
+
+def _movements(
+    content: Content, gaits: Gaits, blocks: Blocks, on_progress: Callable[[int, int], None] | None
+) -> dict[str, Any]:
+    """The header's entries about movements; a task that cannot be made here does not move."""
+    if content.record is None:
+        return {
+            "gaits": None,
+            "still": "An archive in a file of its own does not move: its run is not known.",
+        }
+    from elites.explorer.clips import describe_clips
+    from elites.tasks import make_task
+    from elites.tasks.gymnasium import GymnasiumTask
+
+    record = content.record
+    try:
+        task = make_task(record.task, **record.task_parameters)
+    except ElitesError as error:
+        return {"gaits": None, "still": f"This page has no movements: {error}"}
+    if gaits != "none" and isinstance(task, GymnasiumTask) and content.archive.has_parameters:
+        return {"gaits": None, **describe_clips(content, task, blocks, on_progress)}
+    return describe_gaits(content, task, record.physics, gaits, blocks, on_progress)

@@ -1,0 +1,158 @@
+"""Movements in a page: exact replays of elites' episodes, quantised and compressed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from elites.explorer.blocks import Blocks
+from elites.explorer.content import Content
+from elites.options import Physics
+from elites.replays.choice import best_per_region
+from elites.replays.poses import Movement, Robot, can_be_recorded, record, robot_of
+
+Gaits = Literal["none", "best", "all"]
+"""Whose movements are in the page: nobody's, those of the best elites of each region, or all."""
+
+SECONDS = 5.0
+RATE = 30.0  # pictures per second, about
+REGIONS = (8, 8)  # of descriptor space, each with its best elite
+GHOSTS = 3  # replications of each of these, if the archive was corrected
+LUCKY = 8  # best elites whose replications are shown even if all elites are
+
+
+def describe_gaits(
+    content: Content,
+    task: Any,
+    physics: Physics | None,
+    gaits: Gaits,
+    blocks: Blocks,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The header's entries about movements: `gaits`, and `still`, why there are none."""
+    archive = content.archive
+    reason = "This page was made without movements." if gaits == "none" else can_be_recorded(task)
+    if not archive.has_parameters:
+        reason = "The parameters of the controllers were left out of this archive, so nothing can move."
+    if reason:
+        return {"gaits": None, "still": reason}
+    robot = robot_of(task)
+    steps, every = _pace(robot)
+    shown = episodes(content, gaits)
+    movements = record(
+        task,
+        tuple(int(width) for width in archive.policy_sizes[1:-1]),
+        archive.parameters[[elite for elite, _ in shown]],
+        [seed for _, seed in shown],
+        steps=steps,
+        every=every,
+        physics=physics,
+    )
+    elites: dict[str, list[dict[str, Any]]] = {}
+    for done, ((elite, _), movement) in enumerate(zip(shown, movements, strict=True), 1):
+        elites.setdefault(str(elite), []).append(describe_movement(movement, steps, blocks))
+        if on_progress is not None:
+            on_progress(done, len(shown))
+    yaw, pitch, distance, height = robot.view
+    limbs = [
+        {
+            "body": limb.body,
+            "start": np.round(limb.start, 5).tolist(),
+            "end": np.round(limb.end, 5).tolist(),
+            "radius": limb.radius,
+            "foot": limb.foot,
+        }
+        for limb in robot.limbs
+    ]
+    return {
+        "gaits": {
+            "rate": 1 / (robot.seconds * every),
+            "seconds": steps * robot.seconds,
+            "bodies": robot.bodies,
+            "limbs": limbs,
+            "camera": [math.radians(yaw), math.radians(pitch), distance, height],
+            "elites": elites,
+        },
+        "still": "",
+    }
+
+
+def describe_again(
+    content: Content, task: Any, elite: int, seed: int, blocks: Blocks
+) -> dict[str, Any] | None:
+    """The header's entry of an elite's movement in another episode; None if its task has no robot."""
+    if can_be_recorded(task) or content.record is None:
+        return None
+    steps, every = _pace(robot_of(task))
+    hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
+    parameters, physics = content.archive.parameters[elite : elite + 1], content.record.physics
+    (movement,) = record(task, hidden, parameters, [seed], steps=steps, every=every, physics=physics)
+    return describe_movement(movement, steps, blocks)
+
+
+def _pace(robot: Robot) -> tuple[int, int]:
+    """Steps that are shown of an episode, and from one picture to the next."""
+    return math.ceil(SECONDS / robot.seconds), max(1, round(1 / (RATE * robot.seconds)))
+
+
+def episodes(content: Content, gaits: Gaits) -> list[tuple[int, int]]:
+    """Elites and seeds of the episodes to show: that in which an elite was found, then replications."""
+    archive = content.archive
+    best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
+    elites = best if gaits == "best" else list(range(len(archive.fitness)))
+    haunted = set(best if gaits == "best" else best[:LUCKY])
+    seeds = _replications(content)
+    shown = []
+    for elite in elites:
+        shown.append((elite, int(archive.seed[elite].flat[0])))
+        if seeds is not None and elite in haunted:
+            shown += [(elite, int(seed)) for seed in seeds[elite, :GHOSTS]]
+    return shown
+
+
+def _replications(content: Content) -> np.ndarray | None:
+    """The seeds of the replications of each elite; None if they are not of these controllers."""
+    if content.corrected is None or content.corrected.about["redraw"]:
+        return None
+    from elites.experiments.correct import Settings, episode_seeds
+
+    about = content.corrected.about
+    settings = Settings(replications=about["replications"], seed=about["seed"])
+    return episode_seeds(content.archive, settings)
+
+
+def describe_movement(movement: Movement, steps: int, blocks: Blocks) -> dict[str, Any]:
+    """The header's entry of a movement, whose poses become a block.
+
+    Positions have 16 bits within the movement's own range, rotations 16 bits from -1 to 1. Each number is
+    stored as the change of its change from picture to picture, which is small; first all high bytes, then
+    all low ones, then a byte per picture with a bit per foot.
+    """
+    positions, rotations = movement.positions, _continuous(movement.rotations)
+    low, high = positions.min((0, 1)), positions.max((0, 1))
+    span = np.maximum(high - low, 1e-6)
+    codes = np.concatenate(
+        [np.rint((positions - low) / span * 65535), np.rint(rotations * 32767)], axis=-1
+    ).astype(np.int64)
+    channels = codes.reshape(len(codes), -1).T  # [7 bodies, frames]
+    changes = np.diff(channels, prepend=0)
+    changes = np.diff(changes, prepend=0) & 0xFFFF
+    bits = (movement.contacts.astype(np.uint8) << np.arange(movement.contacts.shape[1])).sum(1)
+    raw = (changes >> 8).astype(np.uint8).tobytes() + (changes & 255).astype(np.uint8).tobytes()
+    return {
+        "at": blocks.add_bytes(raw + bits.astype(np.uint8).tobytes()),
+        "frames": len(codes),
+        "low": np.round(low, 6).tolist(),
+        "span": np.round(span, 6).tolist(),
+        "fell": movement.length < steps,
+    }
+
+
+def _continuous(rotations: np.ndarray) -> np.ndarray:
+    """Quaternions with signs that do not jump from picture to picture: q and -q are one rotation."""
+    turns = (rotations[1:] * rotations[:-1]).sum(-1) < 0
+    signs = np.concatenate([np.zeros((1, rotations.shape[1]), bool), np.cumsum(turns, axis=0) % 2 > 0])
+    return np.where(signs[..., None], -rotations, rotations)

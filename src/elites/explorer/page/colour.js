@@ -1,0 +1,151 @@
+// What cells are coloured by, and how.
+"use strict";
+
+/** @typedef {[number, number, number]} RGB */
+
+/** @param {string} hex @returns {RGB} */
+const rgb = (hex) => /** @type {RGB} */ ([1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+/** @type {Record<string, RGB[]>} */
+const PALETTES = Object.fromEntries(
+  Object.entries(HEADER.palettes).map(([name, stops]) => [name, stops.map(rgb)]),
+);
+const LEVELS = 4; // of uncertainty; at the least there are 2 ** (LEVELS - 1) classes of values, at the most one
+
+/** @typedef {{label: string, palette?: string, corrected?: boolean, whole?: boolean, about?: string}} Quantity */
+/** @type {Record<string, Quantity>} */
+const QUANTITIES = {
+  fitness: { label: "fitness", palette: "viridis" },
+  mean: { label: "corrected fitness", palette: "viridis", corrected: true },
+  certain: { label: "fitness and its uncertainty", palette: "viridis", corrected: true },
+  loss: { label: "loss of fitness", corrected: true },
+  spread: { label: "spread of fitness", palette: "magma", corrected: true },
+  stays: { label: "share that stays in the cell", palette: "cividis", corrected: true },
+  operator: { label: "operator" },
+  generation: { label: "generation", palette: "cividis", whole: true },
+  age: { label: "age in evaluations", palette: "cividis", whole: true },
+};
+
+/** A quantity of a solution in a frame; in the corrected archive fitness is the mean. NaN if it is not known.
+ * @param {Run} run @param {Frame} frame @param {number} row @param {string} key @param {string} view */
+function valueOf(run, frame, row, key, view) {
+  const elite = frame.elite[row],
+    corrected = run.corrected;
+  switch (key) {
+    case "fitness":
+    case "certain":
+      return view === "corrected" ? (corrected?.mean[elite] ?? NaN) : frame.fitness[row];
+    case "operator":
+      return frame.operator[row];
+    case "generation":
+      return frame.generation[row];
+    case "age":
+      return frame.evaluations - frame.evaluation[row];
+  }
+  if (!corrected || elite < 0) return NaN;
+  if (key === "mean") return corrected.mean[elite];
+  if (key === "loss") return frame.fitness[row] - corrected.mean[elite];
+  if (key === "change") return corrected.mean[elite] - frame.fitness[row];
+  return corrected[key][elite];
+}
+
+/** The range of a quantity over whole runs, found and corrected alike, so that their pictures share one scale. */
+class Scale {
+  /** @param {Run[]} runs @param {string} key */
+  constructor(runs, key) {
+    this.key = key;
+    let low = Infinity,
+      high = -Infinity;
+    const take = (/** @type {Numbers} */ values) => {
+      for (const value of values)
+        if (Number.isFinite(value)) {
+          low = Math.min(low, value);
+          high = Math.max(high, value);
+        }
+    };
+    for (const run of runs) {
+      const frames = key === "generation" || key === "age" ? [run.end] : [run.end, ...run.snapshots];
+      if (["fitness", "mean", "certain"].includes(key)) {
+        frames.forEach((frame) => take(frame.fitness));
+        if (run.corrected)
+          take(
+            run.corrected.mean.filter(
+              (/** @type {number} */ _, /** @type {number} */ elite) => run.corrected.kept[elite],
+            ),
+          );
+      } else
+        for (const frame of frames)
+          take(
+            Float32Array.from({ length: frame.count }, (_, row) => valueOf(run, frame, row, key, "found")),
+          );
+    }
+    if (low > high) [low, high] = [0, 1];
+    if (key === "loss" || key === "change") [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
+    if (key === "stays") [low, high] = [0, 1];
+    if (key === "spread") low = 0;
+    this.low = low;
+    this.high = high;
+    const spreads = runs
+      .flatMap((run) => (run.corrected ? Array.from(run.corrected.spread) : []))
+      .filter(Number.isFinite);
+    spreads.sort((one, other) => one - other);
+    this.widest = spreads.length ? spreads[Math.floor(0.95 * (spreads.length - 1))] || 1 : 1;
+    const diverging = key === "loss" || key === "change"; // no change has the colour of the paper, nearly
+    this.stops = diverging
+      ? PALETTES[dark() ? "managua" : "PuOr"]
+      : PALETTES[QUANTITIES[key].palette ?? "viridis"];
+    if (key === "loss") this.stops = [...this.stops].reverse();
+    this.operators = HEADER.operators.map((/** @type {{colour: string}} */ operator) => rgb(operator.colour));
+    this.grey = dark() ? rgb("#4a4c54") : rgb("#d3d1ca");
+  }
+
+  /** From 0 to 1. @param {number} value */
+  share(value) {
+    return this.high > this.low ? Math.min(1, Math.max(0, (value - this.low) / (this.high - this.low))) : 0.5;
+  }
+
+  /** @param {number} value @param {number} spread @returns {RGB} */
+  colour(value, spread = 0) {
+    if (this.key === "operator") return this.operators[value] ?? this.grey;
+    if (this.key === "certain") return this.suppressed(this.share(value), Math.min(1, spread / this.widest));
+    return along(this.stops, this.share(value));
+  }
+
+  /** Of a value-suppressing palette: the less certain, the fewer and the greyer the colours.
+   * @param {number} share @param {number} doubt both from 0 to 1 @returns {RGB} */
+  suppressed(share, doubt) {
+    const level = Number.isFinite(doubt) ? Math.min(LEVELS - 1, Math.floor(doubt * LEVELS)) : LEVELS - 1;
+    const classes = 2 ** (LEVELS - 1 - level);
+    const middle = (Math.min(classes - 1, Math.floor(share * classes)) + 0.5) / classes;
+    return mixed(along(this.stops, middle), this.grey, (level / (LEVELS - 1)) * 0.85);
+  }
+}
+
+/** @param {RGB[]} stops @param {number} share @returns {RGB} */
+function along(stops, share) {
+  const at = share * (stops.length - 1),
+    first = Math.min(stops.length - 2, Math.floor(at));
+  return mixed(stops[first], stops[first + 1], at - first);
+}
+
+/** @param {RGB} one @param {RGB} other @param {number} share @returns {RGB} */
+function mixed(one, other, share) {
+  return /** @type {RGB} */ ([0, 1, 2].map((at) => Math.round(one[at] + (other[at] - one[at]) * share)));
+}
+
+/** @param {ArrayLike<number>} colour @param {number} alpha */
+const css = (colour, alpha = 1) => `rgba(${colour[0]},${colour[1]},${colour[2]},${alpha})`;
+
+/** Whether the page is dark now. */
+const dark = () => document.documentElement.dataset.theme === "dark";
+/** @type {Map<string, string>} */
+const inks = new Map(); // emptied when the theme changes
+/** A colour of the style sheet. @param {string} name @returns {string} */
+function ink(name) {
+  let colour = inks.get(name);
+  if (!colour)
+    inks.set(
+      name,
+      (colour = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim()),
+    );
+  return colour;
+}

@@ -1,0 +1,85 @@
+// Text: numbers for people, elements without markup.
+"use strict";
+
+const THIN = "\u202f"; // separates thousands
+
+/** A number with so many digits after the point, thousands separated. @param {number} value @param {number} digits */
+function fixed(value, digits = 0) {
+  if (!Number.isFinite(value)) return "–";
+  const [whole, part] = Math.abs(value).toFixed(digits).split(".");
+  const grouped = whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, THIN) : whole;
+  const zero = !/[1-9]/.test(whole + (part ?? ""));
+  return (value < 0 && !zero ? "−" : "") + grouped + (part ? `.${part}` : "");
+}
+
+/** A number with about four significant digits. @param {number} value */
+function short(value) {
+  if (!Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e9 || size < 1e-4)) return value.toExponential(2).replace("-", "−");
+  return fixed(value, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 1 ? 2 : 3);
+}
+
+/** A spread: two significant digits. @param {number} value */
+function two(value) {
+  if (!Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  return fixed(
+    Number(value.toPrecision(2)),
+    Math.max(0, Math.min(6, 1 - Math.floor(Math.log10(Math.abs(value))))),
+  );
+}
+
+/** @param {number} value */
+const percent = (value) => (Number.isFinite(value) ? `${fixed(100 * value)}${THIN}%` : "–");
+
+/** Round numbers from low to high, about `count`. @param {number} low @param {number} high @param {number} count */
+function ticks(low, high, count) {
+  if (!(high > low)) return [low];
+  const rough = (high - low) / count,
+    power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
+  const found = [];
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) found.push(at * step);
+  return found;
+}
+
+/** A tick's text, as short as the step between ticks allows. @param {number} value @param {number[]} all */
+function tickText(value, all) {
+  const step = all.length > 1 ? Math.abs(all[1] - all[0]) : Math.abs(value) || 1;
+  const largest = Math.max(...all.map(Math.abs), Math.abs(value));
+  if (largest >= 1e9 || step < 1e-6) return value === 0 ? "0" : value.toExponential(1).replace("-", "−");
+  if (largest >= 1e6 && step >= 1e4)
+    return value === 0 ? "0" : `${Number((value / 1e6).toFixed(2))}${THIN}M`.replace("-", "−");
+  return fixed(value, Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9))));
+}
+
+/** An element. Text is never markup. @param {string} name @param {Record<string, any>} attributes
+ * @param {...(Node | string | null)} children @returns {HTMLElement} */
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  fill(made, attributes, children);
+  return made;
+}
+
+/** An element of a drawing. @param {string} name @param {Record<string, any>} attributes @param {...(Node | string | null)} children
+ * @returns {SVGElement} */
+function drawn(name, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  fill(made, attributes, children);
+  return made;
+}
+
+/** @param {any} made @param {Record<string, any>} attributes @param {(Node | string | null)[]} children */
+function fill(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (key === "style") Object.assign(made.style, value);
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  made.append(...children.filter((child) => child !== null));
+}
+
+/** @param {string} id @returns {any} */
+const byId = (id) => document.getElementById(id);

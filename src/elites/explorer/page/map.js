@@ -1,0 +1,764 @@
+// The map of one run on two canvases: tiles, and what is above them (axes, arrows, rings).
+"use strict";
+
+const MARGIN = { left: 54, right: 12, top: 10, bottom: 40 };
+const WIDEST = 1.6; // of a map's width to its height
+const MOTION = 400; // ms
+const MOST_ZOOM = 60;
+const LETTERS = "ABCD";
+
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** What is drawn of each tile. */
+class Target {
+  /** @param {number} tiles */
+  constructor(tiles) {
+    /** @type {Int32Array} */
+    this.rows = new Int32Array(tiles).fill(-1);
+    this.colour = new Float32Array(4 * tiles); // red, green, blue from 0 to 255, alpha from 0 to 1
+    this.place = new Float32Array(2 * tiles); // of dots; of bars the height is the second
+  }
+}
+
+class MapView {
+  ratio = 1;
+  plot = { x: 0, y: 0, w: 0, h: 0 };
+  /** @type {Layout} */ layout = /** @type {any} */ (undefined); // until the first update
+  /** @type {Frame} */ frame = /** @type {any} */ (undefined);
+  moving = false;
+  zooming = false;
+  timer = 0;
+  /** @type {number[] | null} */ region = null; // what the cache shows: factor, and its left, bottom, right and top
+  /** @type {number[] | null} */ arrowsFrom = null;
+
+  /** @param {HTMLElement} parent @param {Run} run @param {() => Scale} scale @param {boolean} named */
+  constructor(parent, run, scale, named) {
+    this.run = run;
+    this.scale = scale;
+    this.named = named;
+    this.box = element("div", {
+      class: "map",
+      tabindex: 0,
+      role: "application",
+      "aria-label": `Map of ${run.title}`,
+    });
+    this.ground = /** @type {HTMLCanvasElement} */ (element("canvas"));
+    this.above = /** @type {HTMLCanvasElement} */ (element("canvas"));
+    this.box.append(this.ground, this.above);
+    if (named) {
+      const mark = element("span", {
+        class: "dot",
+        style: { background: STROKES[run.index % STROKES.length] },
+      });
+      this.box.append(element("span", { class: "name" }, mark, run.title));
+    }
+    parent.append(this.box);
+    this.cache = document.createElement("canvas");
+    this.begun = 0;
+    this.target = this.from = this.now = new Target(0);
+    this.arrows = [0, 0]; // how long they are, and how visible
+    new ResizeObserver(() => this.resize()).observe(this.box);
+    this.resize();
+    this.listen();
+  }
+
+  resize() {
+    const { clientWidth: width, clientHeight: height } = this.box;
+    if (!width || !height) return;
+    this.ratio = window.devicePixelRatio || 1;
+    for (const canvas of [this.ground, this.above])
+      [canvas.width, canvas.height] = [width * this.ratio, height * this.ratio];
+    const head = this.named ? 26 : MARGIN.top;
+    const high = Math.max(40, height - head - MARGIN.bottom),
+      free = Math.max(40, width - MARGIN.left - MARGIN.right);
+    const wide = this.layout?.kind === "profile" ? free : Math.min(free, WIDEST * high);
+    this.plot = {
+      x: MARGIN.left + (free - wide) / 2,
+      y: head,
+      w: wide,
+      h: Math.min(high, this.layout?.kind === "profile" ? high : WIDEST * wide),
+    };
+    this.region = null;
+    this.paint();
+  }
+
+  /** Takes over what is to be shown, and moves there. @param {boolean} move */
+  update(move = true) {
+    const kind = layoutsOf(this.run.dims).includes(state.layout) ? state.layout : layoutsOf(this.run.dims)[0];
+    const axes =
+      kind === "nested"
+        ? state.axes.slice(0, Math.min(4, this.run.dims))
+        : kind === "dots"
+          ? state.axes.slice(0, 2)
+          : [0, 1];
+    const usable = axes.every((axis) => axis < this.run.dims) ? axes : axes.map((_, place) => place);
+    const same = this.layout?.kind === kind && this.layout.axes.join() === usable.join();
+    if (!same) {
+      this.layout = new Layout(this.run, kind, usable);
+      this.resize();
+    }
+    this.frame = this.run.frame(state.moment);
+    const target = this.goal();
+    const moves = move && same && !still.matches && target.rows.length === this.now.rows.length;
+    this.from = moves ? this.now : target;
+    this.target = target;
+    this.arrowsFrom = moves ? [...this.arrows] : null;
+    this.begun = performance.now();
+    if (!this.moving) this.step();
+  }
+
+  /** @returns {Target} */
+  goal() {
+    const { layout, frame, run } = this,
+      view = frame === run.end ? state.view : "found"; // only the end was corrected
+    const after = view === "corrected" && run.corrected;
+    const scale = this.scale(),
+      rows = layout.rows(frame, Boolean(after)),
+      target = new Target(rows.length);
+    const key = state.view === "difference" ? "change" : state.colour;
+    target.rows = rows;
+    for (let tile = 0; tile < rows.length; tile++) {
+      const row = rows[tile];
+      if (row < 0) {
+        target.colour.fill(0, 4 * tile, 4 * tile + 4);
+        continue;
+      }
+      const value = valueOf(run, frame, row, key, view);
+      const spread = run.corrected && frame.elite[row] >= 0 ? run.corrected.spread[frame.elite[row]] : NaN;
+      const known = Number.isFinite(value),
+        colour = known ? scale.colour(value, spread) : scale.grey;
+      const lost = after && layout.kind === "dots" && !run.corrected.kept[row];
+      target.colour.set([...colour, passes(run, frame, row) ? (lost ? 0.12 : 1) : 0.07], 4 * tile);
+      if (layout.kind === "dots") {
+        target.place.set(
+          after && known
+            ? layout.place(run.corrected.descriptor, row * run.dims)
+            : layout.place(frame.descriptor, row * run.dims),
+          2 * tile,
+        );
+      } else if (layout.kind === "profile") target.place.set([0, known ? this.height(value) : 0], 2 * tile);
+    }
+    return target;
+  }
+
+  /** The height of a bar: 0 is the least value, or 0 itself if that is less. @param {number} value */
+  height(value) {
+    const { low, high } = this.range();
+    return (value - low) / (high - low || 1);
+  }
+
+  /** The values at the bottom and the top of a profile. */
+  range() {
+    const scale = this.scale();
+    if (scale.key === "operator") return { low: -1, high: HEADER.operators.length };
+    return {
+      low: Math.min(0, scale.low),
+      high: scale.high > scale.low ? scale.high + 0.08 * (scale.high - scale.low) : scale.low + 1,
+    };
+  }
+
+  step() {
+    const done =
+      still.matches || this.from === this.target ? 1 : Math.min(1, (performance.now() - this.begun) / MOTION);
+    const eased = done * done * (3 - 2 * done),
+      { from, target } = this;
+    if (done === 1) this.now = target;
+    else {
+      const now = new Target(target.rows.length);
+      now.rows = target.rows;
+      for (let at = 0; at < target.colour.length; at += 4) {
+        const [was, is] = [from.colour[at + 3], target.colour[at + 3]];
+        now.colour[at + 3] = was + (is - was) * eased;
+        for (let part = at; part < at + 3; part++) {
+          // a colour that comes or goes does not pass through black
+          now.colour[part] =
+            was === 0
+              ? target.colour[part]
+              : is === 0
+                ? from.colour[part]
+                : from.colour[part] + (target.colour[part] - from.colour[part]) * eased;
+        }
+      }
+      for (let at = 0; at < target.place.length; at++)
+        now.place[at] = from.place[at] + (target.place[at] - from.place[at]) * eased;
+      this.now = now;
+    }
+    const wanted = state.view === "difference" && this.frame === this.run.end ? 1 : 0;
+    const passing = this.arrowsFrom && state.view === "corrected" && this.from.rows !== this.target.rows;
+    this.arrows = [wanted || passing ? eased : 0, wanted ? 1 : passing ? Math.sin(Math.PI * done) : 0];
+    this.region = null;
+    this.paint();
+    this.moving = done < 1;
+    if (this.moving) requestAnimationFrame(() => this.step());
+  }
+
+  /** From the unit square to the screen. @param {number} x @param {number} y @returns {[number, number]} */
+  toScreen(x, y) {
+    const [zoom, cx, cy] = state.zoom,
+      { plot } = this;
+    return [plot.x + ((x - cx) * zoom + 0.5) * plot.w, plot.y + (0.5 - (y - cy) * zoom) * plot.h];
+  }
+
+  /** @param {number} px @param {number} py @returns {[number, number]} */
+  toUnit(px, py) {
+    const [zoom, cx, cy] = state.zoom,
+      { plot } = this;
+    return [cx + ((px - plot.x) / plot.w - 0.5) / zoom, cy - ((py - plot.y) / plot.h - 0.5) / zoom];
+  }
+
+  paint() {
+    if (!this.layout || !this.plot.w) return;
+    const context = /** @type {CanvasRenderingContext2D} */ (this.ground.getContext("2d"));
+    const { plot, ratio } = this,
+      [zoom, cx, cy] = state.zoom,
+      half = 0.5 / zoom;
+    const seen = [
+      Math.max(0, cx - half),
+      Math.max(0, cy - half),
+      Math.min(1, cx + half),
+      Math.min(1, cy + half),
+    ];
+    const region = this.region;
+    const covered =
+      region && seen[0] >= region[1] && seen[1] >= region[2] && seen[2] <= region[3] && seen[3] <= region[4];
+    if (!region || !covered || (region[0] !== zoom && !this.zooming)) this.render(seen);
+    const [, left, bottom, right, top] = /** @type {number[]} */ (this.region);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.ground.width, this.ground.height);
+    context.save();
+    context.beginPath();
+    context.rect(plot.x * ratio, plot.y * ratio, plot.w * ratio, plot.h * ratio);
+    context.clip();
+    const [x0, y0] = this.toScreen(left, top),
+      [x1, y1] = this.toScreen(right, bottom);
+    context.drawImage(this.cache, x0 * ratio, y0 * ratio, (x1 - x0) * ratio, (y1 - y0) * ratio);
+    context.restore();
+    this.paintAbove();
+  }
+
+  /** Draws what is seen and as much again around it, so that panning need not draw. @param {number[]} seen */
+  render(seen) {
+    const { plot, ratio, cache } = this,
+      zoom = state.zoom[0],
+      around = 0.5 / zoom;
+    const left = Math.max(0, seen[0] - around),
+      bottom = Math.max(0, seen[1] - around);
+    const right = Math.min(1, seen[2] + around),
+      top = Math.min(1, seen[3] + around);
+    this.region = [zoom, left, bottom, right, top];
+    cache.width = Math.max(1, Math.round((right - left) * zoom * plot.w * ratio));
+    cache.height = Math.max(1, Math.round((top - bottom) * zoom * plot.h * ratio));
+    const context = /** @type {CanvasRenderingContext2D} */ (cache.getContext("2d"));
+    const sx = cache.width / (right - left || 1),
+      sy = cache.height / (top - bottom || 1);
+    const place = {
+      x: (/** @type {number} */ x) => (x - left) * sx,
+      y: (/** @type {number} */ y) => (top - y) * sy,
+    };
+    this.drawTiles(context, place, [left, bottom, right, top], ratio);
+  }
+
+  /** Draws tiles, those of one colour at once. @param {CanvasRenderingContext2D} context
+   * @param {{x: (x: number) => number, y: (y: number) => number}} place @param {number[]} window @param {number} ratio */
+  drawTiles(context, place, window, ratio) {
+    const { layout, now } = this,
+      radius = this.radius() * ratio;
+    if (layout.kind === "dots") {
+      for (let tile = now.rows.length - 1; tile >= 0; tile--) {
+        const [x, y] = [now.place[2 * tile], now.place[2 * tile + 1]];
+        if (x < window[0] || x > window[2] || y < window[1] || y > window[3]) continue;
+        context.beginPath();
+        context.arc(place.x(x), place.y(y), radius, 0, 7);
+        context.fillStyle = css(now.colour.subarray(4 * tile), now.colour[4 * tile + 3]);
+        context.fill();
+      }
+      return;
+    }
+    /** @type {Map<number, number[]>} */
+    const groups = new Map();
+    for (let tile = 0; tile < now.rows.length; tile++) {
+      const at = 4 * tile,
+        alpha = now.colour[at + 3];
+      if (alpha < 0.01 || !this.within(tile, window)) continue;
+      const key =
+        (Math.round(now.colour[at]) * 65536 +
+          Math.round(now.colour[at + 1]) * 256 +
+          Math.round(now.colour[at + 2])) *
+          32 +
+        Math.round(31 * alpha);
+      const group = groups.get(key);
+      if (group) group.push(tile);
+      else groups.set(key, [tile]);
+    }
+    const size = Math.sqrt((this.plot.w * this.plot.h) / now.rows.length) * state.zoom[0]; // of a tile, in pixels
+    const fine = layout.kind === "cells";
+    context.lineJoin = "round";
+    if (fine && size > 9) {
+      // where nothing was found, the cells themselves, faintly
+      context.beginPath();
+      for (let tile = 0; tile < now.rows.length; tile++)
+        if (now.colour[4 * tile + 3] < 0.5 && this.within(tile, window)) this.trace(context, tile, place);
+      context.strokeStyle = dark() ? "#ffffff12" : "#0000000f";
+      context.lineWidth = ratio;
+      context.stroke();
+    }
+    if (layout.kind === "nested") {
+      const [across, up] = layout.shape,
+        room = GAP / 3;
+      context.fillStyle = dark() ? "#ffffff0a" : "#00000008";
+      for (let block = 0; block < across * up; block++) {
+        const x = ((block % across) + room) / across,
+          y = (Math.floor(block / across) + room) / up,
+          w = (1 - 2 * room) / across,
+          h = (1 - 2 * room) / up;
+        context.fillRect(
+          place.x(x),
+          place.y(y + h),
+          place.x(x + w) - place.x(x),
+          place.y(y) - place.y(y + h),
+        );
+      }
+    }
+    for (const [key, tiles] of groups) {
+      const colour = Math.floor(key / 32),
+        alpha = (key % 32) / 31;
+      context.beginPath();
+      for (const tile of tiles) this.trace(context, tile, place);
+      context.fillStyle = context.strokeStyle = css([colour >> 16, (colour >> 8) & 255, colour & 255], alpha);
+      context.fill();
+      if (fine && alpha === 1) {
+        // closes the seams that smooth edges leave
+        context.lineWidth = 0.8;
+        context.stroke();
+      }
+    }
+    if (fine && size > 16) {
+      context.beginPath();
+      for (const tiles of groups.values()) for (const tile of tiles) this.trace(context, tile, place);
+      context.strokeStyle = ink("paper");
+      context.lineWidth = Math.min(1.6, size / 22) * ratio;
+      context.stroke();
+    }
+  }
+
+  radius() {
+    return (
+      Math.max(2.2, Math.min(9, 0.42 * Math.sqrt((this.plot.w * this.plot.h) / (this.now.rows.length + 1)))) *
+      Math.min(3, state.zoom[0] ** 0.5)
+    );
+  }
+
+  /** Whether a tile may be seen. @param {number} tile @param {number[]} window */
+  within(tile, window) {
+    const { layout } = this,
+      far = 3 / Math.sqrt(layout.tiles);
+    if (layout.kind === "profile") return layout.right[tile] >= window[0] && layout.left[tile] <= window[2];
+    const x = layout.centres[2 * tile],
+      y = layout.centres[2 * tile + 1];
+    return x > window[0] - far && x < window[2] + far && y > window[1] - far && y < window[3] + far;
+  }
+
+  /** Adds a tile's outline to the path. @param {any} path @param {number} tile
+   * @param {{x: (x: number) => number, y: (y: number) => number}} place */
+  trace(path, tile, place) {
+    const { layout } = this;
+    if (layout.kind === "profile") {
+      const zero = this.height(0),
+        height = this.now.place[2 * tile + 1],
+        x0 = place.x(layout.left[tile]),
+        x1 = place.x(layout.right[tile]);
+      const gap = x1 - x0 > 4 ? 0.5 : 0,
+        y0 = place.y(Math.max(0, Math.min(zero, 1))),
+        y1 = place.y(height);
+      path.moveTo(x0 + gap, y0);
+      path.lineTo(x0 + gap, y1);
+      path.lineTo(x1 - gap, y1);
+      path.lineTo(x1 - gap, y0);
+      path.closePath();
+      return;
+    }
+    for (let corner = layout.starts[tile]; corner < layout.starts[tile + 1]; corner++) {
+      const x = place.x(layout.corners[2 * corner]),
+        y = place.y(layout.corners[2 * corner + 1]);
+      if (corner === layout.starts[tile]) path.moveTo(x, y);
+      else path.lineTo(x, y);
+    }
+    path.closePath();
+  }
+
+  paintAbove() {
+    const context = /** @type {CanvasRenderingContext2D} */ (this.above.getContext("2d"));
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    context.clearRect(0, 0, this.box.clientWidth, this.box.clientHeight);
+    this.drawAxes(context);
+    context.save();
+    context.beginPath();
+    context.rect(this.plot.x - 1, this.plot.y - 1, this.plot.w + 2, this.plot.h + 2);
+    context.clip();
+    this.drawArrows(context);
+    state.pins.forEach(
+      (pin, index) => pin.run === this.run.index && this.drawRing(context, pin.elite, LETTERS[index]),
+    );
+    if (state.chosen.run === this.run.index) this.drawRing(context, state.chosen.elite, "", true);
+    else if (state.hover === null) this.drawRing(context, this.counterpart(state.chosen), "", false);
+    const { hover } = state;
+    if (hover?.run === this.run.index && hover.tile >= 0) this.drawOutline(context, hover.tile, 2);
+    else if (hover && hover.elite >= 0) this.drawRing(context, this.counterpart(hover), "", false);
+    context.restore();
+  }
+
+  /** The elite of this run that is nearest to one of another run; -1 if their descriptors differ. @param {Chosen} other */
+  counterpart(other) {
+    if (other.run === this.run.index) return other.elite;
+    const run = runs[other.run];
+    if (
+      run.header.names.join() !== this.run.header.names.join() ||
+      run.header.bounds.join() !== this.run.header.bounds.join()
+    )
+      return -1;
+    return this.run.nearest(run.descriptor(other.elite));
+  }
+
+  /** @param {CanvasRenderingContext2D} context */
+  drawAxes(context) {
+    const { plot, layout, run } = this,
+      soft = ink("soft");
+    context.font = "12px system-ui, sans-serif";
+    context.fillStyle = soft;
+    context.strokeStyle = dark() ? "#ffffff22" : "#00000018";
+    context.lineWidth = 1;
+    context.strokeRect(plot.x - 0.5, plot.y - 0.5, plot.w + 1, plot.h + 1);
+    const [x0, y0] = this.toUnit(plot.x, plot.y + plot.h),
+      [x1, y1] = this.toUnit(plot.x + plot.w, plot.y);
+    const axes = layout.kind === "nested" || layout.kind === "dots" ? layout.axes : [0, 1];
+    const value = (/** @type {number} */ unit, /** @type {number} */ axis) => {
+      const [low, high] = run.header.bounds[axis];
+      return low + (high - low) * unit;
+    };
+    context.textAlign = "center";
+    const across = ticks(value(x0, axes[0]), value(x1, axes[0]), plot.w / 110);
+    for (const at of across) {
+      const x = this.toScreen(run.unit(at, axes[0]), 0)[0];
+      if (x >= plot.x - 1 && x <= plot.x + plot.w + 1)
+        context.fillText(tickText(at, across), x, plot.y + plot.h + 16);
+    }
+    context.textAlign = "right";
+    const profile = layout.kind === "profile",
+      { low, high } = this.range();
+    const unitOf = (/** @type {number} */ at) =>
+      profile ? (at - low) / (high - low) : run.unit(at, axes[1]);
+    const [from, to] = profile
+      ? [low + (high - low) * y0, low + (high - low) * y1]
+      : [value(y0, axes[1]), value(y1, axes[1])];
+    const up = profile && this.scale().key === "operator" ? [] : ticks(from, to, plot.h / 70);
+    for (const at of up) {
+      const y = this.toScreen(0, unitOf(at))[1];
+      if (y >= plot.y - 1 && y <= plot.y + plot.h + 1) context.fillText(tickText(at, up), plot.x - 8, y + 4);
+    }
+    context.textAlign = "center";
+    const { labels, names } = run.header,
+      inner = layout.kind === "nested" ? axes.slice(2) : [];
+    const label = (/** @type {string} */ text, /** @type {number | undefined} */ within) =>
+      fitted(context, within === undefined ? text : `${text}; within a block: ${names[within]}`, plot.w);
+    context.fillText(label(labels[axes[0]], inner[0]), plot.x + plot.w / 2, plot.y + plot.h + 34);
+    context.save();
+    context.translate(plot.x - 42, plot.y + plot.h / 2);
+    context.rotate(-Math.PI / 2);
+    const key = state.view === "difference" ? "change of fitness" : QUANTITIES[state.colour].label;
+    context.fillText(profile ? key : fitted(context, label(labels[axes[1]], inner[1]), plot.h), 0, 0);
+    context.restore();
+  }
+
+  /** Arrows from where elites claimed to be to where they are on average. @param {CanvasRenderingContext2D} context */
+  drawArrows(context) {
+    const { run, layout } = this,
+      after = run.corrected;
+    if (!after || this.frame !== run.end) return;
+    const [grown, seen] = this.arrows;
+    if (grown && seen) {
+      const moved = [];
+      for (let elite = 0; elite < run.count; elite++) {
+        if (
+          after.cell[elite] !== run.elites.cell[elite] &&
+          after.cell[elite] >= 0 &&
+          passes(run, run.end, elite)
+        )
+          moved.push(elite);
+      }
+      const alpha = Math.max(0.1, Math.min(0.6, (240 * state.zoom[0]) / (moved.length + 1))) * seen; // of many, each says less
+      context.strokeStyle = context.fillStyle = dark()
+        ? `rgba(255,255,255,${alpha})`
+        : `rgba(20,20,24,${alpha})`;
+      context.lineWidth = 1;
+      for (const elite of moved) this.arrow(context, elite, grown, 5);
+    }
+    const { hover, chosen } = state;
+    const one =
+      hover?.run === run.index && hover.elite >= 0
+        ? hover.elite
+        : chosen.run === run.index
+          ? chosen.elite
+          : -1;
+    if (one >= 0 && Number.isFinite(after.mean[one]) && layout.kind !== "dots") {
+      context.strokeStyle = context.fillStyle = ink("paper");
+      context.lineWidth = 4.5;
+      this.arrow(context, one, 1);
+      context.strokeStyle = context.fillStyle = ink("mark");
+      context.lineWidth = 1.8;
+      this.arrow(context, one, 1);
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} elite @param {number} grown @param {number} size of the head */
+  arrow(context, elite, grown, size = 8) {
+    const { run, layout } = this,
+      at = elite * run.dims,
+      after = run.corrected;
+    const begin = layout.place(run.elites.descriptor, at),
+      end = layout.place(after.descriptor, at);
+    if (layout.kind === "profile") {
+      [begin[1], end[1]] = [run.elites.fitness[elite], after.mean[elite]].map((value) => this.height(value));
+    }
+    const [x0, y0] = this.toScreen(...begin),
+      [x, y] = this.toScreen(...end);
+    const x1 = x0 + (x - x0) * grown,
+      y1 = y0 + (y - y0) * grown,
+      length = Math.hypot(x1 - x0, y1 - y0);
+    if (length < 2) return;
+    const head = Math.min(size, 0.45 * length),
+      dx = (x1 - x0) / length,
+      dy = (y1 - y0) / length;
+    context.beginPath();
+    context.moveTo(x0, y0);
+    context.lineTo(x1 - dx * head, y1 - dy * head);
+    context.stroke();
+    context.beginPath();
+    context.moveTo(x1, y1);
+    context.lineTo(x1 - dx * head - dy * head * 0.42, y1 - dy * head + dx * head * 0.42);
+    context.lineTo(x1 - dx * head + dy * head * 0.42, y1 - dy * head - dx * head * 0.42);
+    context.fill();
+  }
+
+  /** The tile in which an elite is now; -1 if it is in none. @param {number} elite */
+  tileOf(elite) {
+    return elite < 0 ? -1 : this.now.rows.findIndex((row) => row >= 0 && this.frame.elite[row] === elite);
+  }
+
+  /** A ring that shows on every colour. @param {CanvasRenderingContext2D} context @param {number} elite @param {string} letter
+   * @param {boolean} strong */
+  drawRing(context, elite, letter, strong = true) {
+    const tile = this.tileOf(elite);
+    if (tile < 0) return;
+    this.drawOutline(context, tile, strong ? 3 : 1.5);
+    if (!letter) return;
+    const [x, y] = this.middle(tile);
+    context.beginPath();
+    context.arc(x, y, 9, 0, 7);
+    context.fillStyle = ink("ink");
+    context.fill();
+    context.fillStyle = ink("paper");
+    context.font = "650 12px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.fillText(letter, x, y + 4.3);
+  }
+
+  /** The middle of a tile on the screen. @param {number} tile */
+  middle(tile) {
+    const { layout, now } = this;
+    if (layout.kind === "dots") return this.toScreen(now.place[2 * tile], now.place[2 * tile + 1]);
+    if (layout.kind === "profile") return this.toScreen(layout.centres[2 * tile], now.place[2 * tile + 1]);
+    return this.toScreen(layout.centres[2 * tile], layout.centres[2 * tile + 1]);
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} tile @param {number} width */
+  drawOutline(context, tile, width) {
+    if (this.layout.kind === "profile") {
+      this.drawPointer(context, tile, width);
+      return;
+    }
+    context.beginPath();
+    if (this.layout.kind === "dots") context.arc(...this.middle(tile), this.radius() + 1, 0, 7);
+    else this.trace(context, tile, { x: (x) => this.toScreen(x, 0)[0], y: (y) => this.toScreen(0, y)[1] });
+    context.lineJoin = "round";
+    context.strokeStyle = ink("paper");
+    context.lineWidth = width + 3;
+    context.stroke();
+    context.strokeStyle = ink("mark");
+    context.lineWidth = width;
+    context.stroke();
+  }
+
+  /** A triangle above a bar, which may be too narrow for a ring. @param {CanvasRenderingContext2D} context @param {number} tile
+   * @param {number} width */
+  drawPointer(context, tile, width) {
+    const [x, y] = this.middle(tile),
+      size = 4 + width;
+    context.beginPath();
+    context.moveTo(x, y - 2);
+    context.lineTo(x - size, y - 2 - 1.5 * size);
+    context.lineTo(x + size, y - 2 - 1.5 * size);
+    context.closePath();
+    context.fillStyle = ink("mark");
+    context.strokeStyle = ink("paper");
+    context.lineWidth = 1.5;
+    context.fill();
+    context.stroke();
+  }
+
+  /** What is at a place on the screen. @param {number} px @param {number} py @returns {Hover | null} */
+  pick(px, py) {
+    const { plot, layout, now } = this;
+    if (px < plot.x || px > plot.x + plot.w || py < plot.y || py > plot.y + plot.h) return null;
+    let tile = -1;
+    if (layout.kind === "dots") {
+      let least = (this.radius() + 8) ** 2;
+      for (let dot = 0; dot < now.rows.length; dot++) {
+        const [x, y] = this.toScreen(now.place[2 * dot], now.place[2 * dot + 1]),
+          distance = (x - px) ** 2 + (y - py) ** 2;
+        if (distance < least && now.colour[4 * dot + 3] > 0.1) [tile, least] = [dot, distance];
+      }
+    } else tile = layout.at(...this.toUnit(px, py));
+    if (tile < 0) return null;
+    const row = now.rows[tile];
+    return { run: this.run.index, row, elite: row < 0 ? -1 : this.frame.elite[row], tile, x: px, y: py };
+  }
+
+  /** @param {number} factor @param {number} px @param {number} py */
+  zoomAt(factor, px, py) {
+    const [zoom] = state.zoom,
+      next = Math.max(1, Math.min(MOST_ZOOM, zoom * factor)),
+      [x, y] = this.toUnit(px, py);
+    const shift = 1 - zoom / next;
+    setZoom(next, state.zoom[1] + (x - state.zoom[1]) * shift, state.zoom[2] + (y - state.zoom[2]) * shift);
+    views.forEach((view) => view.settle());
+  }
+
+  /** Whether a finger that moves up or down moves the page, not the map. @param {boolean} allowed */
+  allowScrolling(allowed) {
+    this.box.style.touchAction = allowed ? "pan-y" : "none";
+  }
+
+  /** While the zoom changes, the last picture is stretched; it is drawn anew when that has ended. */
+  settle() {
+    this.zooming = true;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      this.zooming = false;
+      this.paint();
+    }, 120);
+  }
+
+  listen() {
+    const { box } = this;
+    /** @type {Map<number, [number, number]>} */
+    const fingers = new Map();
+    let travelled = 0;
+    const at = (/** @type {PointerEvent | WheelEvent | MouseEvent} */ event) => {
+      const { left, top } = box.getBoundingClientRect();
+      return /** @type {[number, number]} */ ([event.clientX - left, event.clientY - top]);
+    };
+    box.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        this.zoomAt(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...at(event));
+      },
+      { passive: false },
+    );
+    box.addEventListener("pointerdown", (event) => {
+      fingers.set(event.pointerId, at(event));
+      travelled = 0;
+      try {
+        box.setPointerCapture(event.pointerId);
+      } catch {
+        /* the pointer is gone already */
+      }
+    });
+    box.addEventListener("pointermove", (event) => {
+      const place = at(event),
+        before = fingers.get(event.pointerId);
+      if (!before) {
+        change({ hover: this.pick(...place) });
+        return;
+      }
+      const others = [...fingers].filter(([id]) => id !== event.pointerId).map(([, other]) => other);
+      fingers.set(event.pointerId, place);
+      travelled += Math.hypot(place[0] - before[0], place[1] - before[1]);
+      if (others.length) {
+        const apart = (/** @type {number[]} */ one) =>
+          Math.hypot(one[0] - others[0][0], one[1] - others[0][1]) || 1;
+        this.zoomAt(
+          apart(place) / apart(before),
+          (place[0] + others[0][0]) / 2,
+          (place[1] + others[0][1]) / 2,
+        );
+      }
+      if (travelled > 4) {
+        const [zoom, cx, cy] = state.zoom,
+          share = others.length ? 0.5 : 1;
+        setZoom(
+          zoom,
+          cx - (share * (place[0] - before[0])) / this.plot.w / zoom,
+          cy + (share * (place[1] - before[1])) / this.plot.h / zoom,
+        );
+      }
+    });
+    const end = (/** @type {PointerEvent} */ event) => {
+      const down = fingers.delete(event.pointerId);
+      if (!down || fingers.size || travelled > 4 || event.type === "pointercancel") return;
+      const found = this.pick(...at(event));
+      if (found && found.elite >= 0) {
+        change({ chosen: { run: this.run.index, elite: found.elite } });
+        if (event.shiftKey) togglePin({ run: this.run.index, elite: found.elite });
+      }
+    };
+    box.addEventListener("pointerup", end);
+    box.addEventListener("pointercancel", end);
+    box.addEventListener("pointerleave", () => change({ hover: null }));
+    box.addEventListener("dblclick", (event) => {
+      event.preventDefault();
+      setZoom(1, 0.5, 0.5);
+    });
+    box.addEventListener(
+      "focus",
+      () => state.chosen.run !== this.run.index && change({ chosen: { run: this.run.index, elite: 0 } }),
+    );
+  }
+
+  /** The elite next to the chosen one in a direction of the screen. @param {number} dx @param {number} dy */
+  neighbour(dx, dy) {
+    const from = this.tileOf(state.chosen.elite);
+    if (from < 0) return 0;
+    const [x0, y0] = this.middle(from);
+    let best = state.chosen.elite,
+      least = Infinity;
+    this.now.rows.forEach((row, tile) => {
+      if (row < 0 || tile === from || this.frame.elite[row] < 0) return;
+      const [x, y] = this.middle(tile),
+        along = (x - x0) * dx + (y - y0) * dy;
+      const across = this.layout.kind === "profile" ? 0 : Math.abs((x - x0) * dy + (y - y0) * dx);
+      if (along > 0.5 && across <= 1.2 * along + 1 && along + 2 * across < least)
+        [best, least] = [this.frame.elite[row], along + 2 * across];
+    });
+    return best;
+  }
+}
+
+/** Text that is cut where there is no room. @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
+function fitted(context, text, room) {
+  let cut = text;
+  while (cut.length > 4 && context.measureText(cut).width > room) cut = `${cut.slice(0, -2)}…`;
+  return cut;
+}
+
+/** Whether a solution passes the filters. @param {Run} run @param {Frame} frame @param {number} row */
+function passes(run, frame, row) {
+  for (const key in state.filters) {
+    const [low, high] = state.filters[key];
+    const axis = key.startsWith("d") && /^d\d+$/.test(key) ? Number(key.slice(1)) : -1;
+    const value =
+      axis >= 0 ? frame.descriptor[row * run.dims + axis] : valueOf(run, frame, row, key, "found");
+    if (!(value >= low && value <= high)) return false;
+  }
+  return true;
+}

@@ -1,0 +1,155 @@
+"""The page from this machine to this machine, where an elite can be evaluated again.
+
+The server listens on the loopback address only. Its address holds a random token, and requests with another
+host's name are refused, so that no other page can reach it. A request is three whole numbers; nothing that
+comes from the page is run, or names a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import json
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from msgspec import Meta, Struct
+
+from elites.errors import ElitesError, describe
+from elites.explorer.blocks import Blocks
+from elites.explorer.content import Content
+from elites.explorer.gaits import describe_again
+from elites.explorer.page import as_json
+
+HOST = "127.0.0.1"
+MOST_BYTES = 1000  # of a request
+PATH = "evaluate"
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
+    """An elite of a run, and the seed of the episode."""
+
+    run: Annotated[int, Meta(ge=0, lt=2**31)]
+    elite: Annotated[int, Meta(ge=0, lt=2**31)]
+    seed: Annotated[int, Meta(ge=0, lt=2**32)]
+
+
+class Evaluations:
+    """Evaluates elites of some runs again, one at a time."""
+
+    def __init__(self, contents: Sequence[Content]) -> None:
+        self._contents = contents
+        self._lock = threading.Lock()
+        self._open = contextlib.ExitStack()
+        self._evaluators: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, request: Request) -> dict[str, Any]:
+        """Fitness, descriptor and length of the episode, and the movement if the task has a robot."""
+        if request.run >= len(self._contents):
+            raise ElitesError(f"run is {request.run}; it must be below {len(self._contents)}")
+        content = self._contents[request.run]
+        if request.elite >= len(content.archive.fitness):
+            raise ElitesError(f"elite is {request.elite}; it must be below {len(content.archive.fitness)}")
+        with self._lock:
+            task, evaluator = self._evaluator(request.run)
+            parameters = content.archive.parameters[request.elite : request.elite + 1]
+            evaluation = evaluator.evaluate(parameters, np.array([request.seed]))
+            blocks = Blocks()
+            movement = describe_again(content, task, request.elite, request.seed, blocks)
+        return {
+            "seed": request.seed,
+            "fitness": float(evaluation.fitness[0]),
+            "descriptor": np.asarray(evaluation.descriptor[0], float).tolist(),
+            "length": int(evaluation.length[0]),
+            "movement": movement,
+            "block": blocks.text(),
+        }
+
+    def _evaluator(self, run: int) -> tuple[Any, Any]:
+        if run not in self._evaluators:
+            from elites.evaluation import evaluator_of
+            from elites.tasks import make_task
+
+            content = self._contents[run]
+            content.archive.require_parameters(content.path)
+            if content.record is None:
+                raise ElitesError(f"{content.path} is not the folder of a run; its task is not known")
+            task = make_task(content.record.task, **content.record.task_parameters)
+            hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
+            evaluator = evaluator_of(task, hidden, None, physics=content.record.physics)
+            self._evaluators[run] = task, self._open.enter_context(evaluator)
+        return self._evaluators[run]
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one page, and evaluates what it asks for. `address` is where."""
+
+    daemon_threads = True
+
+    def __init__(self, page: str, evaluate: Callable[[Request], dict[str, Any]], port: int = 0) -> None:
+        super().__init__((HOST, port), _Handler)
+        self.page, self.evaluate, self.token = page.encode(), evaluate, secrets.token_urlsafe(24)
+        self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.server_port}/{self.token}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = "elites", ""
+
+    def do_GET(self) -> None:
+        if self._allowed(""):
+            self._answer(http.HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
+
+    def do_POST(self) -> None:
+        if not self._allowed(PATH):
+            return None
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > MOST_BYTES:
+            return self._error(http.HTTPStatus.BAD_REQUEST, f"a request has at most {MOST_BYTES} bytes")
+        try:
+            request = msgspec.json.decode(self.rfile.read(int(length)), type=Request)
+            answer = self.server.evaluate(request)
+        except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:
+            return self._error(http.HTTPStatus.BAD_REQUEST, str(error))
+        except Exception as error:  # of a task of the user's
+            return self._error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe(error))
+        return self._answer(http.HTTPStatus.OK, "application/json", as_json(answer).encode())
+
+    def _allowed(self, path: str) -> bool:
+        """Whether the request is for the page, or of the page; otherwise it is refused, and not told why."""
+        host = self.headers.get("Host", "") in self.server.hosts
+        origin = self.headers.get("Origin", "").removeprefix("http://")
+        own = not origin or origin in self.server.hosts
+        wanted = f"/{self.server.token}/{path}"
+        if host and own and secrets.compare_digest(self.path.encode(), wanted.encode()):
+            return True
+        self._error(http.HTTPStatus.NOT_FOUND, "there is nothing here")
+        return False
+
+    def _error(self, status: http.HTTPStatus, message: str) -> None:
+        self._answer(status, "application/json", json.dumps({"error": message}).encode())
+
+    def _answer(self, status: http.HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store"}
+        headers |= {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # the page was closed meanwhile
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing: the terminal is the user's."""

@@ -1,0 +1,198 @@
+"""What is in the page's file, without a browser."""
+
+import base64
+import json
+import re
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import elites
+from elites import ElitesError, cli
+from elites.explorer.blocks import Blocks
+from elites.explorer.content import Content, describe_run, operators_of, read_content
+from elites.explorer.gaits import describe_movement, episodes
+from elites.explorer.page import as_json
+from elites.replays.poses import Movement
+from elites.reports.study.page import explorers
+from tests.explorer.archives import made_up, replicated
+from tests.made_up import make_run, study_of
+
+
+def decoded(blocks, block):
+    """A block, read as the page does."""
+    first, length = block["at"] if isinstance(block, dict) else block
+    raw = zlib.decompress(base64.b64decode(blocks[first : first + length]), -zlib.MAX_WBITS)
+    return np.frombuffer(raw, f"<{block['type']}").reshape(block["shape"]) if isinstance(block, dict) else raw
+
+
+def parts(page):
+    """The header and the blocks of a page."""
+    text = page.read_text()
+    header = re.search(r'<script type="application/json" id="header">(.*?)</script>', text, re.DOTALL)[1]
+    return json.loads(header), re.search(r'id="blocks">(.*?)</script>', text, re.DOTALL)[1]
+
+
+def test_the_page_has_every_number_of_the_archive(walker, tmp_path):
+    page = elites.explore(walker, out=tmp_path / "page.html", gaits="none")
+    header, blocks = parts(page)
+    (run,) = header["runs"]
+    archive, corrected = elites.load_archive(walker), elites.load_corrected(walker)
+    for name in ("cell", "fitness", "descriptor", "evaluation", "generation", "seed", "parents"):
+        np.testing.assert_array_equal(decoded(blocks, run["elites"][name]), getattr(archive, name))
+    operators = [one["name"] for one in header["operators"]]
+    codes = decoded(blocks, run["elites"]["operator"])
+    assert [operators[code] for code in codes] == archive.operator.tolist()
+    np.testing.assert_allclose(decoded(blocks, run["centroids"]), archive.centroids, rtol=1e-6)
+    np.testing.assert_allclose(decoded(blocks, run["corrected"]["mean"]), corrected.mean_fitness, rtol=1e-6)
+    np.testing.assert_array_equal(decoded(blocks, run["corrected"]["kept"]), corrected.kept)
+    np.testing.assert_allclose(
+        decoded(blocks, run["corrected"]["stays"]), corrected.spread().own_cell, rtol=1e-6
+    )
+    least, most = (decoded(blocks, run["corrected"][name])[:, None] for name in ("least", "most"))
+    samples = least + (most - least) * decoded(blocks, run["corrected"]["samples"]) / 254
+    assert (np.abs(samples - corrected.fitness) <= (most - least) / 254 * 0.51 + 1e-3).all()
+    assert [one["evaluations"] for one in run["snapshots"]] == [500, 1000, 1400]
+    assert [curve["label"] for curve in run["curves"]] == ["QD-score", "max-fitness", "coverage"]
+
+
+def test_outlines_of_cells_fill_the_descriptor_space(walker, tmp_path):
+    header, blocks = parts(elites.explore(walker, out=tmp_path / "page.html", gaits="none"))
+    polygons = header["runs"][0]["polygons"]
+    sizes, corners = decoded(blocks, polygons["sizes"]), decoded(blocks, polygons["corners"]) / 65534
+    area = 0.0
+    for outline in np.split(corners, np.cumsum(sizes)[:-1]):
+        x, y = outline.T
+        area += abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
+    assert area == pytest.approx(1, abs=1e-3)
+
+
+def test_a_name_with_markup_is_text(make_folder, tmp_path):
+    archive = made_up(cells=64, task="</script><script>alert(1)</script>")
+    page = elites.explore(make_folder(archive), out=tmp_path / "page.html", gaits="none")
+    text = page.read_text()
+    assert "<script>alert" not in text
+    header, _ = parts(page)
+    assert header["runs"][0]["task"] == archive.about["task"]["name"]
+    assert as_json({"a": float("nan"), "b": ["<!--", np.inf]}) == '{"a": null, "b": ["\\u003c!--", null]}'
+
+
+def test_nothing_is_loaded_from_elsewhere(walker, tmp_path):
+    text = elites.explore(walker, out=tmp_path / "page.html", gaits="none").read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"https?://[^\s\"'`]+", text.split('id="blocks"')[0]) == []
+    scripts = text.split('id="blocks"')[1]
+    assert set(re.findall(r"https?://[^\s\"'`]+", scripts)) == {"http://www.w3.org/2000/svg"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "page.pdf"], "out is page.pdf; it must end in .html"),
+        (["--gaits", "some"], "gaits"),
+        (["--serve", "--out", "page.html"], "serve and out exclude each other"),
+        (["--serve", "--port", "99999"], "port is 99999; it must be from 0 to 65,535"),
+        (["/nowhere"], "/nowhere holds no run"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, message, walker, capsys):
+    folders = [] if arguments[0].startswith("/") else [str(walker)]
+    assert cli.main(["explore", *folders, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_an_empty_archive_is_refused(make_folder):
+    archive = made_up(cells=64)
+    empty = {
+        name: getattr(archive, name)[:0]
+        for name in (
+            *("parameters", "fitness", "descriptor", "cell", "evaluation", "seed", "generation", "operator"),
+            "parents",
+        )
+    }
+    with pytest.raises(ElitesError, match="the archive is empty"):
+        elites.explore(make_folder(replace(archive, **empty)), gaits="none")
+
+
+def test_a_correction_of_another_archive_is_not_shown(make_folder):
+    archive = made_up(cells=64)
+    folder = make_folder(archive, replicated(replace(archive, fitness=archive.fitness + 1), 5))
+    content = read_content(folder)
+    assert content.corrected is None
+    assert f"elites correct {folder}" in content.uncorrected
+
+
+def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
+    content, blocks = read_content(walker), Blocks()
+    header = describe_run(content, operators_of([content]), blocks)
+    known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
+    ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
+    assert ancestors <= known - set(content.archive.evaluation.tolist())
+
+
+def test_a_study_report_links_to_explorers(tmp_path):
+    runs = [make_run(tmp_path / "a b", "map-elites", "qd-hopper", seed, archive=True) for seed in (0, 1)]
+    elites.explore(runs[1], gaits="none")
+    ((label, address),) = explorers(study_of(tmp_path / "a b"), tmp_path / "a b" / "report")
+    assert label == "qd-hopper, map-elites, seed 1"
+    assert address == "../map-elites-qd-hopper-1-/explorer.html"
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), min_size=1, max_size=40))
+def test_quantised_numbers_are_close(values):
+    blocks, numbers = Blocks(), np.array(values)
+    finite = numbers[np.isfinite(numbers)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
+    block = blocks.add_quantised(numbers, "u2", low, high)
+    codes = decoded(blocks.text(), block).astype(float)
+    back = np.where(codes == 65535, np.nan, low + (high - low) * codes / 65534)
+    np.testing.assert_allclose(back, numbers, atol=(high - low) / 65534 * 0.51 + 1e-9)
+
+
+def turned(generator, frames, bodies):
+    """Rotations that change a little from frame to frame, with signs that may jump."""
+    steps = generator.normal(0, 0.05, (frames, bodies, 4)).cumsum(0) + np.array([1, 0, 0, 0])
+    signs = generator.choice([-1, 1], (frames, bodies, 1))
+    return signs * steps / np.linalg.norm(steps, axis=-1, keepdims=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_movements_survive_compression(frames, bodies, seed):
+    generator = np.random.default_rng(seed)
+    positions = generator.normal(0, 0.1, (frames, bodies, 3)).cumsum(0)
+    rotations, contacts = turned(generator, frames, bodies), generator.random((frames, 4)) < 0.5
+    blocks = Blocks()
+    entry = describe_movement(Movement(positions, rotations, contacts, frames - 1, 0.0), 300, blocks)
+    raw = np.frombuffer(decoded(blocks.text(), entry["at"]), np.uint8)
+    count = 7 * bodies * frames
+    changes = (raw[:count].astype(np.int64) << 8) + raw[count : 2 * count]
+    codes = changes.reshape(7 * bodies, frames).cumsum(1).cumsum(1) & 0xFFFF
+    codes = codes.T.reshape(frames, bodies, 7)
+    back = np.array(entry["low"]) + np.array(entry["span"]) * codes[..., :3] / 65535
+    np.testing.assert_allclose(back, positions, atol=np.ptp(positions) / 65535 + 2e-6)
+    signed = np.where(codes[..., 3:] > 32767, codes[..., 3:] - 65536, codes[..., 3:]) / 32767
+    same = np.abs((signed * rotations).sum(-1))  # q and -q are one rotation
+    np.testing.assert_allclose(same, 1, atol=1e-4)
+    assert ((signed[1:] * signed[:-1]).sum(-1) > 0).all()
+    bits = raw[2 * count :]
+    np.testing.assert_array_equal((bits[:, None] >> np.arange(4)) & 1, contacts)
+
+
+def test_elites_of_all_regions_move_first_as_they_were_found():
+    archive = made_up()
+    content = Content(None, archive, replicated(archive, 5))
+    best = episodes(content, "best")
+    assert best[0] == (0, int(archive.seed[0]))
+    assert [elite for elite, _ in best[:5]] == [0, 0, 0, 0, best[4][0]]  # then three replications
+    assert len({elite for elite, _ in best}) <= 64
+    everyone = episodes(content, "all")
+    assert {elite for elite, _ in everyone} == set(range(len(archive.fitness)))

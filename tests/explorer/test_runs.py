@@ -1,0 +1,204 @@
+"""Pages of real small runs of each kind, and the server."""
+
+import io
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+import elites
+from elites import RunConfig, cli
+from elites.explorer.explore import serve
+from tests.experiments.test_gymnasium_runs import task as push
+
+SMALL = {"initial": 40, "batch": 40, "hidden": (8,)}
+
+
+def quiet(_):
+    pass
+
+
+def made(folder, task, **parameters):
+    config = RunConfig(
+        algorithm="map-elites",
+        task=task,
+        evaluations=80,
+        snapshots=2,
+        hyper_parameters=SMALL,
+        task_parameters=parameters,
+    )
+    elites.run(config, folder, execution=elites.Execution(log=quiet))
+    elites.correct(folder, replications=3, log=quiet)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hopper(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("runs") / "hopper", "qd-hopper", episode_length=40)
+
+
+def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
+    page = tmp_path / "hopper.html"
+    assert cli.main(["explore", str(hopper), "--out", str(page), "--gaits", "all"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == str(page)
+    archive = elites.load_archive(hopper)
+    browser.resize(1280, 800)
+    browser.problems.clear()
+    browser.open(page)
+    assert browser.run("Object.keys(runs[0].header.gaits.elites).length") == len(archive.fitness)
+    assert browser.run("runs[0].snapshots.length") == 2
+    browser.wait("mainStage.shown.length === 4")  # the best elite with three replications
+    heights = browser.run(
+        "limbsAt(runs[0].header.gaits.limbs, mainStage.shown[0].gait, 0, false).map((limb) => limb.centre[2])"
+    )
+    assert heights == pytest.approx([1.25, 0.825, 0.35, 0.1], abs=0.02)  # torso to foot, standing
+    time = browser.run("clock.time")
+    browser.wait(f"clock.time > {time} + 0.05")
+    browser.run("clock.playing = false")
+    browser.press("ArrowRight")
+    assert browser.run("mainStage.shown.length") > 0
+    assert browser.problems == []
+
+
+def test_the_page_plays_the_replayed_poses(hopper, browser, tmp_path):
+    """What the page decodes is what the exact replay gave, up to its quantisation."""
+    from elites.replays.poses import record
+
+    page = elites.explore(hopper, out=tmp_path / "hopper.html", gaits="best")
+    archive = elites.load_archive(hopper)
+    browser.problems.clear()
+    browser.open(page)
+    task = elites.make_task("qd-hopper", episode_length=40)
+    for elite in browser.run("Object.keys(runs[0].header.gaits.elites)")[:3]:
+        row = int(elite)
+        (movement,) = record(
+            task,
+            (8,),
+            archive.parameters[row : row + 1],
+            [int(archive.seed[row])],
+            **{"steps": 304, "every": 2, "physics": None},
+        )
+        shown = f"gaitOf(runs[0], {row}).then((gait) => Array.from(gait.%s))"
+        positions = np.array(browser.run(shown % "positions")).reshape(movement.positions.shape)
+        np.testing.assert_allclose(positions, movement.positions, atol=1e-4)
+        rotations = np.array(browser.run(shown % "rotations")).reshape(movement.rotations.shape)
+        np.testing.assert_allclose(np.abs((rotations * movement.rotations).sum(-1)), 1, atol=1e-4)
+        contacts = np.array(browser.run(shown % "contacts"))
+        np.testing.assert_array_equal(contacts & 1, movement.contacts[:, 0])
+    assert browser.problems == []
+
+
+def test_an_environment_is_shown_as_it_draws_itself(browser, tmp_path):
+    folder = tmp_path / "push"
+    config = RunConfig(algorithm="map-elites", task=push(), evaluations=40, hyper_parameters=SMALL)
+    elites.run(config, folder, execution=elites.Execution(log=quiet))
+    browser.problems.clear()
+    browser.open(elites.explore(folder))
+    browser.wait("!mainStage.clip.hidden && mainStage.clip.naturalWidth > 0")
+    assert browser.run("mainStage.message.hidden")
+    shown = browser.run("Object.keys(runs[0].header.clips).map(Number)")
+    assert 0 in shown
+    without = next(elite for elite in range(browser.run("runs[0].count")) if elite not in shown)
+    browser.run(f"change({{chosen: {{run: 0, elite: {without}}}}})")
+    browser.wait("mainStage.caption.textContent.includes('the nearest that moves')")
+    assert browser.problems == []
+    browser.open(elites.explore(folder, gaits="none"))
+    browser.wait("mainStage.message.textContent.includes('without movements')")
+    assert browser.problems == []
+
+
+def test_vectors_without_an_environment(browser, tmp_path):
+    from tests.experiments.test_extending import FACTS, QUIET, in_numpy
+
+    folder = tmp_path / "vectors"
+    elites.optimise(in_numpy, **FACTS, evaluations=250, folder=folder, execution=QUIET)
+    browser.problems.clear()
+    browser.open(elites.explore(folder))
+    browser.wait("mainStage.message.textContent.includes('without an environment')")
+    assert "archive.parameters[0]" in browser.run("document.querySelector('#facts').innerText")
+    saved = browser.run(
+        "asNpy(runs[0], 3).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
+    )
+    parameters = np.load(io.BytesIO(bytes(saved)))
+    np.testing.assert_array_equal(parameters, elites.load_archive(folder).parameters[3])
+    assert "elites replay" not in browser.run("document.querySelector('#facts').innerText")
+    assert browser.problems == []
+
+
+@pytest.fixture
+def address(hopper):
+    found, ready = [], threading.Event()
+
+    def on_ready(where):
+        found.append(where)
+        ready.set()
+
+    thread = threading.Thread(target=serve, args=(hopper,), kwargs={"on_ready": on_ready}, daemon=True)
+    thread.start()
+    assert ready.wait(60)
+    return found[0]
+
+
+def answer(address, body=None, **headers):
+    request = urllib.request.Request(address, data=body, headers=headers)
+    try:
+        with urllib.request.urlopen(request) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_served_page_evaluates_an_elite_again(address, hopper, browser):
+    assert address.startswith("http://127.0.0.1:")
+    body = json.dumps({"run": 0, "elite": 1, "seed": 7}).encode()
+    status, text = answer(f"{address}evaluate", body)
+    assert status == 200
+    archive, task = elites.load_archive(hopper), elites.make_task("qd-hopper", episode_length=40)
+    with elites.ThreadEvaluator(task, hidden=(8,), threads=1) as evaluator:
+        expected = evaluator.evaluate(archive.parameters[1:2], [7])
+    found = json.loads(text)
+    assert found["fitness"] == expected.fitness[0]
+    assert found["length"] == expected.length[0]
+
+    browser.problems.clear()
+    browser.open(address)
+    browser.wait("mainStage.shown.length === 4")
+    browser.run("byId('again').click()")
+    browser.wait("mainStage.shown.length === 5")
+    assert "seed 1: fitness" in browser.run("byId('facts').innerText")
+    outside = [one for one in browser.problems if not one.startswith(f"request of {address}")]
+    assert [one for one in outside if "favicon" not in one] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"run": 1, "elite": 0, "seed": 0}', "run is 1; it must be below 1"),
+        (b'{"run": 0, "elite": 99999, "seed": 0}', "elite is 99999"),
+        (b'{"run": 0, "elite": 0, "seed": -1}', "seed"),
+        (b'{"run": 0, "elite": 0, "seed": 0, "task": "os:system"}', "task"),
+        (b"not json", "JSON"),
+        (b"[" * 900, "object"),
+        (b" " * 2000, "at most 1000 bytes"),
+    ],
+)
+def test_requests_are_checked(address, body, message):
+    status, text = answer(f"{address}evaluate", body)
+    assert status == 400
+    assert message in json.loads(text)["error"]
+
+
+def test_other_pages_cannot_reach_the_server(address):
+    root = address.rsplit("/", 2)[0]
+    port = root.rsplit(":", 1)[1]
+    body = b'{"run": 0, "elite": 0, "seed": 0}'
+    assert answer(address)[0] == 200
+    assert answer(f"{root}/")[0] == 404
+    assert answer(f"{root}/{'a' * 32}/")[0] == 404
+    assert answer(f"{address}../archive.npz")[0] == 404
+    assert answer(address, Host=f"evil.example:{port}")[0] == 404
+    assert answer(f"{address}evaluate", body, Origin="https://evil.example")[0] == 404
+    assert answer(f"{root}/evaluate", body)[0] == 404
