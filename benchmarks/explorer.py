@@ -3,7 +3,9 @@
 The archive is made of formulas; making the page is timed, then loading it, and panning at three zooms for
 two seconds each.
 
-    python -m benchmarks.explorer [--cells 10000]
+    python benchmarks/explorer.py [--quick] [--cells 10000]
+
+--quick has 1000 cells.
 
 The last line is one JSON object: seconds, MB, and ms from picture to picture and of our own work in it.
 """
@@ -40,9 +42,13 @@ PAN = """new Promise((done) => {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cells", type=int, default=10_000)
-    cells = parser.parse_args().cells
+    parser.add_argument("--quick", action="store_true", help="1000 cells, under 40 s")
+    options = parser.parse_args()
+    cells = 1000 if options.quick else options.cells
     archives: Any = import_module("tests.explorer.archives")
     browser: Any = import_module("tests.explorer.browser")
     explorer: Any = import_module("elites.explorer.explore")
