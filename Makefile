@@ -62,6 +62,7 @@ benchmark: setup
 	$(BIN)/python benchmarks/environments.py
 	$(BIN)/python benchmarks/seeds.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/explorer.py
 
 # Newest versions of everything, for every supported Python and platform at once.
 lock:
