@@ -14,7 +14,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.explorer.blocks import Blocks
 from elites.metrics.metric import METRICS, metric_of
-from elites.reports.colours import OPERATORS, OTHERS
+from elites.reports.colours import operator_colours
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
@@ -90,10 +90,7 @@ def operators_of(contents: Sequence[Content]) -> list[str]:
 
 def colours_of(operators: Sequence[str]) -> list[dict[str, str]]:
     """The name and the colour of each operator, for the header."""
-    return [
-        {"name": name, "colour": OPERATORS.get(name) or OTHERS[index % len(OTHERS)]}
-        for index, name in enumerate(operators)
-    ]
+    return [{"name": name, "colour": colour} for name, colour in operator_colours(operators).items()]
 
 
 def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def draw_content(
     """A map with its title. `legend` is the place of the legend that a profile has."""
     draw_map(axes, content, scale)
     bins = [BINS] if content.binned else []
-    _set_title(axes, [_title(archive), summary(archive.metrics), *bins])
+    _set_title(axes, [archive.title, summary(archive.metrics), *bins])
     _add_legend(axes, content, legend)
 
 
@@ -154,7 +154,7 @@ def draw_parallel(
     draw_lines(axes, content, scale, archive.fitness, heights)
     shown, count = len(shown_elites(len(archive.cell))), len(archive.cell)
     some = f"{shown:,} of {count:,} elites, from the best to the worst at even steps"
-    _set_title(axes, [_title(archive), some if shown < count else f"{count:,} elites"], pad=18)
+    _set_title(axes, [archive.title, some if shown < count else f"{count:,} elites"], pad=18)
     _add_legend(axes, content)
     add_key(axes, [content], scale)
     return _saved(figure, path)
@@ -201,7 +201,7 @@ def draw_profile(
     axes.grid(alpha=0.3)
     if len(curves) > 1:
         axes.legend(fontsize=8)
-    _set_title(axes, [_title(archive), summary(archive.metrics)])
+    _set_title(axes, [archive.title, summary(archive.metrics)])
     return _saved(figure, path)
 
 
@@ -240,7 +240,7 @@ def draw_corrected(
         add_colour_bar(panels, maps, scale, pad=0.02, shrink=_shrink(maps[0]))
     losses = zip((metric.loss for metric in METRICS), corrected.losses, strict=True)
     figure.suptitle(
-        f"{_title(corrected)}, {corrected.about['replications']} replications per elite\n"
+        f"{corrected.title}, {corrected.about['replications']} replications per elite\n"
         + ", ".join(f"{loss.label} {loss.text(value)}" for loss, value in losses),
         fontsize=11,
     )
@@ -262,7 +262,7 @@ def draw_spread(corrected: CorrectedArchive, path: Path | str | None = None) -> 
         _add_legend(axes, drawn)
         if drawn.dimensions > 1:
             add_colour_bar(axes, [drawn], scale, pad=0.02, shrink=_shrink(drawn))
-    title = f"{_title(corrected)}: spread of {corrected.about['replications']} replications of each elite"
+    title = f"{corrected.title}: spread of {corrected.about['replications']} replications of each elite"
     bright = "\n(bright: reproducible)" if maps[0].dimensions > 1 else ""
     figure.suptitle(f"{title}{bright}", fontsize=11)
     return _saved(figure, path)
@@ -314,12 +314,6 @@ def require_elites(elites: np.ndarray) -> None:
     """Raises an error if there are none."""
     if not len(elites):
         raise ElitesError("the archive is empty: there is nothing to draw")
-
-
-def _title(archive: SavedArchive | CorrectedArchive) -> str:
-    about = archive.about
-    algorithm, task = shortened(about["algorithm"]), shortened(about["task"]["name"])
-    return f"{algorithm} on {task}, {about['evaluations']:,} evaluations"
 
 
 def format_axis(axes: Axes, quantity: Quantity) -> None:

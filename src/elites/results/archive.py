@@ -22,7 +22,6 @@ from elites.policies.controller import Controller
 from elites.results import schemas
 from elites.results.names import ARCHIVE
 from elites.results.notebook import Plotted, columns_of, table_of
-from elites.text import shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -77,12 +76,7 @@ class SavedArchive(Plotted):
         return len(self.fitness)
 
     def __repr__(self) -> str:
-        about = self.about
-        algorithm, task = shortened(about["algorithm"]), shortened(about["task"]["name"])
-        return (
-            f"<{len(self)} elites in {len(self.centroids)} cells: {summary(self.metrics)}; "
-            f"{algorithm} on {task}, {about['evaluations']:,} evaluations>"
-        )
+        return f"<{len(self)} elites in {len(self.centroids)} cells: {summary(self.metrics)}; {self.title}>"
 
     def __getitem__(self, index: int) -> Elite:
         index = operator.index(index)

@@ -18,7 +18,6 @@ from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.names import CORRECTED
 from elites.results.notebook import Plotted, table_of
-from elites.text import shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -58,11 +57,9 @@ class CorrectedArchive(Plotted):
         return len(self.cell)
 
     def __repr__(self) -> str:
-        about = self.about
-        algorithm, task = shortened(about["algorithm"]), shortened(about["task"]["name"])
         return (
-            f"<{int(self.kept.sum())} of {len(self)} elites after {about['replications']} replications: "
-            f"{summary(self.metrics)}; {algorithm} on {task}, {about['evaluations']:,} evaluations>"
+            f"<{int(self.kept.sum())} of {len(self)} elites after {self.about['replications']} replications: "
+            f"{summary(self.metrics)}; {self.title}>"
         )
 
     def to_dataframe(self) -> pandas.DataFrame:

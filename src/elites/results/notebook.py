@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elites.metrics.archive import ArchiveMetrics
+from elites.text import shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -25,6 +26,13 @@ class Plotted:
     """
 
     centroids: np.ndarray
+    about: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The run that it comes from."""
+        algorithm, task = shortened(self.about["algorithm"]), shortened(self.about["task"]["name"])
+        return f"{algorithm} on {task}, {self.about['evaluations']:,} evaluations"
 
     @property
     def metrics(self) -> ArchiveMetrics:
