@@ -222,7 +222,7 @@ def _calls() -> tuple[Callable[..., Any], ...]:
         "b3RequestActualStateCommandInit": (address, address, integer),
         "b3GetStatusActualState2": (integer, *[address] * 13),
     }
-    return tuple(ctypes.CFUNCTYPE(*types)((name, b3.library)) for name, types in signatures.items())
+    return tuple(ctypes.CFUNCTYPE(*types)((name, b3.library.library)) for name, types in signatures.items())
 
 
 def _doubles(at: int, count: int) -> np.ndarray:
