@@ -59,6 +59,7 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
     import numba
 
     from elites.policies.numba import perceptron
+    from elites.tasks.loops import fill
     from elites.tasks.qdgym import episode
 
     gettime = numba.types.ExternalFunction(
@@ -82,7 +83,7 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
         started, inside = now(spec), 0.0
         height, distance = episode.reset(world, anatomy, angles, contacts, observation)
         for _ in range(limit):
-            episode.fill(inputs, observation)
+            fill(inputs, observation)
             perceptron(parameters, sizes, inputs, outputs, action)
             episode.push(world, anatomy, action)
             before = now(spec)
