@@ -63,6 +63,9 @@ if TYPE_CHECKING:
     from elites.tasks.function import FunctionTask, task
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
+    from elites.tasks.mujoco import MujocoTask
+    from elites.tasks.mujoco.moment import Moment
+    from elites.tasks.mujoco.robot import RobotTask, mujoco_task
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import DeviceTask, Stepping, Task
 
@@ -90,6 +93,8 @@ _HOME = {
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
     "Metric": "elites.metrics.metric",
+    "Moment": "elites.tasks.mujoco.moment",
+    "MujocoTask": "elites.tasks.mujoco",
     "NativeEvaluator": "elites.evaluation.native",
     "Optimiser": "elites.experiments.optimise",
     "Outcome": "elites.experiments.loop",
@@ -100,6 +105,7 @@ _HOME = {
     "QDGymTask": "elites.tasks.qdgym",
     "Replay": "elites.replays.replay",
     "Report": "elites.experiments.execution",
+    "RobotTask": "elites.tasks.mujoco.robot",
     "Round": "elites.algorithms.base",
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.results.archive",
@@ -129,6 +135,7 @@ _HOME = {
     "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
     "merge_studies": "elites.studies.pieces",
+    "mujoco_task": "elites.tasks.mujoco.robot",
     "optimise": "elites.experiments.optimise",
     "plot_archive": "elites.reports.notebook",
     "read_table": "elites.results.tables",
@@ -166,6 +173,8 @@ __all__ = [
     "MAPElites",
     "MAPElitesConfig",
     "Metric",
+    "Moment",
+    "MujocoTask",
     "NativeEvaluator",
     "Optimiser",
     "Outcome",
@@ -176,6 +185,7 @@ __all__ = [
     "QDGymTask",
     "Replay",
     "Report",
+    "RobotTask",
     "Round",
     "RunConfig",
     "SavedArchive",
@@ -204,6 +214,7 @@ __all__ = [
     "make_study",
     "make_task",
     "merge_studies",
+    "mujoco_task",
     "optimise",
     "plot_archive",
     "read_table",
@@ -228,6 +239,7 @@ def __dir__() -> list[str]:
 
 
 if find_spec("gymnasium") is not None:  # tasks on a GPU do without
-    from elites.tasks.qdgym import register_environments
+    from elites.tasks import mujoco, qdgym
 
-    register_environments()
+    qdgym.register_environments()
+    mujoco.register_environments()

@@ -70,7 +70,7 @@ def require_function(path: str, what: str) -> None:
     if is_in_memory(path) and path not in _pickles:
         raise ElitesError(
             f"{what} {path!r} was defined in a notebook, or inside a function, and no file has it; "
-            "pass the task with that function again: elites.resume(folder, task=elites.gymnasium_task(…))"
+            "pass the task with that function again: elites.resume(folder, task=…)"
         )
 
 

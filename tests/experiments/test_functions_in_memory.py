@@ -168,7 +168,7 @@ def test_another_process_needs_the_task_again(part, whole, another_process, caps
         told = capsys.readouterr().err
         assert told.count("\n") == 1
         assert "environment 'in-memory:Push-" in told
-        assert "elites.resume(folder, task=elites.gymnasium_task(…))" in told
+        assert "elites.resume(folder, task=…)" in told
     assert cli.main(["show", str(folder)]) == 0
     again = unimportable(qd_offset=None)  # it is not measured again
     assert elites.resume(folder, execution=elites.Execution(threads=1, log=quiet), task=again).finished

@@ -41,6 +41,7 @@ class Tasks:
         for number, reason in enumerate(reasons, 1):
             print(f"({number})  cannot run here: {reason}")
         print("gym:ID       any Gymnasium environment with continuous actions, described by --descriptor")
+        print("mujoco:FILE  a robot of your own: a model in MuJoCo's XML")
         print("module:task  a task of your own")
         return 0
 

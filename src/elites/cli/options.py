@@ -27,7 +27,8 @@ class TaskOptions:
     """Parameters of a task."""
 
     noise: Spread | None = None
-    """Noise on the initial joint angles in rad, or Brax's own noise; the default is the task's."""
+    """Noise on the initial joint angles in rad; Brax's own noise; on all coordinates and velocities of
+    mujoco- tasks. The default is the task's."""
     episode_length: EpisodeLength | None = None
     """Steps after which an episode is truncated; the default is the task's."""
     noise_distribution: Literal["uniform", "normal"] | None = None
@@ -43,19 +44,23 @@ class TaskOptions:
     grid: tuple[Count, ...] | None = None
     """Cells per dimension of a grid archive (--archive grid); the default is the task's."""
     qd_offset: Finite | None = None
-    """Fitness that adds nothing to the QD-score; the default is the task's, measured for a gym: task."""
+    """Fitness that adds nothing to the QD-score; the default is the task's, measured for gym: and
+    mujoco: tasks."""
 
     descriptor: str | None = None
-    """gym: tasks: module:function that computes the descriptor of an episode."""
+    """mujoco- tasks: feet, position or velocity. gym: tasks: module:function that computes the descriptor of
+    an episode."""
     step_descriptor: str | None = None
     """gym: tasks: module:function that computes the descriptor of a step; the mean over the episode is the
     default descriptor."""
     descriptor_bounds: tuple[Finite, ...] | None = None
-    """gym: tasks: lowest and highest value of each descriptor dimension, in pairs; the default is 0 1."""
+    """gym: and mujoco: tasks: lowest and highest value of each descriptor dimension, in pairs; the default is
+    0 1, or the descriptor's."""
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
     environment_options: str | None = None
-    """gym: tasks: arguments of the environment as JSON: '{"gravity": -9.8}'."""
+    """As JSON: of gym: tasks, the arguments of the environment: '{"gravity": -9.8}'; of mujoco- tasks, the
+    options of Gymnasium's version 5, and all other parameters: '{"healthy_reward": 0}'."""
     fresh: bool | None = None
     """gym: tasks: whether each episode gets a new environment; the default is true."""
     patience: Patience | None = None

@@ -37,7 +37,8 @@ class StudyRun:
     out: Path
     """Folder of the study, with a subfolder for each run."""
     suite: str | None = None
-    """Tasks of a study of the paper: qdgym (the default), as in the paper, or their counterparts in brax."""
+    """Tasks of a study of the paper: qdgym (the default), as in the paper, or their counterparts in brax or
+    mujoco."""
     tasks: tuple[str, ...] = ()
     """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()

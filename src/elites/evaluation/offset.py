@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.tasks.gymnasium import GymnasiumTask
+from elites.evaluation import evaluator_of
 from elites.tasks.task import Task
 
 CONTROLLERS = 50
+HIDDEN = (128, 128)
 LARGE = 3.0  # factor on the weights of every other controller: large weights make larger movements
 
 
 def with_measured_offset(task: Task) -> Task:
     """The task with a QD-score offset: its own, or a measured one where that is NaN."""
-    if not isinstance(task, GymnasiumTask) or not math.isnan(task.qd_offset):
+    if not task.measures_offset or not math.isnan(task.qd_offset):
         return task
     qd_offset, method = measure_offset(task)
-    return dataclasses.replace(task, qd_offset=qd_offset, qd_offset_from=method)
+    changes: Any = {"qd_offset": qd_offset, "qd_offset_from": method}
+    return dataclasses.replace(task, **changes)
 
 
-def measure_offset(task: GymnasiumTask) -> tuple[float, str]:
+def measure_offset(task: Task) -> tuple[float, str]:
     """The worst fitness of some random controllers, rounded down, and a description of the measurement."""
     import jax
 
-    from elites.evaluation.processes import ProcessEvaluator
     from elites.policies import Policy
 
     keys = jax.random.split(jax.random.key(0), CONTROLLERS)
-    parameters = np.array(jax.jit(jax.vmap(Policy.of(task).init))(keys))
+    parameters = np.array(jax.jit(jax.vmap(Policy.of(task, HIDDEN).init))(keys))
     parameters[::2] *= LARGE
-    with ProcessEvaluator(task) as evaluator:
+    with evaluator_of(task, HIDDEN, threads=None) as evaluator:
         fitness = evaluator.evaluate(parameters, np.arange(CONTROLLERS)).fitness
     if not np.isfinite(fitness).any():
         raise ElitesError(f"{task.name}: all {CONTROLLERS} random controllers gave NaN")

@@ -32,7 +32,7 @@ from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import OPTIONAL
 from elites.tasks import make_task, parameters_of
-from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
+from elites.tasks.task import DeviceTask, Task
 from elites.versions import package_version
 
 
@@ -68,7 +68,7 @@ class RunConfig:
         self.make_metrics()
         task = self.make_task()
         refuse_physics(task, self.physics)
-        if isinstance(task, HostTask) and not isinstance(task, CompiledTask):  # measured only once
+        if task.measures_offset:  # only once
             object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
 
     @property

@@ -35,7 +35,11 @@ class Suite:
         return (*map(self.uncertain, ROBOTS), *map(self.deterministic, ROBOTS))
 
 
-SUITES = {"qdgym": Suite("QDGym", "qd-"), "brax": Suite("Brax", "brax-", {"walker": "walker2d"})}
+SUITES = {
+    "qdgym": Suite("QDGym", "qd-"),
+    "brax": Suite("Brax", "brax-", {"walker": "walker2d"}),
+    "mujoco": Suite("MuJoCo", "mujoco-", {"walker": "walker2d"}),
+}
 PAPERS = "qdgym"  # the suite that the claims are about
 PGA = "pga-map-elites"
 GA_SHARE = 0.5  # of PGA-MAP-Elites' offspring (p_evo)
@@ -103,7 +107,7 @@ def make_study(
     """A study of the paper by its name, or the study in a TOML file by its path, with some fields changed.
 
     `suite` has the tasks of a study of the paper: "qdgym", which is the default, or their counterparts in
-    "brax". `tasks` and `algorithms` select from the study's own, or name others to take instead.
+    "brax" or "mujoco". `tasks` and `algorithms` select from the study's own, or name others to take instead.
     """
     require(suite is None or suite in SUITES, "suite", repr(suite), f"one of {', '.join(SUITES)}")
     if name in STUDIES:

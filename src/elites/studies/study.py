@@ -28,7 +28,7 @@ from elites.options import (
 from elites.results.names import seed_folder
 from elites.results.study import RUNS
 from elites.tasks import make_task, parameters_of
-from elites.tasks.task import CompiledTask, DeviceTask, HostTask
+from elites.tasks.task import DeviceTask
 from elites.text import folder_name
 
 
@@ -172,7 +172,7 @@ def _share_a_program(config: RunConfig) -> bool:
 def _task_parameters(choice: Choice) -> dict[str, Any]:
     """A task's parameters: those given, or all of them where some have to be measured first."""
     task = make_task(choice.name, **choice.parameters)
-    if isinstance(task, HostTask) and not isinstance(task, CompiledTask):
+    if task.measures_offset:
         return parameters_of(with_measured_offset(task))
     return dict(choice.parameters)
 

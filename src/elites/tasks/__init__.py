@@ -18,17 +18,23 @@ TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS
 def make_task(name: str, **parameters: Any) -> Task:
     """The task with this name and, where given, these parameters (`noise`, `episode_length`, …).
 
-    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`. `module:task` is a task of one's own: a
-    Task, or a function of a batch (see `elites.task`).
+    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`. `mujoco:FILE` is a robot of one's own:
+    see `elites.mujoco_task`. `module:task` is a task of one's own: a Task, or a function of a batch (see
+    `elites.task`).
     """
     if name.startswith("gym:"):
         from elites.tasks.gymnasium import make
 
         return make(name, parameters)
+    if name.startswith("mujoco:"):
+        from elites.tasks.mujoco.robot import make as make_robot
+
+        return make_robot(name, parameters)
     if name not in TASKS and ":" in name and not name.startswith("function:"):
         return _task_at(name, parameters)
     if name not in TASKS:
-        raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, gym:ID, module:task")
+        kinds = "gym:ID, mujoco:FILE, module:task"
+        raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, {kinds}")
     return TASKS[name].with_parameters(parameters)
 
 

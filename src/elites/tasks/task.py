@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
 from elites.errors import require
+from elites.imports import pickled
 from elites.options import Cells, Count, EpisodeLength, Finite, Range, check_fields, checked, converted
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Task:
     descriptor_phrase: ClassVar[str] = "contact of {}"  # label of a dimension on figures
     step_descriptor_dtype: ClassVar[str] = "uint8"  # in Transitions: a foot touches the floor, or does not
     measures_offset: ClassVar[bool] = False  # whether a run measures a qd_offset that is NaN
+    function_fields: ClassVar[tuple[str, ...]] = ()  # fields that may be paths of functions
 
     name: str
     observation_size: Annotated[int, Range(0, 1_000_000)]
@@ -84,7 +86,7 @@ class Task:
 
     def pickled_functions(self) -> dict[str, str]:
         """Its functions that no other process can import, by their paths: see `elites.imports`."""
-        return {}
+        return pickled(getattr(self, name) for name in self.function_fields)
 
 
 class Simulator(Protocol):

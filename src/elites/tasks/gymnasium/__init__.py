@@ -22,7 +22,6 @@ from elites.imports import (
     function_at,
     is_in_memory,
     path_or_pickle,
-    pickled,
     put_in_memory,
     require_function,
 )
@@ -37,7 +36,6 @@ PREFIX = "gym:"
 LENGTH = 1000  # steps of an episode in environments without a limit of their own
 GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
 MOST_CELLS = 1024  # default of a CVT in more than four dimensions
-FUNCTIONS = ("environment", "descriptor", "step_descriptor")  # fields that may be paths of functions
 OF_THE_RECORD = ("qd_offset", "qd_offset_from", "patience")  # not compared with a task that is passed again
 
 
@@ -49,6 +47,7 @@ class GymnasiumTask(HostTask):
     descriptor_phrase: ClassVar[str] = "{}"
     step_descriptor_dtype: ClassVar[str] = "float32"
     measures_offset: ClassVar[bool] = True
+    function_fields: ClassVar[tuple[str, ...]] = ("environment", "descriptor", "step_descriptor")
 
     # Paths of functions are `module:function`; those of a notebook or an inner function are in memory.
     environment: str  # Gymnasium's id, or the path of a function that makes the environment
@@ -80,10 +79,6 @@ class GymnasiumTask(HostTask):
     def describes_steps(self) -> bool:
         """Whether each step has a descriptor, as QD-PG needs."""
         return self.step_descriptor is not None
-
-    def pickled_functions(self) -> dict[str, str]:
-        """Its functions that no other process can import, by their paths: see `elites.imports`."""
-        return pickled((self.environment, self.descriptor, self.step_descriptor))
 
     def simulator(self) -> GymnasiumSimulator:
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
@@ -149,7 +144,7 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         repr(name),
         "gym:ID, as Gymnasium knows it, or gym:module:function",
     )
-    for what in FUNCTIONS:
+    for what in GymnasiumTask.function_fields:
         require_function({"environment": environment, **given}.get(what) or "", what)
     if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
@@ -173,14 +168,16 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
     """
     from elites.tasks import parameters_of
 
-    recorded = {"environment": name.removeprefix(PREFIX), **parameters}
-    if not isinstance(task, GymnasiumTask) or not name.startswith(PREFIX):
+    recorded, given = dict(parameters), parameters_of(task)
+    if isinstance(task, GymnasiumTask) and name.startswith(PREFIX):
+        recorded["environment"], given["environment"] = name.removeprefix(PREFIX), task.environment
+    else:
         require(task.name == name, "task", task.name, f"{name}, as in the run")
+    if not task.function_fields:
         return
-    given = {"environment": task.environment, **parameters_of(task)}
     provided = {
         what: function_at(given[what], what)
-        for what in FUNCTIONS
+        for what in task.function_fields
         if given[what] and is_in_memory(str(recorded.get(what)))
     }
     for what, value in given.items():

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from elites.errors import ElitesError
+from elites.errors import ElitesError, require
 from elites.options import Count, Finite, Range, Spread
 from elites.tasks.mujoco.library import Sizes, missing_package, model_sizes
 from elites.tasks.task import CompiledTask, Task
@@ -45,6 +45,9 @@ class RobotRules:
 
     place: Literal["root", "body", "mass"] = "root"  # what its position is that of
     main_body: str = ""
+    keyframe: str = ""  # of the model, whose coordinates an episode begins with
+    reward: str = ""  # path of a function of a moment: module:function
+    ends: str = ""
     normal_velocities: bool = False  # whether the noise of the initial velocities is normal, not uniform
     speed_limit: float = math.inf  # of the velocities in an observation
     double_control: bool = False  # whether the cost of control is computed in double precision
@@ -84,21 +87,25 @@ class MujocoTask(RobotRules, CompiledTask):
 
     def __post_init__(self) -> None:
         sizes = model_sizes(self.xml_file) if self.xml_file else self.robot.sizes
-        described = _described(self.robot, self.descriptor)
-        bound = {"feet": (0.0, 1.0), "position": (-self.reach, self.reach)}.get(
-            self.descriptor, (-self.top_speed, self.top_speed)
-        )
+        described = described_by(self.robot, self.descriptor)
         object.__setattr__(self, "observation_size", self.observed_values(sizes))
         object.__setattr__(self, "action_size", sizes.actuators)
         object.__setattr__(self, "descriptor_names", described)
-        object.__setattr__(self, "descriptor_bounds", (bound,) * len(described))
+        object.__setattr__(self, "descriptor_bounds", self.bounds())
         super().__post_init__()
+
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        """The lowest and the highest value of each dimension of the descriptor."""
+        highest = {"feet": 1.0, "position": self.reach}.get(self.descriptor, self.top_speed)
+        lowest = 0.0 if self.descriptor == "feet" else -highest
+        return ((lowest, highest),) * len(described_by(self.robot, self.descriptor))
 
     def with_parameters(self, parameters: dict[str, Any]) -> Self:
         """The task with other parameters. Another descriptor has another default archive."""
+        parameters = with_options(parameters)
         descriptor = parameters.get("descriptor", self.descriptor)
         if descriptor != self.descriptor and descriptor in DESCRIPTORS:
-            size = len(_described(self.robot, descriptor))
+            size = len(described_by(self.robot, descriptor))
             parameters = {"grid": GRIDS[size], "cells": math.prod(GRIDS[size]), **parameters}
         return super().with_parameters(parameters)
 
@@ -139,7 +146,19 @@ class MujocoTask(RobotRules, CompiledTask):
         return MujocoSimulator(self)
 
 
-def _described(robot: Robot, descriptor: str) -> tuple[str, ...]:
+def with_options(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters, with those in `environment_options` among them."""
+    if "environment_options" not in parameters:
+        return parameters
+    parameters = dict(parameters)
+    options = parameters.pop("environment_options")
+    require(isinstance(options, dict), "environment_options", repr(options), 'a table: {"option": value}')
+    twice = ", ".join(sorted(options.keys() & parameters.keys()))
+    require(not twice, "environment_options", f"for {twice} too", "for what is not given otherwise")
+    return {**parameters, **options}
+
+
+def described_by(robot: Robot, descriptor: str) -> tuple[str, ...]:
     """The names of the descriptor's dimensions."""
     if descriptor != "feet":
         return ("x", "y")[: robot.dimensions]
@@ -264,7 +283,7 @@ def _pair(
     kind: type[MujocoTask], name: str, robot: Robot, qd_offset: float, **parameters: Any
 ) -> list[MujocoTask]:
     """The uncertain and the deterministic task of a robot."""
-    size = len(_described(robot, parameters.get("descriptor", "feet")))
+    size = len(described_by(robot, parameters.get("descriptor", "feet")))
     facts: dict[str, Any] = {
         "robot": robot,
         "observation_size": 0,
@@ -301,3 +320,17 @@ TASKS: tuple[MujocoTask, ...] = tuple(
     )
     for task in variant
 )
+
+
+def register_environments() -> None:
+    """Registers each task with Gymnasium, as `elites/MujocoWalker2d-v0` and so on."""
+    import gymnasium
+
+    for task in TASKS:
+        words = [{"halfcheetah": "HalfCheetah"}.get(word, word.capitalize()) for word in task.name.split("-")]
+        gymnasium.register(
+            id=f"elites/{''.join(words)}-v0",
+            entry_point="elites.tasks.mujoco.environment:MujocoEnv",
+            max_episode_steps=task.episode_length,
+            kwargs={"task": task.name},
+        )

@@ -91,7 +91,7 @@ class Rules(NamedTuple):
     descriptor: int
     reward: int  # address of a function of a moment, or 0
     ends: int
-    moment: np.ndarray  # [k]: addresses of what these functions are given
+    moment: np.ndarray  # [k, 3]: what these functions are given: see `elites.tasks.mujoco.moment`
     position: np.ndarray  # x and y, float64, as they are given
     velocity: np.ndarray
     touching: np.ndarray  # per foot, float64
@@ -153,7 +153,7 @@ def is_healthy(world: World, rules: Rules) -> bool:
     for i in range(len(world.qvel)):
         if not within(world.qvel[i], rules.state_limits):
             return False
-    return within(world.qpos[rules.height + 1], rules.angle_limits)
+    return rules.height + 1 == len(world.qpos) or within(world.qpos[rules.height + 1], rules.angle_limits)
 
 
 @compiled
@@ -182,6 +182,22 @@ def distance_to(goal: np.ndarray, x: float, y: float) -> float:
 
 
 @compiled
+def built_in(
+    world: World, rules: Rules, control: np.ndarray, before_x: float, before_y: float
+) -> tuple[float, bool]:
+    """The reward of a control step and whether it ends the episode, by the rules of Gymnasium's robots."""
+    x, y = rules.position[0], rules.position[1]
+    speed = rules.velocity[0]
+    if len(rules.goal) == 2:
+        before = distance_to(rules.goal, before_x, before_y)
+        speed = (before - distance_to(rules.goal, x, y)) / rules.duration
+    healthy = is_healthy(world, rules)
+    gains = rules.forward_weight * speed + (rules.healthy_reward if healthy else 0.0)
+    reward = gains - (control_cost(world, rules, control) + contact_cost(world, rules))
+    return reward, rules.ends_unhealthy and not healthy
+
+
+@compiled
 def judge(
     world: World, rules: Rules, control: np.ndarray, before_x: float, before_y: float
 ) -> tuple[float, bool]:
@@ -192,17 +208,15 @@ def judge(
     rules.velocity[1] = (y - before_y) / rules.duration
     find_contacts(world, rules)
     if rules.reward != 0:
-        at = rules.moment.ctypes.data
-        ended = rules.ends != 0 and mj.call(rules.ends, at) != 0
-        return mj.call(rules.reward, at), ended
-    speed = rules.velocity[0]
-    if len(rules.goal) == 2:
-        before = distance_to(rules.goal, before_x, before_y)
-        speed = (before - distance_to(rules.goal, x, y)) / rules.duration
-    healthy = is_healthy(world, rules)
-    gains = rules.forward_weight * speed + (rules.healthy_reward if healthy else 0.0)
-    reward = gains - (control_cost(world, rules, control) + contact_cost(world, rules))
-    return reward, rules.ends_unhealthy and not healthy
+        reward, ended = mj.call(rules.reward, rules.moment.ctypes.data), False
+    else:
+        reward, ended = built_in(world, rules, control, before_x, before_y)
+    if rules.ends != 0:
+        answer = mj.call(rules.ends, rules.moment.ctypes.data)
+        ended = answer != 0
+        if np.isnan(answer):  # the function failed
+            reward = np.nan
+    return reward, ended
 
 
 @compiled
@@ -313,7 +327,7 @@ def rollout(
         for i in range(described):
             descriptor[i] += step_descriptor[i]
         steps += 1
-        if count_warnings(world) > 0 or any_nan(observation) or np.isnan(reward):
+        if count_warnings(world) > 0 or any_nan(observation) or not np.isfinite(reward):
             ending = INVALID
             break
         if ended:

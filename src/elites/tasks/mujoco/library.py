@@ -1,8 +1,9 @@
 """MuJoCo's library and the layout of its structs, as the installed version has them.
 
-Arrays of `mjData` come from MuJoCo's Python module, as views of its memory. Two fields of the struct have no
-view: the number of contacts and the pointer to them. Their offsets follow from the description of the structs
-that the module brings with it. They are compared with the module's own values before anything is read.
+Arrays of `mjData` come from MuJoCo's Python module, as views of its memory. Three fields of the struct have
+no view: the time, the number of contacts and the pointer to them. Their offsets follow from the description
+of the structs that the module brings with it. They are compared with the module's own values before anything
+is read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import one_line
+from elites.text import shortened
 
 SIZES = {
     **dict.fromkeys(("mjtNum", "double", "mjtSize", "size_t", "uintptr_t", "uint64_t", "int64_t"), 8),
@@ -48,6 +50,7 @@ class Sizes(NamedTuple):
 class Layout(NamedTuple):
     """Offsets in `mjData`, and the dtype of `mjContact`."""
 
+    time: int
     contact_count: int
     contacts: int
     contact: np.dtype
@@ -104,12 +107,63 @@ def compile_spec(spec: Any, path: str) -> Any:
         raise ElitesError(f"MuJoCo cannot compile {path}: {one_line(error)}") from None
 
 
-@cache
+def identify(model: Any, kind: str, name: str, owner: str) -> int:
+    """The number of a body, a geom or a key (frame) of a model."""
+    number: int = require_mujoco().mj_name2id(model, _kind(kind), name)
+    if number < 0:
+        raise ElitesError(f"the model of {owner} has no {kind} {name!r}; {named(model, kind)}")
+    return number
+
+
+def geoms_of(model: Any, foot: str, owner: str) -> list[int]:
+    """The numbers of the geoms of a foot, which is a geom, or a body with all geoms of its own."""
+    number: int = require_mujoco().mj_name2id(model, _kind("geom"), foot)
+    if number >= 0:
+        return [number]
+    body: int = require_mujoco().mj_name2id(model, _kind("body"), foot)
+    if body < 0:
+        raise ElitesError(
+            f"the model of {owner} has no geom or body {foot!r} that could be a foot; "
+            f"{named(model, 'geom')}, {named(model, 'body')}"
+        )
+    geoms: list[int] = np.flatnonzero(model.geom_bodyid == body).tolist()
+    if not geoms:
+        raise ElitesError(f"body {foot!r} of the model of {owner} has no geoms; it cannot be a foot")
+    return geoms
+
+
+def named(model: Any, kind: str) -> str:
+    """The names that things of a kind have in a model, for a message."""
+    mujoco = require_mujoco()
+    count = {"geom": model.ngeom, "body": model.nbody, "key": model.nkey}[kind]
+    names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(count)]
+    plural = {"geom": "geoms", "body": "bodies", "key": "keys"}[kind]
+    return f"its {plural} with names are {shortened(', '.join(filter(None, names)), 300) or 'none'}"
+
+
+def _kind(kind: str) -> Any:
+    return getattr(require_mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
+
+
 def model_sizes(model: str) -> Sizes:
     """The sizes of the model in a file."""
-    path = str(model_path(model))
-    compiled = compile_spec(read_spec(path), path)
+    compiled = read_model(model_path(model))
     return Sizes(compiled.nq, compiled.nv, compiled.nbody, compiled.nu)
+
+
+def read_model(path: Path) -> Any:
+    """The compiled model in a file. It is shared and must not be changed."""
+    return _read_model(str(path), modified(path))
+
+
+@cache
+def _read_model(path: str, modified: int) -> Any:
+    return compile_spec(read_spec(path), path)
+
+
+def modified(path: Path) -> int:
+    """When a file was last changed."""
+    return path.stat().st_mtime_ns
 
 
 @cache
@@ -138,6 +192,9 @@ def checked_layout() -> Layout:
     count, contacts = contact_views(data, layout)
     if count[0] != data.ncon or data.ncon != 2:
         raise refusal("ncon is at another place")
+    data.time = 0.25
+    if time_view(data, layout)[0] != data.time:
+        raise refusal("time is at another place")
     fields: Any = layout.contact.fields
     here = [contacts[0] + fields[name][1] for name in ("geom", "other_geom", "exclude")]
     geoms, exclude = data.contact.geom, data.contact.exclude
@@ -161,6 +218,11 @@ def contact_views(data: Any, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     return np.ctypeslib.as_array(count), np.ctypeslib.as_array(contacts)
 
 
+def time_view(data: Any, layout: Layout) -> np.ndarray:
+    """A view of the time in an `MjData`."""
+    return np.ctypeslib.as_array((ctypes.c_double * 1).from_address(data._address + layout.time))
+
+
 def read_layout() -> Layout:
     """The layout that follows from MuJoCo's own description of its structs."""
     from mujoco.introspect.structs import STRUCTS
@@ -175,7 +237,7 @@ def read_layout() -> Layout:
             "itemsize": size,
         }
     )
-    return Layout(offsets["ncon"], offsets["contact"], contact)
+    return Layout(offsets["time"], offsets["ncon"], offsets["contact"], contact)
 
 
 def _offsets(structs: Any, name: str) -> tuple[dict[str, int], int]:

@@ -14,7 +14,17 @@ from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.loops import Trace, no_trace
 from elites.tasks.mujoco import AntTask, MujocoTask, Walls, episode, interface
-from elites.tasks.mujoco.library import compile_spec, contact_views, model_path, read_spec
+from elites.tasks.mujoco.library import (
+    compile_spec,
+    contact_views,
+    geoms_of,
+    identify,
+    model_path,
+    modified,
+    read_spec,
+    time_view,
+)
+from elites.tasks.mujoco.moment import Arrays, address_of, table_of
 
 WALL_HEIGHT = 1.0  # half of it, in m
 PLACES = {"root": episode.ROOT, "body": episode.BODY, "mass": episode.MASS}
@@ -23,7 +33,7 @@ _LOADING = threading.Lock()
 
 
 @cache
-def _model(path: str, walls: Walls) -> Any:
+def _model(path: str, modified: int, walls: Walls) -> Any:
     """A model, which all simulators share: it does not change."""
     spec = read_spec(path)
     for x, y, half_x, half_y in walls:
@@ -41,8 +51,9 @@ def _model(path: str, walls: Walls) -> Any:
 
 def model_of(task: MujocoTask) -> Any:
     """The model of a task, with its walls."""
+    path = model_path(task.model)
     with _LOADING:
-        return _model(str(model_path(task.model)), task.walls)
+        return _model(str(path), modified(path), task.walls)
 
 
 class MujocoSimulator:
@@ -53,8 +64,8 @@ class MujocoSimulator:
         self.model = model_of(task)
         self.data = mujoco.MjData(self.model)
         self.world = _world(self.model, self.data)
-        self.rules = _rules(task, self.model, self.data)
-        self._start = self.data.qpos.copy()
+        self._start = _start(task, self.model)
+        self.rules = _rules(task, self.model, self.data, self._start)
         self._observation = np.zeros(task.observation_size)
         self._no_trace = no_trace(
             task.observation_size,
@@ -182,13 +193,22 @@ def _world(model: Any, data: Any) -> episode.World:
     )
 
 
-def _rules(task: MujocoTask, model: Any, data: Any) -> episode.Rules:
+def _start(task: MujocoTask, model: Any) -> np.ndarray:
+    """The coordinates that an episode begins with, but for the noise."""
+    if not task.keyframe:
+        return np.array(model.qpos0)
+    return np.array(model.key_qpos[identify(model, "key", task.keyframe, task.name)])
+
+
+def _rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episode.Rules:
     observed = _observed(task, data)
     low, high = model.actuator_ctrlrange.astype(np.float32).T
     feet = np.full(model.ngeom, -1, np.int64)
-    for index, (geom, _) in enumerate(task.robot.feet):
-        feet[_identify(model, mujoco.mjtObj.mjOBJ_GEOM, geom, "geom", task)] = index
+    for index, (foot, _) in enumerate(task.robot.feet):
+        feet[geoms_of(model, foot, task.name)] = index
     is_body = task.place == "body"
+    position, velocity, touching = np.zeros(2), np.zeros(2), np.zeros(len(task.robot.feet))
+    moment = _moment(model, data, start, position, velocity, touching)
     lowest, highest = task.healthy_z_range
     if isinstance(task, AntTask):  # both ends of its range are healthy
         lowest, highest = np.nextafter(lowest, -np.inf), np.nextafter(highest, np.inf)
@@ -200,11 +220,11 @@ def _rules(task: MujocoTask, model: Any, data: Any) -> episode.Rules:
         observed=np.array([(values.ctypes.data, values.size) for values, _ in observed], np.int64),
         limits=np.array([limits for _, limits in observed], np.float64),
         feet=feet,
-        ground=model.geom_bodyid == 0,
+        ground=model.body_weldid[model.geom_bodyid] == 0,
         foot_count=len(task.robot.feet),
         place=PLACES[task.place],
         dimensions=task.robot.dimensions,
-        body=_identify(model, mujoco.mjtObj.mjOBJ_BODY, task.main_body, "body", task) if is_body else 0,
+        body=identify(model, "body", task.main_body, task.name) if is_body else 0,
         masses=model.body_mass.copy(),
         mass=float(model.body_mass.sum()),
         forward_weight=task.forward_reward_weight,
@@ -215,20 +235,50 @@ def _rules(task: MujocoTask, model: Any, data: Any) -> episode.Rules:
         contact_weight=task.contact_cost_weight,
         force_limits=np.array(task.contact_force_range),
         contact_cost_limits=np.array(task.contact_cost_range),
-        needs_forces=task.contact_cost_weight != 0 or task.include_cfrc_ext_in_observation,
+        needs_forces=task.contact_cost_weight != 0
+        or task.include_cfrc_ext_in_observation
+        or bool(task.reward or task.ends),
         height=min(task.robot.dimensions, model.nq - 1),
         height_limits=np.array([lowest, highest]),
         angle_limits=np.array(task.healthy_angle_range),
         state_limits=np.array(task.healthy_state_range),
         ends_unhealthy=task.terminate_when_unhealthy,
         descriptor=KINDS[task.descriptor],
-        reward=0,
-        ends=0,
-        moment=np.zeros(0, np.int64),
-        position=np.zeros(2),
-        velocity=np.zeros(2),
-        touching=np.zeros(len(task.robot.feet)),
+        reward=address_of(task.reward, "reward", moment),
+        ends=address_of(task.ends, "ends", moment),
+        moment=table_of(moment),
+        position=position,
+        velocity=velocity,
+        touching=touching,
     )
+
+
+def _moment(
+    model: Any,
+    data: Any,
+    start: np.ndarray,
+    position: np.ndarray,
+    velocity: np.ndarray,
+    touching: np.ndarray,
+) -> Arrays:
+    """The arrays of a moment, as they are at the beginning of an episode."""
+    data.qpos[:] = start
+    mujoco.mj_forward(model, data)
+    return {
+        "time": time_view(data, interface.LAYOUT),
+        "qpos": data.qpos,
+        "qvel": data.qvel,
+        "ctrl": data.ctrl,
+        "actuator_force": data.actuator_force,
+        "sensordata": data.sensordata,
+        "xpos": data.xpos,
+        "xquat": data.xquat,
+        "cvel": data.cvel,
+        "cfrc_ext": data.cfrc_ext,
+        "contacts": touching,
+        "position": position,
+        "velocity": velocity,
+    }
 
 
 def _observed(task: MujocoTask, data: Any) -> list[tuple[np.ndarray, tuple[float, float]]]:
@@ -245,11 +295,3 @@ def _observed(task: MujocoTask, data: Any) -> list[tuple[np.ndarray, tuple[float
         (task.include_cfrc_ext_in_observation, data.cfrc_ext[1:], task.contact_force_range),
     )
     return observed + [(values, limits) for included, values, limits in further if included]
-
-
-def _identify(model: Any, kind: Any, name: str, what: str, task: MujocoTask) -> int:
-    """The number of a geom or a body of the model."""
-    number: int = mujoco.mj_name2id(model, kind, name)
-    if number < 0:
-        raise ElitesError(f"the model of {task.name} has no {what} {name!r}")
-    return number

@@ -1,0 +1,312 @@
+"""Robots of one's own: any MJCF file as a task, on the same compiled loop as Gymnasium's robots."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from xml.etree import ElementTree
+
+import numpy as np
+
+from elites.errors import ElitesError, require
+from elites.imports import path_or_pickle, require_function
+from elites.options import Finite, Range, Spread, checked
+from elites.tasks.mujoco import GRIDS, MujocoTask, Robot, described_by, with_options
+from elites.tasks.mujoco.library import (
+    Sizes,
+    geoms_of,
+    identify,
+    missing_package,
+    modified,
+    named,
+    read_model,
+    require_mujoco,
+)
+from elites.tasks.task import Task
+from elites.text import shortened
+
+if TYPE_CHECKING:
+    from elites.tasks.mujoco.moment import Moment
+    from elites.tasks.mujoco.simulator import MujocoSimulator
+
+PREFIX = "mujoco:"
+MOST_CELLS = 1024  # default of a CVT in more than four dimensions
+BOUNDS = {"feet": (0.0, 1.0), "position": (-30.0, 30.0), "velocity": (-5.0, 5.0)}  # of each dimension
+FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of a model's compiler
+BUILT_IN = {"forward_reward_weight": 1.0, "ctrl_cost_weight": 0.0}  # defaults of the built-in reward
+
+Function = Callable[["Moment"], float | bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobotTask(MujocoTask):
+    """A robot of one's own. `mujoco_task` makes it and reads from the model what is not given."""
+
+    fixed: ClassVar[tuple[str, ...]] = (
+        *("name", "robot", "xml_file", "walls", "goal", "reach", "top_speed"),
+        *("observation_size", "action_size", "descriptor_names"),
+        "exclude_current_positions_from_observation",
+    )
+    function_fields: ClassVar[tuple[str, ...]] = ("reward", "ends")
+    measures_offset: ClassVar[bool] = True
+    place = "body"
+    double_control = True
+
+    feet: tuple[tuple[str, str], ...] = ()  # geoms or bodies of the model, and their names for people
+    reward: str = ""  # path of a function of a moment; by default, velocity forwards minus a cost of control
+    ends: str = ""  # path of a function of a moment; by default, nothing ends an episode early
+    body: str = ""  # whose position and velocity count
+    dimensions: Literal[1, 2] = 2  # in which it moves over the ground: along x, or along x and y
+    hidden_positions: Annotated[int, Range(0, 100_000)] = 0  # first coordinates, which are not observed
+    keyframe: str = ""  # of the model, whose coordinates an episode begins with; its own by default
+    noise: Spread = 0.01
+    forward_reward_weight: Finite = BUILT_IN["forward_reward_weight"]
+    ctrl_cost_weight: Finite = BUILT_IN["ctrl_cost_weight"]
+    model_digest: str = ""  # of the model's files: a run goes on with the robot that it began with
+    qd_offset_from: str = "given"  # or a description of how it was measured
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model_digest", self._same_digest())
+        model = read_model(Path(self.xml_file))
+        object.__setattr__(self, "robot", Robot(self.xml_file, _sizes(model), self.dimensions, self.feet))
+        super().__post_init__()
+        self._check(model)
+
+    def _same_digest(self) -> str:
+        """The digest of the model's files; an error if it is not the one of the task."""
+        digest = digest_of(Path(self.xml_file))
+        if self.model_digest not in ("", digest):
+            raise ElitesError(
+                f"{self.xml_file} has changed since this task was recorded: the digest of its files is "
+                f"{digest}, not {self.model_digest}; bring the files back, or begin a new run"
+            )
+        return digest
+
+    def _check(self, model: Any) -> None:
+        identify(model, "body", self.body, self.name)
+        for foot, _ in self.feet:
+            geoms_of(model, foot, self.name)
+        if self.keyframe:
+            identify(model, "key", self.keyframe, self.name)
+        require(
+            self.hidden_positions <= model.nq,
+            "hidden_positions",
+            self.hidden_positions,
+            f"at most the {model.nq} coordinates",
+        )
+        size = len(self.descriptor_names)
+        require(
+            len(self.descriptor_bounds) == size,
+            "descriptor_bounds",
+            self.descriptor_bounds,
+            f"a pair for each of {size} dimensions",
+        )
+        for name in self.function_fields:
+            path = getattr(self, name)
+            require(not path or ":" in path, name, repr(path), "module:function")
+            require_function(path, name)
+        for name, default in BUILT_IN.items():
+            given = getattr(self, name)
+            require(not self.reward or given == default, name, given, "left out: reward is your own")
+        low, high = model.actuator_ctrlrange.T
+        unlimited = [model.actuator(number).name or str(number) for number in np.flatnonzero(low >= high)]
+        if unlimited:
+            names = shortened(", ".join(unlimited))
+            raise ElitesError(
+                f"the model of {self.name} has no ctrlrange for the actuators {names}; actions of ±1 are mapped "
+                "to that range, so each needs one"
+            )
+
+    def bounds(self) -> tuple[tuple[float, float], ...]:
+        return self.descriptor_bounds
+
+    @property
+    def main_body(self) -> str:  # type: ignore[override]
+        return self.body
+
+    def with_parameters(self, parameters: dict[str, Any]) -> Self:
+        """The task with other parameters. Another descriptor has another default archive."""
+        given = _plain(parameters)
+        kind = {name: given.get(name, getattr(self, name)) for name in ("feet", "descriptor", "dimensions")}
+        if any(kind[name] != getattr(self, name) for name in kind):
+            given = _archive(**kind) | given
+        return Task.with_parameters(self, given)
+
+    def simulator(self) -> MujocoSimulator:
+        self._same_digest()  # on another machine, the files may be others
+        return super().simulator()
+
+
+def mujoco_task(
+    file: str | Path,
+    *,
+    feet: Sequence[str] | Mapping[str, str] = (),
+    reward: str | Function | None = None,
+    ends: str | Function | None = None,
+    body: str | None = None,
+    **parameters: Any,
+) -> RobotTask:
+    """A robot of one's own in MuJoCo as a task, for `RunConfig` and the evaluators.
+
+    Controllers observe the coordinates, without the first `hidden_positions`, and the velocities. They give
+    ±1 for each actuator, which is mapped to its `ctrlrange`.
+
+    `reward` and `ends` are plain functions of an `elites.Moment`, which Numba compiles: numbers, arrays and
+    NumPy's functions, other functions of one's own only if they are decorated with `numba.njit`. They must
+    depend on nothing but the moment. A reward that is not finite, or an index out of range, makes the episode
+    invalid.
+
+    Args:
+        file: the model, an MJCF file. A run records a digest of it and of the files that it names.
+        feet: names of geoms or bodies, or a table from these to names for people.
+        reward: of a control step; by default `forward_reward_weight` (1) times the velocity along x minus
+            `ctrl_cost_weight` (0) times the sum of the squared controls.
+        ends: whether the episode ends after a control step; by default it does not.
+        body: whose position and velocity count; by default the first that has a joint.
+        parameters: other fields of the task. `descriptor`: "feet" (the share of steps at whose end each
+            touches the ground; the default if there are any), "position" (where the body ends) or "velocity"
+            (its mean). `descriptor_bounds`, a lowest and a highest value of each dimension: 0 and 1, ±30 m,
+            or ±5 m/s by default. `dimensions`: 1 (it moves along x) or 2. `hidden_positions`. `keyframe`,
+            with whose coordinates an episode begins. `noise` (0.01), half the width of the uniform one on
+            the initial coordinates and velocities. `frame_skip` (5), physics steps of a control step.
+            `episode_length`, `cells`, `grid`, `qd_offset` (measured at the start of a run by default).
+    """
+    given = {"reward": reward, "ends": ends, "body": body}
+    given = {name: value for name, value in given.items() if value is not None}
+    return make(f"{PREFIX}{file}", {"feet": feet, **given, **parameters})
+
+
+def make(name: str, parameters: dict[str, Any]) -> RobotTask:
+    """The task with the name `mujoco:FILE`. Parameters that are not given are read from the model."""
+    if lack := missing_package():
+        raise ElitesError(lack)
+    path = Path(name.removeprefix(PREFIX)).expanduser().absolute()
+    if not path.is_file():
+        raise ElitesError(f"{path} is not a file; {PREFIX}FILE names a model in MuJoCo's XML")
+    given = checked(RobotTask, _plain(parameters), name, RobotTask.fixed)
+    model = read_model(path)
+    require(model.nu > 0, f"the model {path}", "one without actuators", "one that can be controlled")
+    body = given.setdefault("body", _first_body(model, name))
+    directions, hidden = _of_root(model, identify(model, "body", body, name))
+    given.setdefault("dimensions", 2 if directions > 1 else 1)
+    given.setdefault("hidden_positions", min(hidden, given["dimensions"]))
+    given.setdefault("feet", ())
+    given.setdefault("descriptor", "feet" if given["feet"] else "position")
+    archive = _archive(given["feet"], given["descriptor"], given["dimensions"])
+    return RobotTask(
+        name=name,
+        xml_file=str(path),
+        robot=Robot(str(path), _sizes(model), given["dimensions"], given["feet"]),
+        observation_size=0,
+        action_size=0,
+        descriptor_names=(),
+        **{"qd_offset": math.nan, **archive, **given},
+    )
+
+
+def digest_of(path: Path) -> str:
+    """A digest of the content of a model's file and of all files that it names."""
+    if not path.is_file():
+        raise ElitesError(f"{path} is not a file; it must be the robot's model")
+    return _digest(str(path), modified(path))
+
+
+@functools.cache
+def _digest(path: str, modified: int) -> str:
+    documents, folders = [Path(path)], {Path(path).parent}
+    others: set[str] = set()
+    content = hashlib.sha256()
+    for document in documents:  # which grows
+        text = document.read_bytes()
+        content.update(hashlib.sha256(text).digest())
+        folders.add(document.parent)
+        try:
+            elements = list(ElementTree.fromstring(text).iter())
+        except ElementTree.ParseError as error:
+            raise ElitesError(f"{document} is not XML: {error}") from None
+        for element in elements:
+            folders |= {Path(path).parent / element.attrib[key] for key in FOLDERS if key in element.attrib}
+            files = [value for key, value in element.attrib.items() if key.startswith("file")]
+            if element.tag == "include":
+                found = {folder / file for folder in folders for file in files if (folder / file).is_file()}
+                documents += sorted(found - set(documents))
+            else:
+                others |= set(files)
+    assets = {(file, folder / file) for folder in folders for file in others if (folder / file).is_file()}
+    for _, asset in sorted(assets):
+        content.update(hashlib.sha256(asset.read_bytes()).digest())
+    return content.hexdigest()[:16]
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as a record has them: paths of functions, and pairs of a foot and its name for people."""
+    given = dict(with_options(parameters))
+    for name in RobotTask.function_fields:
+        if callable(given.get(name)):
+            given[name] = path_or_pickle(given[name])
+    if "feet" in given:
+        given["feet"] = _named_feet(given["feet"])
+    if "descriptor_bounds" in given:
+        pairs = np.ndim(given["descriptor_bounds"]) == 2
+        require(
+            pairs, "descriptor_bounds", given["descriptor_bounds"], "pairs of a lowest and a highest value"
+        )
+        given["descriptor_bounds"] = tuple(map(tuple, given["descriptor_bounds"]))
+    return given
+
+
+def _named_feet(feet: Any) -> tuple[tuple[str, str], ...]:
+    allowed = "names of geoms or bodies, or a table from these to names for people"
+    require(isinstance(feet, list | tuple | Mapping), "feet", repr(feet), allowed)
+    given = [*feet.items()] if isinstance(feet, Mapping) else feet
+    pairs = [(foot, foot.replace("_", " ")) if isinstance(foot, str) else tuple(foot) for foot in given]
+    for pair in pairs:
+        require(len(pair) == 2 and all(isinstance(one, str) for one in pair), "feet", repr(feet), allowed)
+    names = [foot for foot, _ in pairs]
+    require(len(set(names)) == len(names), "feet", names, "names that differ")
+    return tuple(pairs)
+
+
+def _archive(feet: tuple[tuple[str, str], ...], descriptor: str, dimensions: int) -> dict[str, Any]:
+    """The default bounds, grid and cells."""
+    robot = Robot("", Sizes(0, 0, 0, 0), dimensions, feet)
+    size = len(described_by(robot, descriptor))
+    grid = GRIDS.get(size, (2,) * size)
+    cells = min(math.prod(grid), MOST_CELLS) if size > 4 else math.prod(grid)
+    return {"descriptor_bounds": (BOUNDS.get(descriptor, (0, 1)),) * size, "grid": grid, "cells": cells}
+
+
+def _sizes(model: Any) -> Sizes:
+    return Sizes(model.nq, model.nv, model.nbody, model.nu)
+
+
+def _first_body(model: Any, owner: str) -> str:
+    """The name of the first body with a joint."""
+    with_joints = np.flatnonzero(model.body_jntnum > 0)
+    name = model.body(with_joints[0]).name if len(with_joints) else ""
+    if not name:
+        raise ElitesError(
+            f"the model of {owner} has no name for its first body with a joint; give it one, or choose "
+            f"another one as body: {named(model, 'body')}"
+        )
+    return str(name)
+
+
+def _of_root(model: Any, body: int) -> tuple[int, int]:
+    """In how many directions the root of a body moves over the ground, and how many of the model's first
+    coordinates are its place."""
+    root, kinds = model.body_rootid[body], require_mujoco().mjtJoint
+    joints = range(model.body_jntadr[root], model.body_jntadr[root] + model.body_jntnum[root])
+    if any(model.jnt_type[joint] == kinds.mjJNT_FREE for joint in joints):
+        over_ground = [True, True]
+    else:
+        slides = [model.jnt_type[joint] == kinds.mjJNT_SLIDE for joint in joints]
+        level = [abs(model.jnt_axis[joint][2]) < 0.5 for joint in joints]
+        over_ground = [slide and flat for slide, flat in zip(slides, level, strict=True)]
+    leading = (*over_ground, False).index(False)
+    return sum(over_ground), leading if joints and model.jnt_qposadr[joints[0]] == 0 else 0
