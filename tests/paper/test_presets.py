@@ -2,7 +2,7 @@
 
 import pytest
 
-from elites import ElitesError
+from elites import TASKS, ElitesError
 from elites.paper.presets import STUDIES, SUITES, make_study, suite_of
 
 
@@ -23,24 +23,27 @@ def test_the_paper_s_grid():
     assert not any(job.correct for job in make_study("performance").jobs())
 
 
+@pytest.mark.parametrize("suite", ["brax", "mujoco"])
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_grid_of_another_suite_is_the_same(name):
-    papers, brax = make_study(name), make_study(name, suite="brax")
-    assert [choice.name for choice in brax.tasks] == [
-        choice.name.replace("qd-", "brax-").replace("walker", "walker2d") for choice in papers.tasks
+def test_the_grid_of_another_suite_is_the_same(name, suite):
+    papers, other = make_study(name), make_study(name, suite=suite)
+    assert [choice.name for choice in other.tasks] == [
+        choice.name.replace("qd-", f"{suite}-").replace("walker", "walker2d") for choice in papers.tasks
     ]
-    assert brax.name == f"{name}-brax"
+    assert {choice.name for choice in other.tasks} <= TASKS.keys()
+    assert other.name == f"{name}-{suite}"
     left_out = {"name": "", "tasks": ()}
-    assert {**brax.record(), **left_out} == {**papers.record(), **left_out}
+    assert {**other.record(), **left_out} == {**papers.record(), **left_out}
 
 
 def test_a_suite_is_of_the_paper_s_studies(tmp_path):
-    with pytest.raises(ElitesError, match="suite is 'dm'; it must be one of qdgym, brax"):
+    with pytest.raises(ElitesError, match="suite is 'dm'; it must be one of qdgym, brax, mujoco"):
         make_study("ablation", suite="dm")
     with pytest.raises(ElitesError, match=r"suite is brax; .* and mine\.toml names its own tasks"):
         make_study("mine.toml", suite="brax")
     assert suite_of("ablation", ["qd-ant"], ["pga-map-elites"]) is SUITES["qdgym"]
     assert suite_of("ablation-brax", ["brax-ant"], ["pga-map-elites"]) is SUITES["brax"]
+    assert suite_of("ablation-mujoco", ["mujoco-ant"], ["pga-map-elites"]) is SUITES["mujoco"]
     assert suite_of("ablation-brax", ["qd-ant"], ["pga-map-elites"]) is None
     assert suite_of("ablation", ["qd-ant"], ["td3"]) is None
     assert suite_of("mine", [], []) is None

@@ -90,7 +90,9 @@ class RobotTask(MujocoTask):
     def _check(self, model: Any) -> None:
         identify(model, "body", self.body, self.name)
         for foot, _ in self.feet:
-            geoms_of(model, foot, self.name)
+            geoms = geoms_of(model, foot, self.name)
+            of_robot = model.body_weldid[model.geom_bodyid[geoms]].all()
+            require(bool(of_robot), "feet", repr(foot), "part of the robot, not of the ground")
         if self.keyframe:
             identify(model, "key", self.keyframe, self.name)
         require(
@@ -118,8 +120,8 @@ class RobotTask(MujocoTask):
         if unlimited:
             names = shortened(", ".join(unlimited))
             raise ElitesError(
-                f"the model of {self.name} has no ctrlrange for the actuators {names}; actions of ±1 are mapped "
-                "to that range, so each needs one"
+                f"the model of {self.name} has no ctrlrange for the actuators {names}; actions of ±1 are "
+                "mapped to that range, so each needs one"
             )
 
     def bounds(self) -> tuple[tuple[float, float], ...]:
