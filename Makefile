@@ -17,7 +17,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@if [ -n "$(PYTHON)" ] || [ ! -x $(BIN)/python ]; then \
 	  python=$$(scripts/choose-python $(PYTHON)) && echo "setting up with $$($$python --version), $$python" && \
 	  $$python -m venv --clear .venv; fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,brax,cluster]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,brax,cluster,mujoco]'
 	@touch $@
 
 run: setup
@@ -70,7 +70,7 @@ lock:
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	echo '# Versions that are known to work together; made by `make lock`.' > constraints.txt
 	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --upgrade --no-header --no-annotate \
-	  --extra dev --extra docs --extra brax --extra cluster pyproject.toml >> constraints.txt
+	  --extra dev --extra docs --extra brax --extra cluster --extra mujoco pyproject.toml >> constraints.txt
 	rm -rf .venv-lock
 
 clean:

@@ -14,12 +14,14 @@ from elites import (
     ThreadEvaluator,
     gymnasium_task,
     make_task,
+    mujoco_task,
     run,
 )
 from elites.evaluation.cluster import ClusterEvaluator
 from elites.paper.presets import make_study
 from elites.studies.cluster import ClusterPool, write_files
 from elites.studies.execution import execute
+from tests import robots
 from tests.conftest import controllers
 from tests.studies.test_execution import KEPT, TOML, results
 
@@ -51,6 +53,17 @@ def cluster():
 
 def quiet(_):
     pass
+
+
+@pytest.mark.slow
+def test_a_robot_of_ones_own_with_a_function_of_a_notebook(cluster, tmp_path):
+    (tmp_path / "cart.xml").write_text(robots.CART.format(more=""))
+    task = mujoco_task(tmp_path / "cart.xml", reward=lambda moment: moment.qpos[2], episode_length=20)
+    parameters, seeds = controllers(task, 6), np.arange(6)
+    with ClusterEvaluator(task, cluster.address) as there, ThreadEvaluator(task, threads=1) as here:
+        theirs, ours = (evaluator.evaluate(parameters, seeds) for evaluator in (there, here))
+    np.testing.assert_array_equal(theirs.fitness, ours.fitness)
+    np.testing.assert_array_equal(theirs.descriptor, ours.descriptor)
 
 
 def test_episodes_are_those_of_the_local_evaluator(cluster):
