@@ -191,7 +191,10 @@ def _thrown(task):
     """The rewards and positions of an ant that is thrown forwards."""
     simulator = MujocoSimulator(task)
     simulator.reset(simulator.data.qpos.copy(), np.r_[30.0, np.zeros(13)])
-    steps = [(simulator.step(np.zeros(8, np.float32))[1], simulator.data.qpos[:2].copy()) for _ in range(50)]
+    steps = [
+        (simulator.step(np.zeros(8, np.float32))[1], simulator.data.body("torso").xpos[:2].copy())
+        for _ in range(50)
+    ]
     rewards, places = zip(*steps, strict=True)
     return rewards, np.array(places)
 
