@@ -260,10 +260,10 @@ def test_a_renderer_that_dies_is_reported(offscreen, model):
 
 def test_a_clip_by_mujocos_renderer(offscreen, hopper, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(PosedScene, "picture", None)  # ours is not used
-    path, (shown,) = elites.replay(hopper, out=tmp_path / "clip.gif", size=(160, 120), steps=8)
+    path, (shown,) = elites.replay(hopper, out=tmp_path / "clip.gif", size=(720, 500), steps=8)
     assert shown.fitness == shown.recorded_fitness
     pictures, _ = frames(path)
-    assert len(pictures) == 2
+    assert [picture.shape for picture in pictures] == [(500, 720, 3)] * 2  # beyond MuJoCo's usual size
     assert (pictures[0] != pictures[1]).any()
     assert capfd.readouterr() == ("", "")
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import START_SECONDS, describe_exit, end_with, start_child
+from elites.children import describe_exit, end_with, start_child
 from elites.errors import ElitesError, describe
 
 VARIABLE = "MUJOCO_GL"  # MuJoCo's own: which library it draws with
 OFF = ("disabled", "disable", "off", "false", "0")
 LIBRARIES = ("egl", "osmesa")  # those that need no display
-PATIENCE = 60.0  # s for a picture
+PATIENCE = 60.0  # s for the start, and for a picture
 SHADOW = 1024  # pixels; MuJoCo's default takes four times as long without a GPU
 
 
@@ -62,19 +62,19 @@ class Offscreen:
         self.close = weakref.finalize(self, _end, self._process, self._channel, lifeline)
         content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
         mujoco.mj_saveModel(model, None, content)
-        self._ask((library, content.tobytes(), size, view, field), START_SECONDS)
+        self._ask((library, content.tobytes(), size, view, field))
 
     def shot(self, coordinates: np.ndarray, target: np.ndarray) -> np.ndarray:
         """A picture `[height, width, 3]` of the model with these coordinates (qpos)."""
         width, height = self.size
-        picture = self._ask((coordinates, target), PATIENCE)
+        picture = self._ask((coordinates, target))
         return np.frombuffer(picture, np.uint8).reshape(height, width, 3)
 
-    def _ask(self, order: Any, seconds: float) -> bytes:
+    def _ask(self, order: Any) -> bytes:
         try:
             self._channel.send(order)
-            if not self._channel.poll(seconds):
-                raise self._failure(f"it took more than {seconds:g} s")
+            if not self._channel.poll(PATIENCE):
+                raise self._failure(f"it took more than {PATIENCE:g} s")
             answer = self._channel.recv()
         except (EOFError, ConnectionError):
             self._process.wait()
