@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from elites import ElitesError, Status, load_lineage
 from elites.results.lineage import RECORD, Lineage, header_of, records_of
+from elites.results.tables import Logs
 
 OPERATORS = ("random", "ga")
 
@@ -138,3 +139,27 @@ def test_ancestors_are_all_that_parents_lead_to(family, missing):
         assert line[0] == row
         assert line[1:] == [family[child][0] for child in line[:-1]]
         assert family[line[-1]][0] not in present
+
+
+def words_of(*evaluations):
+    words = np.zeros((len(evaluations), 7), np.int32)
+    words[:, 0], words[:, 1:3], words[:, -1] = evaluations, -1, 256 * Status.NEW
+    return words
+
+
+def test_a_log_goes_on_from_its_checkpoint_and_an_earlier_run_without_one(tmp_path):
+    def open_logs(marks):
+        return Logs(tmp_path, ["generation"], ["generation"], (), OPERATORS, marks)
+
+    with open_logs({}) as logs:
+        logs.add_offspring(words_of(0, 1))
+        marks = logs.sync()
+        logs.add_offspring(words_of(2, 3))
+    with open_logs(marks) as logs:
+        logs.add_offspring(words_of(2))
+        assert load_lineage(tmp_path).evaluation.tolist() == [0, 1, 2]
+    (tmp_path / "lineage.bin").unlink()
+    with open_logs({name: mark for name, mark in marks.items() if name != "lineage.bin"}) as logs:
+        logs.add_offspring(words_of(2))
+        assert "lineage.bin" not in logs.sync()
+    assert not (tmp_path / "lineage.bin").exists()

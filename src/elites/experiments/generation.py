@@ -187,7 +187,7 @@ class Generation:
             self.algorithm.cells.of(offspring.descriptor),
             jax.lax.bitcast_convert_type(offspring.fitness.astype(jnp.float32), jnp.int32),
             origin.generation,
-            origin.operator | status << 8,
+            origin.operator.astype(jnp.int32) | status.astype(jnp.int32) << 8,
         )
         return jnp.stack([word.astype(jnp.int32) for word in words], axis=-1)
 

@@ -88,7 +88,7 @@ def _read_corrected(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArc
 def operators_of(contents: Sequence[Content]) -> list[str]:
     """The names of all operators, sorted."""
     archives = [archive for content in contents for archive in (content.archive, *content.snapshots)]
-    names = [found.operator for found in (*archives, *(content.ancestors for content in contents))]
+    names = [archive.operator for archive in archives] + [content.ancestors.operator for content in contents]
     return [str(name) for name in np.unique(np.concatenate(names))]
 
 

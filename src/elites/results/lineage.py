@@ -38,7 +38,7 @@ RECORD = np.dtype(
     ]
 )
 WORDS = RECORD.itemsize // 4  # a record as whole numbers of 32 bits, which programs make
-ENTERED = (Status.NEW, Status.IMPROVED, Status.STORED)
+_ENTERS = np.isin(np.arange(256), (Status.NEW, Status.IMPROVED, Status.STORED))  # by status
 
 
 class LineageHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,8 +112,7 @@ def header_of(operators: Sequence[str]) -> bytes:
 
 def records_of(words: np.ndarray) -> bytes:
     """The records of those of a batch that entered; `words` is int32 `[n, WORDS]`, of all of them."""
-    status = words[:, -1] >> 8 & 0xFF
-    return np.ascontiguousarray(words[np.isin(status, ENTERED)], "<i4").tobytes()
+    return words[_ENTERS[words[:, -1] >> 8 & 0xFF]].astype("<i4", copy=False).tobytes()
 
 
 def load_lineage(path: Path | str) -> Lineage:
@@ -157,5 +156,5 @@ def _check(records: np.ndarray, operators: Sequence[str]) -> None:
         raise ValueError("a cell or a generation is negative")
     if (records["operator"] >= len(operators)).any():
         raise ValueError(f"an operator is none of {', '.join(operators)}")
-    if not np.isin(records["status"], ENTERED).all() or not np.isfinite(records["fitness"]).all():
+    if not _ENTERS[records["status"]].all() or not np.isfinite(records["fitness"]).all():
         raise ValueError("a record is not of an offspring that entered the archive")
