@@ -141,7 +141,7 @@ def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
     known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
     ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
     assert ancestors <= known - set(content.archive.evaluation.tolist())
-    assert header["ancestors"]["unknown"] == "replaced since and not recorded"
+    assert header["unknown_parents"] == "replaced since and not recorded"
 
 
 def logged(folder, replaced, seed=0):
@@ -165,8 +165,9 @@ def logged(folder, replaced, seed=0):
 def described(folder):
     content, blocks = read_content(folder), Blocks()
     operators = operators_of([content])
-    header = describe_run(content, operators, blocks)["ancestors"]
-    columns = {name: decoded(blocks.text(), block) for name, block in header.items() if "at" in str(block)}
+    header = describe_run(content, operators, blocks)
+    found = {name: block for name, block in header["ancestors"].items() if name != "count"}
+    columns = {name: decoded(blocks.text(), block) for name, block in found.items()}
     return header, columns, operators
 
 
@@ -175,12 +176,12 @@ def test_a_log_has_the_whole_line_of_every_elite(make_folder):
     logged(folder, 1000)
     log, archive = elites.load_lineage(folder), elites.load_archive(folder)
     header, columns, operators = described(folder)
-    assert header["unknown"] == "which did not enter the archive"
+    assert header["unknown_parents"] == "which did not enter the archive"
     rows = log.rows(columns["evaluation"])
     for name in ("cell", "generation", "parents"):
         np.testing.assert_array_equal(columns[name], getattr(log, name)[rows])
     assert [operators[code] for code in columns["operator"]] == log.operator[rows].tolist()
-    fitness = header["fitness"]["low"] + columns["fitness"] / 65534 * np.ptp(log.fitness[rows])
+    fitness = header["ancestors"]["fitness"]["low"] + columns["fitness"] / 65534 * np.ptp(log.fitness[rows])
     np.testing.assert_allclose(fitness, log.fitness[rows], atol=0.02)
     lines = {int(one) for own in archive.evaluation for one in log.line(own).evaluation}
     others = {int(one) for row in log.rows(sorted(lines)) for one in log.parents[row] if one >= 0}
@@ -188,8 +189,8 @@ def test_a_log_has_the_whole_line_of_every_elite(make_folder):
 
     (folder / "lineage.bin").write_bytes(b"{}\n")
     header, columns, _ = described(folder)
-    assert header["count"] == 0
-    assert "lineage.bin is damaged: its first line" in header["unknown"]
+    assert header["ancestors"]["count"] == 0
+    assert "lineage.bin is damaged: its first line" in header["unknown_parents"]
 
 
 def test_a_page_of_many_cells_stays_small(make_folder, tmp_path):
@@ -206,8 +207,8 @@ def test_lines_that_are_cut_are_cut_alike_and_told(make_folder, monkeypatch):
     first = set(elites.load_archive(folder).parents[:, 0].tolist())
     monkeypatch.setattr("elites.explorer.ancestors.MOST_ANCESTORS", 20)
     header, columns, _ = described(folder)
-    assert "elites.load_lineage has all" in header["unknown"]
-    assert header["count"] == 20
+    assert "elites.load_lineage has all" in header["unknown_parents"]
+    assert header["ancestors"]["count"] == 20
     assert set(columns["evaluation"].tolist()) < first  # one step of all lines comes before the second of any
 
 

@@ -121,6 +121,7 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "centroids": blocks.add(archive.centroids, "f4"),
         "polygons": _polygons(archive, blocks),
         "ancestors": _describe_ancestors(content.ancestors, operators, blocks),
+        "unknown_parents": content.ancestors.unknown,
         "snapshots": [_snapshot(snapshot, operators, blocks) for snapshot in content.snapshots],
         "corrected": None if content.corrected is None else _corrected(content.corrected, blocks),
         "uncorrected": content.uncorrected,
@@ -222,7 +223,6 @@ def _describe_ancestors(ancestors: Ancestors, operators: list[str], blocks: Bloc
     low, high = (float(fitness.min()), float(fitness.max())) if len(fitness) else (0.0, 1.0)
     return {
         "count": len(fitness),
-        "unknown": ancestors.unknown,
         "evaluation": blocks.add_rising(ancestors.evaluation),
         "generation": blocks.add_rising(ancestors.generation),
         "cell": blocks.add(ancestors.cell, "i4"),

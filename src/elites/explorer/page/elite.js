@@ -195,7 +195,7 @@ function lineage(run, elite) {
         element(
           "li",
           {},
-          `parents: evaluation${parents.length > 1 ? "s" : ""} ${parents.map((one) => fixed(one)).join(" and ")}, ${ancestors.unknown}`,
+          `parents: evaluation${parents.length > 1 ? "s" : ""} ${parents.map((one) => fixed(one)).join(" and ")}, ${run.header.unknown_parents}`,
         ),
       );
       break;
