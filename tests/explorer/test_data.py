@@ -20,8 +20,7 @@ from elites.explorer.gaits import describe_movement, episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
 from elites.reports.study.page import explorers
-from elites.results.lineage import WORDS, header_of, records_of
-from tests.explorer.archives import made_up, replicated
+from tests.explorer.archives import logged, made_up, replicated
 from tests.made_up import make_run, study_of
 
 
@@ -142,24 +141,6 @@ def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
     ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
     assert ancestors <= known - set(content.archive.evaluation.tolist())
     assert header["unknown_parents"] == "replaced since and not recorded"
-
-
-def logged(folder, replaced, seed=0):
-    """Writes a log with as many replaced elites before the first elite of the run in a folder."""
-    archive, generator = elites.load_archive(folder), np.random.default_rng(seed)
-    archive = replace(archive, evaluation=archive.evaluation + replaced)
-    order, count = np.argsort(archive.evaluation), replaced + len(archive)
-    words = np.zeros((count, WORDS), np.int32)
-    words[:, 0] = np.concatenate([np.arange(replaced), archive.evaluation[order]])
-    words[1:, 1:3] = words[generator.integers(0, np.arange(1, count)[:, None], (count - 1, 2)), 0]
-    words[0, 1:3] = -1
-    words[:, 3] = generator.integers(0, len(archive.centroids), count)
-    words[:, 4] = generator.normal(500, 100, count).astype(np.float32).view(np.int32)
-    words[:, 5] = 1 + words[:, 0] // 100
-    words[:, 6] = (np.arange(count) > 0) + 256 * elites.Status.IMPROVED
-    parents = words[replaced:, 1:3]
-    replace(archive, parents=parents[np.argsort(order)]).save(folder / "archive.npz")
-    (folder / "lineage.bin").write_bytes(header_of(["random", "ga"]) + records_of(words))
 
 
 def described(folder):
