@@ -26,6 +26,10 @@ class Blocks:
         values = np.ascontiguousarray(array, f"<{kind}")
         return {"at": self.add_bytes(values.tobytes()), "type": kind, "shape": list(values.shape)}
 
+    def add_rising(self, array: np.ndarray) -> dict[str, Any]:
+        """Adds whole numbers that rise, as their differences."""
+        return {**self.add(np.diff(array, prepend=0), "i4"), "rising": True}
+
     def add_quantised(self, array: np.ndarray, kind: str, low: float, high: float) -> dict[str, Any]:
         """Adds numbers from `low` to `high` as unsigned whole ones; NaN is the largest of these."""
         steps = MISSING[kind] - 1

@@ -2,7 +2,7 @@
 "use strict";
 
 /**
- * @typedef {{at: [number, number], type: string, shape: number[], low?: number, high?: number}} Block
+ * @typedef {{at: [number, number], type: string, shape: number[], low?: number, high?: number, rising?: boolean}} Block
  * @typedef {Float32Array | Uint8Array | Uint16Array | Uint32Array | Int32Array} Numbers
  * @typedef {{evaluations: number, count: number, cell: Numbers, fitness: Numbers, descriptor: Numbers, operator: Numbers,
  *   generation: Numbers, evaluation: Numbers, elite: Int32Array}} Frame an archive at a moment; `elite` is the index of the
@@ -23,6 +23,7 @@ async function inflate(at, blocks = BLOCKS) {
 /** The numbers of a block; quantised ones as they were, NaN included. @param {Block} block @returns {Promise<Numbers>} */
 async function numbers(block) {
   const raw = new KINDS[/** @type {keyof typeof KINDS} */ (block.type)](await inflate(block.at));
+  if (block.rising) for (let at = 1; at < raw.length; at++) raw[at] += raw[at - 1];
   if (block.low === undefined || block.high === undefined) return raw;
   const missing = block.type === "u1" ? 255 : 65535,
     low = block.low,
