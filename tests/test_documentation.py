@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r'^```(\w+)(?: title="(.+?)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 NOTEBOOK = DOCS / "notebooks" / "first-archive.ipynb"
-EXECUTED = ("tutorials/*.md", "coming-from-*.md", "python.md")
+EXECUTED = ("tutorials/*.md", "coming-from-*.md", "python.md", "your-own-robot.md")
 
 
 def blocks(page):
@@ -117,6 +117,20 @@ def test_the_page_on_python_runs(execute):
     assert page["evaluation"].descriptor.shape == (100, 2)
     assert 0 <= page["info"]["descriptor"][0] <= 1
     assert Path("runs/both/seed-1/archive.npz").exists()
+
+
+def test_the_page_on_robots_runs(execute):
+    smaller = (
+        ("--evaluations 5000", "--evaluations 200 --initial 100"),
+        ("evaluations=5000", 'evaluations=100, hyper_parameters={"initial": 100}'),
+        ("elites random ", "elites random --controllers 5 "),
+        ("episode_length=250", "episode_length=50"),
+    )
+    page, out = execute("your-own-robot.md", smaller)
+    assert page["robot"].descriptor_names == ("front left", "front right", "back left", "back right")
+    assert "mujoco:scene.xml: 5 controllers" in out
+    assert len(elites.load_archive("runs/crawler").fitness) > 10
+    assert Path("runs/again/archive.npz").exists()
 
 
 def test_every_page_with_code_is_executed():
