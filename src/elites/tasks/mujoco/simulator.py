@@ -45,7 +45,7 @@ def _model(path: str, modified: int, walls: Walls) -> Any:
         )
     model = compile_spec(spec, path)
     if model.ntree == 1:  # one robot is one island: looking for more takes 5 % of the time
-        model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, "mjDSBL_ISLAND", 0))  # old versions do not
+        model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, "mjDSBL_ISLAND", 0))  # 0: never looks
     return model
 
 
