@@ -21,7 +21,7 @@ def elites(*arguments):
 def test_tasks_are_listed_with_their_sizes(capsys):
     assert cli.main(["tasks"]) == 0
     rows = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in rows[1:]] == [*TASKS, "gym:ID", "module:task"]
+    assert [row.split()[0] for row in rows[1:]] == [*TASKS, "gym:ID", "mujoco:FILE", "module:task"]
     assert rows[1].split()[1:6] == ["22", "6", "2", "20230", "1024"]
 
 
@@ -30,9 +30,10 @@ def test_tasks_that_cannot_run_here_are_marked_with_the_reason(monkeypatch, tmp_
     monkeypatch.setattr("elites.tasks.brax.find_spec", lambda name: None if name == "brax" else find(name))
     monkeypatch.setenv("ELITES_BULLET", str(tmp_path))
     assert cli.main(["tasks"]) == 0
-    *rows, first, second, _, _ = capsys.readouterr().out.splitlines()[1:]
-    marks = {row.split()[0]: row.split()[-1] for row in rows}
-    assert marks == {name: "(1)" if name.startswith("qd-") else "(2)" for name in TASKS}
+    *rows, first, second, _, _, _ = capsys.readouterr().out.splitlines()[1:]
+    marks = {row.split()[0]: row.split()[-1] for row in rows if row.endswith(")")}
+    expected = {"qd": "(1)", "brax": "(2)"}
+    assert marks == {name: expected[kind] for name in TASKS if (kind := name.split("-")[0]) in expected}
     assert first == (
         f"(1)  cannot run here: ELITES_BULLET is {tmp_path}, which holds no Bullet; "
         f"`elites install-bullet --to {tmp_path}` puts it there"

@@ -221,7 +221,7 @@ def test_another_model_has_other_sizes_and_must_have_the_feet(tmp_path):
     other = tmp_path / "hopper.xml"
     other.write_text(hopper.replace("foot_geom", "heel"))
     task = make_task("mujoco-hopper", xml_file=str(other))
-    with pytest.raises(ElitesError, match="the model of mujoco-hopper has no geom 'foot_geom'"):
+    with pytest.raises(ElitesError, match="the model of mujoco-hopper has no geom or body 'foot_geom'"):
         task.simulator()
     assert make_task("mujoco-hopper", xml_file="ant.xml").action_size == 8
     (tmp_path / "broken.xml").write_text("<mujoco><worldbody></mujoco>")

@@ -170,7 +170,8 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
 
     recorded, given = dict(parameters), parameters_of(task)
     if isinstance(task, GymnasiumTask) and name.startswith(PREFIX):
-        recorded["environment"], given["environment"] = name.removeprefix(PREFIX), task.environment
+        recorded = {"environment": name.removeprefix(PREFIX), **recorded}
+        given = {"environment": task.environment, **given}
     else:
         require(task.name == name, "task", task.name, f"{name}, as in the run")
     if not task.function_fields:
