@@ -160,6 +160,8 @@ def test_other_parameters_have_another_archive(files):
     assert task.with_parameters({"noise": 0.5}).descriptor_bounds == ((0, 0.5), (0, 1))
     other = task.with_parameters({"descriptor": "velocity", "dimensions": 1})
     assert (other.grid, other.descriptor_bounds) == ((1000,), ((-5, 5),))
+    with pytest.raises(ElitesError, match=r"descriptor is \{\}; it must be one of feet, position, velocity"):
+        task.with_parameters({"descriptor": {}})
     three = task.with_parameters({"feet": ["front_foot", "back_leg", "hull"]})
     assert (three.descriptor_size, three.cells) == (3, 1000)
 
@@ -176,6 +178,9 @@ def test_other_parameters_have_another_archive(files):
         ("cart", {"feet": ["paw"]}, "no geom or body 'paw' that could be a foot; its geoms .* floor, hull, "),
         ("cart", {"feet": "hull"}, "feet is 'hull'; it must be names of geoms or bodies"),
         ("cart", {"feet": ["hull", "hull"]}, "it must be names that differ"),
+        ("cart", {"feet": [3]}, "it must be names of geoms or bodies, or a table"),
+        ("cart", {"descriptor": []}, r"descriptor is \[\]; it must be one of feet, position, velocity"),
+        ("cart", {"descriptor_bounds": 3}, "it must be pairs of a lowest and a highest value"),
         ("cart", {"feet": [("hull", 1)]}, "it must be names of geoms or bodies, or a table"),
         ("cart", {"feet": ["world"]}, "it must be part of the robot"),
         ("cart", {"body": "head"}, "has no body 'head'; its bodies with names are world, box, "),
@@ -325,6 +330,10 @@ def test_a_run_of_a_robot_in_a_module(files, tmp_path, monkeypatch, capsys):
         (
             ["--environment-options", '{"noise": 1}', "--noise", "2"],
             "for noise too; it must be for what is not",
+        ),
+        (
+            ["--environment-options", '{"descriptor": []}'],
+            "descriptor is []; it must be one of feet, position",
         ),
         (["--descriptor", "wings"], "descriptor is 'wings'; it must be one of feet, position, velocity"),
         (["--noise", "-1"], "noise is -1.0; it must be from 0 to 1,000"),

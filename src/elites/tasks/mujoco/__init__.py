@@ -104,7 +104,7 @@ class MujocoTask(RobotRules, CompiledTask):
         """The task with other parameters. Another descriptor has another default archive."""
         parameters = with_options(parameters)
         descriptor = parameters.get("descriptor", self.descriptor)
-        if descriptor != self.descriptor and descriptor in DESCRIPTORS:
+        if descriptor != self.descriptor and descriptor in tuple(DESCRIPTORS):
             size = len(described_by(self.robot, descriptor))
             parameters = {"grid": GRIDS[size], "cells": math.prod(GRIDS[size]), **parameters}
         return super().with_parameters(parameters)

@@ -133,7 +133,7 @@ class RobotTask(MujocoTask):
 
     def with_parameters(self, parameters: dict[str, Any]) -> Self:
         """The task with other parameters. Another descriptor has another default archive."""
-        given = _plain(parameters)
+        given = checked(type(self), _plain(parameters), self.name, self.fixed)
         kind = {name: given.get(name, getattr(self, name)) for name in ("feet", "descriptor", "dimensions")}
         if any(kind[name] != getattr(self, name) for name in kind):
             given = _archive(**kind) | given
@@ -254,11 +254,11 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     if "feet" in given:
         given["feet"] = _named_feet(given["feet"])
     if "descriptor_bounds" in given:
-        pairs = np.ndim(given["descriptor_bounds"]) == 2
-        require(
-            pairs, "descriptor_bounds", given["descriptor_bounds"], "pairs of a lowest and a highest value"
-        )
-        given["descriptor_bounds"] = tuple(map(tuple, given["descriptor_bounds"]))
+        bounds = given["descriptor_bounds"]
+        listed = isinstance(bounds, list | tuple | np.ndarray)
+        pairs = listed and all(np.shape(pair) == (2,) for pair in bounds)
+        require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
+        given["descriptor_bounds"] = tuple(map(tuple, bounds))
     return given
 
 
@@ -266,12 +266,15 @@ def _named_feet(feet: Any) -> tuple[tuple[str, str], ...]:
     allowed = "names of geoms or bodies, or a table from these to names for people"
     require(isinstance(feet, list | tuple | Mapping), "feet", repr(feet), allowed)
     given = [*feet.items()] if isinstance(feet, Mapping) else feet
-    pairs = [(foot, foot.replace("_", " ")) if isinstance(foot, str) else tuple(foot) for foot in given]
+    pairs = [(foot, foot.replace("_", " ")) if isinstance(foot, str) else foot for foot in given]
     for pair in pairs:
-        require(len(pair) == 2 and all(isinstance(one, str) for one in pair), "feet", repr(feet), allowed)
+        named = (
+            isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(one, str) for one in pair)
+        )
+        require(named, "feet", repr(feet), allowed)
     names = [foot for foot, _ in pairs]
     require(len(set(names)) == len(names), "feet", names, "names that differ")
-    return tuple(pairs)
+    return tuple((foot, label) for foot, label in pairs)
 
 
 def _archive(feet: tuple[tuple[str, str], ...], descriptor: str, dimensions: int) -> dict[str, Any]:
