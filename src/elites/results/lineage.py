@@ -81,12 +81,13 @@ class Lineage:
 
     def ancestors(self, evaluation: int) -> Lineage:
         """All ancestors of what an evaluation found, the newest first, back to those without parents."""
-        found, wanted = {self._row(evaluation)}, [self._row(evaluation)]
+        found: set[int] = set()
+        wanted = [self._row(evaluation)]
         while wanted:
             rows = self.rows(self.parents[wanted].ravel())
             wanted = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in found]
             found.update(wanted)
-        return self.take(sorted(found - {self._row(evaluation)}, reverse=True))
+        return self.take(sorted(found, reverse=True))
 
     def line(self, evaluation: int) -> Lineage:
         """What an evaluation found, its first parent, the first parent of that, and so on."""
