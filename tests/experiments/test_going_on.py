@@ -20,6 +20,7 @@ from elites import (
     Execution,
     cli,
     load_archive,
+    load_lineage,
     make_algorithm,
     read_table,
     resume,
@@ -284,6 +285,9 @@ def test_other_algorithms_go_on_from_there(name, physics, source, tmp_path):
         assert table["made_start"].sum() == config.start.elites
         assert table["made_start"][-1] == 0
         assert "start" in archive.operator
+        lineage = load_lineage(outcome.folder)
+        ends = {str(lineage.line(evaluation).operator[-1]) for evaluation in archive.evaluation}
+        assert "start" in ends <= {"start", "cma", "greedy"}  # none is random
 
 
 def test_elites_are_evaluated_on_another_task_with_its_own_seeds(tmp_path):

@@ -81,12 +81,13 @@ class Lineage:
 
     def ancestors(self, evaluation: int) -> Lineage:
         """All ancestors of what an evaluation found, the newest first, back to those without parents."""
-        found, wanted = {self._row(evaluation)}, [self._row(evaluation)]
+        found: set[int] = set()
+        wanted = [self._row(evaluation)]
         while wanted:
             rows = self.rows(self.parents[wanted].ravel())
             wanted = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in found]
             found.update(wanted)
-        return self.take(sorted(found - {self._row(evaluation)}, reverse=True))
+        return self.take(sorted(found, reverse=True))
 
     def line(self, evaluation: int) -> Lineage:
         """What an evaluation found, its first parent, the first parent of that, and so on."""
@@ -112,7 +113,8 @@ def header_of(operators: Sequence[str]) -> bytes:
 
 def records_of(words: np.ndarray) -> bytes:
     """The records of those of a batch that entered; `words` is int32 `[n, WORDS]`, of all of them."""
-    return words[_ENTERS[words[:, -1] >> 8 & 0xFF]].astype("<i4", copy=False).tobytes()
+    entered: np.ndarray = words[_ENTERS[words[:, -1] >> 8 & 0xFF]]
+    return entered.astype("<i4", copy=False).tobytes()
 
 
 def load_lineage(path: Path | str) -> Lineage:
