@@ -310,12 +310,12 @@ TASKS: tuple[MujocoTask, ...] = tuple(
     for variant in zip(
         _pair(Walker2dTask, "walker2d", _WALKER, -114.0),
         _pair(HalfCheetahTask, "halfcheetah", _HALF_CHEETAH, -2177.0),
-        _pair(AntTask, "ant", _ANT, 0.0),
+        _pair(AntTask, "ant", _ANT, -3002.0),
         _pair(HopperTask, "hopper", _HOPPER, -3.0),
         _pair(HumanoidTask, "humanoid", _HUMANOID, 0.0),
         _pair(SwimmerTask, "swimmer", _SWIMMER, -197.0, descriptor="position", reach=15.0),
-        _pair(AntTask, "ant-omni", _ANT, 0.0, descriptor="position", forward_reward_weight=0.0),
-        _pair(AntTask, "ant-trap", _ANT, 0.0, descriptor="position", reach=15.0, walls=_TRAP, goal=_GOAL),
+        _pair(AntTask, "ant-omni", _ANT, -3002.0, descriptor="position", forward_reward_weight=0.0),
+        _pair(AntTask, "ant-trap", _ANT, -3002.0, descriptor="position", reach=15.0, walls=_TRAP, goal=_GOAL),
         strict=True,
     )
     for task in variant
