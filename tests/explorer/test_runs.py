@@ -49,7 +49,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     browser.problems.clear()
     browser.open(page)
     assert browser.run("Object.keys(runs[0].header.gaits.elites).length") == len(archive.fitness)
-    assert browser.run("runs[0].snapshots.length") == 2
+    assert browser.run("runs[0].moments.length") == 2
     browser.wait("mainStage.shown.length === 4")  # the best elite with three replications
     heights = browser.run(
         "limbsAt(runs[0].header.gaits.limbs, mainStage.shown[0].gait, 0, false).map((limb) => limb.centre[2])"

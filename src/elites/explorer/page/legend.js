@@ -13,27 +13,53 @@ function swatch(operator) {
   return element("span", {}, dot, operator.name);
 }
 
-/** A bar from the least to the greatest value. @param {Scale} scale @param {string} label */
+/** A bar from the low to the high end of the scale, with a tip where values lie beyond. @param {Scale} scale
+ * @param {string} label */
 function ramp(scale, label) {
   const width = 230,
-    picture = drawn("svg", { width: width + 40, height: 48, role: "img", "aria-label": label });
+    left = 20,
+    right = left + width,
+    tip = 9,
+    note = beyond(scale);
+  const picture = drawn("svg", {
+    width: right + 20 + 6 * note.length,
+    height: 48,
+    role: "img",
+    "aria-label": note ? `${label}, ${note}` : label,
+  });
   const stops = scale.stops.map((colour, index) =>
     drawn("stop", { offset: index / (scale.stops.length - 1), "stop-color": css(colour) }),
   );
-  const marks = scale.high > scale.low ? ticks(scale.low, scale.high, 4) : [scale.low];
+  const marks = scale.high > scale.low ? ticks(scale.low, scale.high, 5) : [scale.low];
+  const [below, above] = [scale.least < scale.low, scale.most > scale.high];
+  const outline = [
+    `M${left + 5} 17H${right - 5}`,
+    above ? `h5l${tip} 5l${-tip} 5h-5` : "a5 5 0 0 1 0 10",
+    `H${left + 5}`,
+    below ? `h-5l${-tip} -5l${tip} -5h5` : "a5 5 0 0 1 0 -10",
+    "Z",
+  ];
   picture.append(
     drawn("defs", {}, drawn("linearGradient", { id: "ramp" }, ...stops)),
-    drawn("text", { x: 20, y: 11 }, label),
-    drawn("rect", { x: 20, y: 17, width, height: 10, rx: 5, fill: "url(#ramp)" }),
+    drawn("text", { x: left, y: 11 }, label),
+    drawn("path", { d: outline.join(""), fill: "url(#ramp)" }),
     ...marks.map((value) =>
       drawn(
         "text",
-        { x: 20 + width * scale.share(value), y: 42, "text-anchor": "middle" },
+        { x: left + width * scale.share(value), y: 42, "text-anchor": "middle" },
         tickText(value, marks),
       ),
     ),
+    drawn("text", { x: right + tip + 6, y: 26 }, note),
   );
   return picture;
+}
+
+/** What lies beyond the ends of a scale; empty if nothing does. @param {Scale} scale */
+function beyond(scale) {
+  const [below, above] = [scale.least < scale.low, scale.most > scale.high];
+  if (below && above) return `values from ${short(scale.least)} to ${short(scale.most)}`;
+  return below ? `lowest ${short(scale.least)}` : above ? `highest ${short(scale.most)}` : "";
 }
 
 /** The wedge of a value-suppressing palette: values from left to right, certainty outwards. @param {Scale} scale */
@@ -66,14 +92,15 @@ function wedge(scale) {
       );
     }
   }
-  const edge = radius * Math.sin(spread) + 8;
+  const edge = radius * Math.sin(spread) + 8,
+    [low, high] = [scale.low, scale.high].map((end) => tickText(end, ticks(scale.low, scale.high, 3)));
   picture.append(
     drawn(
       "text",
       { x: middle - edge, y: 24, "text-anchor": "end" },
-      tickText(scale.low, ticks(scale.low, scale.high, 3)),
+      scale.least < scale.low ? `≤ ${low}` : low,
     ),
-    drawn("text", { x: middle + edge, y: 24 }, tickText(scale.high, ticks(scale.low, scale.high, 3))),
+    drawn("text", { x: middle + edge, y: 24 }, scale.most > scale.high ? `≥ ${high}` : high),
     drawn("text", { x: middle + edge - 14, y: 44 }, `inwards: spread up to ${two(scale.widest)}`),
     drawn("text", { x: middle - edge + 10, y: 44, "text-anchor": "end" }, "fitness"),
   );
