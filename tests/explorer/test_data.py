@@ -259,8 +259,14 @@ def test_elites_of_all_regions_move_first_as_they_were_found():
     archive = made_up()
     content = Content(None, archive, replicated(archive, 5))
     best = episodes(content, "best")
-    assert best[0] == (0, int(archive.seed[0]))
-    assert [elite for elite, _ in best[:5]] == [0, 0, 0, 0, best[4][0]]  # then three replications
-    assert len({elite for elite, _ in best}) <= 64
+    assert best.own[0] == (0, int(archive.seed[0]))
+    shown = [elite for elite, _ in best.own]
+    assert shown == sorted(set(shown))
+    assert len(shown) <= 64
+    assert [elite for elite, _ in best.ghosts] == [elite for elite in shown for _ in range(3)]
     everyone = episodes(content, "all")
-    assert {elite for elite, _ in everyone} == set(range(len(archive.fitness)))
+    assert [elite for elite, _ in everyone.own] == list(range(len(archive.fitness)))
+    assert everyone.ghosts[: len(best.ghosts)] == best.ghosts
+    others = sorted(set(range(len(archive.fitness))) - set(shown))
+    assert [elite for elite, _ in everyone.ghosts[len(best.ghosts) :]] == 3 * others
+    assert len(set(everyone.ghosts)) == 3 * len(archive.fitness)

@@ -56,7 +56,7 @@ function drawFilterChoice() {
   const select = byId("filter-by"),
     columns = columnsOf(runs[0]).filter(({ key }) => key !== "operator" && !state.filters[key]);
   select.replaceChildren(
-    element("option", { value: "" }, "filter by …"),
+    element("option", { value: "" }, "filter by"),
     ...columns.map(({ key, label }) => element("option", { value: key }, label)),
   );
   select.value = "";

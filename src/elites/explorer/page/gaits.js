@@ -107,7 +107,7 @@ async function decodeGait(all, one, blocks = BLOCKS) {
     rotations,
     contacts: bytes.slice(2 * count),
     target,
-    rate: all.rate,
+    rate: all.rate / (one.coarser ?? 1),
     fell: one.fell,
   };
 }

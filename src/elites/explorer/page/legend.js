@@ -13,36 +13,36 @@ function swatch(operator) {
   return element("span", {}, dot, operator.name);
 }
 
-/** A bar from the low to the high end of the scale, with a tip where values lie beyond. @param {Scale} scale
- * @param {string} label */
+/** A bar from the low to the high end of the scale. Where values lie beyond an end, it has a tip, and beside that the
+ * farthest of them. @param {Scale} scale @param {string} label */
 function ramp(scale, label) {
+  const least = scale.least < scale.low ? short(scale.least) : "",
+    most = scale.most > scale.high ? short(scale.most) : "";
   const width = 230,
-    left = 20,
-    right = left + width,
     tip = 9,
-    note = beyond(scale);
-  const picture = drawn("svg", {
-    width: right + 20 + 6 * note.length,
-    height: 48,
-    role: "img",
-    "aria-label": note ? `${label}, ${note}` : label,
-  });
+    room = (/** @type {string} */ text) => (text ? tip + 10 + 6.4 * text.length : 20),
+    left = room(least),
+    right = left + width;
+  const picture = drawn("svg", { width: right + room(most), height: 48, role: "img", "aria-label": label });
   const stops = scale.stops.map((colour, index) =>
     drawn("stop", { offset: index / (scale.stops.length - 1), "stop-color": css(colour) }),
   );
   const marks = scale.high > scale.low ? ticks(scale.low, scale.high, 5) : [scale.low];
-  const [below, above] = [scale.least < scale.low, scale.most > scale.high];
   const outline = [
     `M${left + 5} 17H${right - 5}`,
-    above ? `h5l${tip} 5l${-tip} 5h-5` : "a5 5 0 0 1 0 10",
+    most ? `h5l${tip} 5l${-tip} 5h-5` : "a5 5 0 0 1 0 10",
     `H${left + 5}`,
-    below ? `h-5l${-tip} -5l${tip} -5h5` : "a5 5 0 0 1 0 -10",
+    least ? `h-5l${-tip} -5l${tip} -5h5` : "a5 5 0 0 1 0 -10",
     "Z",
   ];
+  const note = [least && `lowest value ${least}`, most && `highest value ${most}`].filter(Boolean).join(", ");
   picture.append(
+    ...(note ? [drawn("title", {}, note)] : []),
     drawn("defs", {}, drawn("linearGradient", { id: "ramp" }, ...stops)),
     drawn("text", { x: left, y: 11 }, label),
     drawn("path", { d: outline.join(""), fill: "url(#ramp)" }),
+    drawn("text", { x: left - tip - 6, y: 26, "text-anchor": "end" }, least),
+    drawn("text", { x: right + tip + 6, y: 26 }, most),
     ...marks.map((value) =>
       drawn(
         "text",
@@ -50,16 +50,8 @@ function ramp(scale, label) {
         tickText(value, marks),
       ),
     ),
-    drawn("text", { x: right + tip + 6, y: 26 }, note),
   );
   return picture;
-}
-
-/** What lies beyond the ends of a scale; empty if nothing does. @param {Scale} scale */
-function beyond(scale) {
-  const [below, above] = [scale.least < scale.low, scale.most > scale.high];
-  if (below && above) return `values from ${short(scale.least)} to ${short(scale.most)}`;
-  return below ? `lowest ${short(scale.least)}` : above ? `highest ${short(scale.most)}` : "";
 }
 
 /** The wedge of a value-suppressing palette: values from left to right, certainty outwards. @param {Scale} scale */

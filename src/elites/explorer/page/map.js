@@ -28,7 +28,6 @@ class MapView {
   moving = false;
   zooming = false;
   timer = 0;
-  /** @type {number[] | null} */ region = null; // what the cache shows: factor, and its left, bottom, right and top
   /** @type {number[] | null} */ arrowsFrom = null;
 
   /** @param {HTMLElement} parent @param {Run} run @param {() => Scale} scale @param {boolean} named */
@@ -53,7 +52,7 @@ class MapView {
       this.box.append(element("span", { class: "name" }, mark, run.title));
     }
     parent.append(this.box);
-    this.cache = document.createElement("canvas");
+    this.picture = new Picture();
     this.begun = 0;
     this.target = this.from = this.now = new Target(0);
     this.arrows = [0, 0]; // how long they are, and how visible
@@ -78,7 +77,7 @@ class MapView {
       w: wide,
       h: Math.min(high, this.layout?.kind === "profile" ? high : WIDEST * wide),
     };
-    this.region = null;
+    this.picture.region = null;
     this.paint();
   }
 
@@ -187,7 +186,7 @@ class MapView {
     const wanted = state.view === "difference" && this.frame === this.run.end ? 1 : 0;
     const passing = this.arrowsFrom && state.view === "corrected" && this.from.rows !== this.target.rows;
     this.arrows = [wanted || passing ? eased : 0, wanted ? 1 : passing ? Math.sin(Math.PI * done) : 0];
-    this.region = null;
+    this.picture.region = null;
     this.paint();
     this.moving = done < 1;
     if (this.moving) requestAnimationFrame(() => this.step());
@@ -219,55 +218,36 @@ class MapView {
       Math.min(1, cx + half),
       Math.min(1, cy + half),
     ];
-    const region = this.region;
+    const { region } = this.picture;
     const covered =
-      region && seen[0] >= region[1] && seen[1] >= region[2] && seen[2] <= region[3] && seen[3] <= region[4];
-    if (!region || !covered || (region[0] !== zoom && !this.zooming)) this.render(seen);
-    const [, left, bottom, right, top] = /** @type {number[]} */ (this.region);
+      region &&
+      seen[0] >= region.left &&
+      seen[1] >= region.bottom &&
+      seen[2] <= region.right &&
+      seen[3] <= region.top;
+    if (!region || !covered || (region.zoom !== zoom && !this.zooming)) this.picture.render(this, seen);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, this.ground.width, this.ground.height);
     context.save();
     context.beginPath();
     context.rect(plot.x * ratio, plot.y * ratio, plot.w * ratio, plot.h * ratio);
     context.clip();
-    const [x0, y0] = this.toScreen(left, top),
-      [x1, y1] = this.toScreen(right, bottom);
-    context.drawImage(this.cache, x0 * ratio, y0 * ratio, (x1 - x0) * ratio, (y1 - y0) * ratio);
+    this.picture.draw(this, context);
     context.restore();
     this.paintAbove();
-  }
-
-  /** Draws what is seen and as much again around it, so that panning need not draw. @param {number[]} seen */
-  render(seen) {
-    const { plot, ratio, cache } = this,
-      zoom = state.zoom[0],
-      around = 0.5 / zoom;
-    const left = Math.max(0, seen[0] - around),
-      bottom = Math.max(0, seen[1] - around);
-    const right = Math.min(1, seen[2] + around),
-      top = Math.min(1, seen[3] + around);
-    this.region = [zoom, left, bottom, right, top];
-    cache.width = Math.max(1, Math.round((right - left) * zoom * plot.w * ratio));
-    cache.height = Math.max(1, Math.round((top - bottom) * zoom * plot.h * ratio));
-    const context = /** @type {CanvasRenderingContext2D} */ (cache.getContext("2d"));
-    const sx = cache.width / (right - left || 1),
-      sy = cache.height / (top - bottom || 1);
-    const place = {
-      x: (/** @type {number} */ x) => (x - left) * sx,
-      y: (/** @type {number} */ y) => (top - y) * sy,
-    };
-    this.drawTiles(context, place, [left, bottom, right, top], ratio);
   }
 
   /** Draws tiles, those of one colour at once. @param {CanvasRenderingContext2D} context
    * @param {{x: (x: number) => number, y: (y: number) => number}} place @param {number[]} window @param {number} ratio */
   drawTiles(context, place, window, ratio) {
-    const { layout, now } = this,
+    const { layout, now, plot } = this,
       radius = this.radius() * ratio;
     if (layout.kind === "dots") {
+      const [wide, high] = [plot.w, plot.h].map((side) => this.radius() / (side * state.zoom[0]));
       for (let tile = now.rows.length - 1; tile >= 0; tile--) {
         const [x, y] = [now.place[2 * tile], now.place[2 * tile + 1]];
-        if (x < window[0] || x > window[2] || y < window[1] || y > window[3]) continue;
+        if (x < window[0] - wide || x > window[2] + wide || y < window[1] - high || y > window[3] + high)
+          continue;
         context.beginPath();
         context.arc(place.x(x), place.y(y), radius, 0, 7);
         context.fillStyle = css(now.colour.subarray(4 * tile), now.colour[4 * tile + 3]);
@@ -291,8 +271,9 @@ class MapView {
       if (group) group.push(tile);
       else groups.set(key, [tile]);
     }
-    const size = Math.sqrt((this.plot.w * this.plot.h) / now.rows.length) * state.zoom[0]; // of a tile, in pixels
-    const fine = layout.kind === "cells";
+    const size = Math.sqrt((plot.w * plot.h) / now.rows.length) * state.zoom[0]; // of a tile, in pixels
+    const fine = layout.kind === "cells",
+      apart = fine && size > 16; // with paper between them
     context.lineJoin = "round";
     if (fine && size > 9) {
       // where nothing was found, the cells themselves, faintly
@@ -327,18 +308,15 @@ class MapView {
       for (const tile of tiles) this.trace(context, tile, place);
       context.fillStyle = context.strokeStyle = css([colour >> 16, (colour >> 8) & 255, colour & 255], alpha);
       context.fill();
-      if (fine && alpha === 1) {
+      if (apart) {
+        context.strokeStyle = ink("paper");
+        context.lineWidth = Math.min(1.6, size / 22) * ratio;
+        context.stroke();
+      } else if (fine && alpha === 1) {
         // closes the seams that smooth edges leave
         context.lineWidth = 0.8;
         context.stroke();
       }
-    }
-    if (fine && size > 16) {
-      context.beginPath();
-      for (const tiles of groups.values()) for (const tile of tiles) this.trace(context, tile, place);
-      context.strokeStyle = ink("paper");
-      context.lineWidth = Math.min(1.6, size / 22) * ratio;
-      context.stroke();
     }
   }
 

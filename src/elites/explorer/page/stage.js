@@ -66,6 +66,8 @@ class Stage {
       parts.push(`cell ${fixed(run.elites.cell[moving])}, the nearest that moves in this page`);
     if (count > 1)
       parts.push(`orange: as it was found, grey: ${count - 1} replication${count > 2 ? "s" : ""}`);
+    else if (count && run.corrected && isHaunted(run))
+      parts.push("as it was found; its replications are not in this page");
     this.caption.textContent = parts.join("; ");
     for (const node of this.box.querySelectorAll(".controls"))
       /** @type {HTMLElement} */ (node).style.display = count ? "" : "none";
@@ -174,10 +176,12 @@ function stageControls() {
     "ghosts",
   );
   if (still.matches) setPlaying(false);
-  const haunted = runs.some((run) =>
-    Object.values(run.header.gaits?.elites ?? {}).some((/** @type {any[]} */ all) => all.length > 1),
-  );
-  return element("div", { class: "controls" }, play, speed, haunted ? ghosts : null);
+  return element("div", { class: "controls" }, play, speed, runs.some(isHaunted) ? ghosts : null);
+}
+
+/** Whether the page has replications of any elite. @param {Run} run */
+function isHaunted(run) {
+  return Object.values(run.header.gaits?.elites ?? {}).some((/** @type {any[]} */ all) => all.length > 1);
 }
 
 /** Lets the clock run and draws all stages, as long as the page is seen. */
