@@ -49,6 +49,7 @@ def on_map(browser, elite, view=0):
 
 def assert_looks_like(browser, name, tmp_path):
     """Compares a small screenshot with its baseline; fonts may differ a little. Paths are left out."""
+    browser.settle()
     browser.run("document.querySelectorAll('#facts code').forEach((code) => { code.textContent = ''; })")
     browser.settle()
     with Image.open(browser.screenshot(tmp_path / f"{name}.png")) as shot:
