@@ -1,15 +1,15 @@
 """The explorer's pages in a headless Chromium without a GPU.
 
-The map alone, of an archive with 10 000 cells that is made of formulas: making it is timed, then loading it, and
-panning at three zooms for two seconds each. A page of 1000 walkers that move for five seconds, each with
+The map alone, of an archive with 10 000 cells that is made of formulas: making it is timed, then loading it,
+and panning at three zooms for two seconds each. A page of 1000 walkers that move for five seconds, each with
 replications, whose controllers are random and whose episodes do not end with a fall: making and loading.
 
     python benchmarks/explorer.py [--quick] [--cells 10000] [--walkers 1000]
 
 --quick has 1000 cells and 8 walkers.
 
-The last line is one JSON object: seconds, MB, ms from the beginning of loading to the first picture of the map, ms
-from picture to picture and of our own work in it, and how many walkers have replications.
+The last line is one JSON object: seconds, MB, ms from the beginning of loading to the first picture of the
+map, ms from picture to picture and of our own work in it, and how many walkers have replications.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def main() -> None:
     )
     parser.add_argument("--cells", type=int, default=10_000)
     parser.add_argument("--walkers", type=int, default=1000)
-    parser.add_argument("--quick", action="store_true", help="1000 cells and 8 walkers, under 40 s")
+    parser.add_argument("--quick", action="store_true", help="1000 cells and 8 walkers")
     options = parser.parse_args()
     cells, walkers = (1000, 8) if options.quick else (options.cells, options.walkers)
     with tempfile.TemporaryDirectory() as folder, browsers.Browser(webgl=False) as browser:

@@ -15,7 +15,10 @@ from tests.toy import POINT
 
 SMALL = {"initial": 10, "batch": 10, "hidden": [4]}
 OPTIONS = ("--initial", 10, "--batch", 10, "--hidden", 4, "--evaluations", 20, "--checkpoint-seconds", 0)
-KEPT = ("config.json", "group.json", "metrics.csv", "archive.npz", "corrected.npz", "study.json")
+KEPT = (
+    *("config.json", "group.json", "study.json"),
+    *("metrics.csv", "archive.npz", "lineage.bin", "corrected.npz"),
+)
 
 
 def quiet(_):

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from elites.reports.study.report import study_report
     from elites.results.archive import Elite, SavedArchive, load_archive
     from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
+    from elites.results.lineage import Lineage, load_lineage
     from elites.results.tables import read_table
     from elites.studies.pieces import merge_studies
     from elites.studies.run import run_study
@@ -84,6 +85,7 @@ _HOME = {
     "Execution": "elites.experiments.execution",
     "FunctionTask": "elites.tasks.function",
     "GymnasiumTask": "elites.tasks.gymnasium",
+    "Lineage": "elites.results.lineage",
     "LoggedRun": "elites.loggers.logger",
     "Logger": "elites.loggers.logger",
     "Losses": "elites.metrics.corrected",
@@ -125,6 +127,7 @@ _HOME = {
     "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.results.archive",
     "load_corrected": "elites.results.corrected",
+    "load_lineage": "elites.results.lineage",
     "make_algorithm": "elites.algorithms",
     "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
@@ -160,6 +163,7 @@ __all__ = [
     "Execution",
     "FunctionTask",
     "GymnasiumTask",
+    "Lineage",
     "LoggedRun",
     "Logger",
     "Losses",
@@ -200,6 +204,7 @@ __all__ = [
     "gymnasium_task",
     "load_archive",
     "load_corrected",
+    "load_lineage",
     "make_algorithm",
     "make_study",
     "make_task",

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 import elites
-from elites import cli, load_archive, read_table
+from elites import cli, load_archive, load_lineage, read_table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "your-own-algorithm.md"
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
@@ -82,7 +82,8 @@ def same(first, second):
     archives = [load_archive(folder) for folder in (first, second)]
     names = ("parameters", "fitness", "descriptor", "cell", "seed", "operator", "parents")
     equal = [np.array_equal(*(getattr(archive, name) for archive in archives)) for name in names]
-    return all(equal) and Path(first, "metrics.csv").read_bytes() == Path(second, "metrics.csv").read_bytes()
+    logs = ("metrics.csv", "lineage.bin")
+    return all(equal) and all(Path(first, log).read_bytes() == Path(second, log).read_bytes() for log in logs)
 
 
 def commands(beginning):
@@ -115,6 +116,9 @@ def test_an_algorithm_of_ones_own_works_with_every_command(command, refusal, her
     assert (table["new_two_lines"] + table["improved_two_lines"]).sum() > 0
     archive = load_archive("runs/two-lines")
     assert (archive.parents[archive.operator == "two_lines"] >= 0).all()
+    lineage = load_lineage("runs/two-lines")
+    np.testing.assert_array_equal(lineage.take(lineage.rows(archive.evaluation)).cell, archive.cell)
+    assert all(lineage.line(elite.evaluation).operator[-1] == "random" for elite in archive)
 
     uninstall(here, "two_lines")
     assert "two_lines" in refusal(resuming)

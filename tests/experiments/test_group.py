@@ -14,8 +14,10 @@ from elites import (
     ElitesError,
     Execution,
     RunConfig,
+    Status,
     correct,
     load_archive,
+    load_lineage,
     read_table,
     resume,
     run,
@@ -56,7 +58,7 @@ def quiet(_):
 
 
 def files(folder):
-    kept = ("metrics.csv", "archive.npz", "corrections.csv", "corrected.npz", "members.npz")
+    kept = ("metrics.csv", "archive.npz", "corrections.csv", "corrected.npz", "members.npz", "lineage.bin")
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -100,13 +102,15 @@ def test_replications_in_one_program(name, group, tmp_path):
     cut(config, tmp_path / "cut")
     with (tmp_path / "cut" / "seed-4" / "metrics.csv").open("a") as file:
         file.write("cut short, 1, 2")
+    with (tmp_path / "cut" / "seed-4" / "lineage.bin").open("ab") as file:
+        file.write(b"of the generation that was cut short")
     again = resume(
         tmp_path / "cut" / "seed-4", execution=Execution(log=quiet)
     )  # any of them goes on with all
     assert again.finished
     assert again.folder.name == "seed-4"
     assert files(tmp_path / "cut") == files(whole)
-    assert len(files(whole)) == 2 * (2 + 2 + (name == "deep-grid"))
+    assert len(files(whole)) == 2 * (3 + 2 + (name == "deep-grid"))
 
     fitness = []
     for outcome in outcomes:
@@ -137,6 +141,34 @@ def test_logs_have_what_the_algorithm_trains(name, group):
         evaluated = table[made] > 0 if made else np.zeros(len(trained), bool)
         np.testing.assert_array_equal(np.isfinite(table["greedy_fitness"]), evaluated)
         assert table["mean_fitness"][-1] == pytest.approx(archive.fitness.astype(float).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_log_of_lineages_leads_to_the_archive_and_back_to_random_ancestors(name, group):
+    """Record after record it makes the archive; each elite's lines end without parents."""
+    for outcome in group(name).runs:
+        lineage, archive = load_lineage(outcome.folder), load_archive(outcome.folder)
+        table = read_table(outcome.folder / "metrics.csv")
+        entered = sum(values for column, values in table.items() if column.startswith(("new_", "improved_")))
+        assert (lineage.status != Status.STORED).sum() == entered.sum()
+        if name == "deep-grid":
+            assert (lineage.status == Status.STORED).any()  # members that are not the best, which are evicted
+            elites = lineage.take(lineage.rows(archive.evaluation))
+        else:
+            assert len(lineage) > len(archive)  # replaced ones are there
+            latest = {cell: row for row, cell in enumerate(lineage.cell.tolist())}
+            assert sorted(latest) == sorted(archive.cell.tolist())
+            elites = lineage.take([latest[cell] for cell in archive.cell.tolist()])
+        for field in ("evaluation", "cell", "fitness", "generation", "operator", "parents"):
+            np.testing.assert_array_equal(getattr(elites, field), getattr(archive, field))
+        for evaluation in archive.evaluation:
+            line, ancestors = lineage.line(evaluation), lineage.ancestors(evaluation)
+            assert (line.parents[-1] == -1).all()
+            assert set(line.evaluation[1:]) <= set(ancestors.evaluation)
+            known = {-1, *ancestors.evaluation}
+            assert {*line.parents.ravel(), *ancestors.parents.ravel()} <= known
+        if name not in ("cma-map-elites", "td3"):  # samples, and copies of one actor
+            assert max(len(lineage.line(evaluation)) for evaluation in archive.evaluation) > 2
 
 
 @pytest.mark.parametrize("gains", [True, False])
@@ -174,6 +206,10 @@ def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(na
         assert list(rows) == list(expected)
         for column, values in rows.items():
             np.testing.assert_allclose(values, expected[column], rtol=1e-5, err_msg=column)
+        logs = [load_lineage(outcome.folder) for outcome in (one, other)]
+        for field in ("evaluation", "parents", "cell", "generation", "operator", "status"):
+            np.testing.assert_array_equal(*(getattr(log, field) for log in logs))
+        np.testing.assert_allclose(*(log.fitness for log in logs), rtol=1e-5, atol=1e-5)
         first, second = load_archive(one.folder), load_archive(other.folder)
         for field in ("cell", "evaluation", "seed", "generation", "operator", "parents"):
             ours, theirs = (getattr(one, field)[np.argsort(one.cell)] for one in (first, second))

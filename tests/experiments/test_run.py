@@ -61,7 +61,7 @@ def start(folder, **options):
 
 def assert_same_result(one, other):
     """Bit for bit."""
-    for name in ("metrics.csv", "archive.npz"):
+    for name in ("metrics.csv", "archive.npz", "lineage.bin"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
 
 

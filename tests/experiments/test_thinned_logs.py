@@ -75,8 +75,10 @@ def test_resumed_at_any_checkpoint_the_log_is_the_same(seeds, execution, tmp_pat
     thin, whole = config(log_every=3), tmp_path / "whole"
     with copies_at_renames(whole, tmp_path) as copies:
         run(thin, whole, seeds, execution)
-    logs = sorted(path.relative_to(whole) for path in whole.rglob("metrics.csv"))
-    assert len(logs) == seeds
+    logs = sorted(
+        path.relative_to(whole) for name in ("metrics.csv", "lineage.bin") for path in whole.rglob(name)
+    )
+    assert len(logs) == 2 * seeds
     resumable = [copy for copy in copies if (copy / "checkpoints").is_dir()]
     assert len(resumable) > 7
     for folder in resumable:
@@ -92,6 +94,8 @@ def test_readers_cope(execution, tmp_path):
             own = tmp_path / f"every-{every}" / f"seed-{seed}"
             run(config(seed=seed, evaluations=800, log_every=every), own, execution=execution)
     whole, thin = (logged(tmp_path / f"every-{every}" / "seed-0") for every in (1, 4))
+    first, second = ((tmp_path / f"every-{every}" / "seed-0" / "lineage.bin") for every in (1, 4))
+    assert first.read_bytes() == second.read_bytes()  # lineages are never thinned
     assert (len(whole["generation"]), len(thin["generation"])) == (80, 20)
     total = {name: row.sum() for name, row in added(whole).items()}
     assert {name: 4 * row.sum() for name, row in added(thin).items()} == pytest.approx(total)

@@ -1,10 +1,14 @@
 """Archives made of formulas, in any number of dimensions, with luck and with a history."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from elites.archives.archive import Status
 from elites.archives.cells import cvt, grid
-from elites.results.archive import SavedArchive
+from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import corrected_archive
+from elites.results.lineage import WORDS, header_of, records_of
 
 NAMES = ("right_foot", "left_foot", "torso", "tail", "head", "hip")
 
@@ -83,3 +87,22 @@ def replicated(archive, replications=50, seed=1):
     noise = 0.09 * luck[:, None, None] * generator.normal(size=(count, replications, dims))
     descriptor = np.clip(archive.descriptor[:, None] + drift + noise, 0, 1)
     return corrected_archive(archive, fitness.astype(np.float32), descriptor.astype(np.float32))
+
+
+def logged(folder, replaced, seed=0):
+    """Writes the log of a run: its elites come after so many others, all offspring of the first one."""
+    archive, generator = load_archive(folder), np.random.default_rng(seed)
+    order, count = np.argsort(archive.evaluation), replaced + len(archive)
+    words = np.zeros((count, WORDS), np.int32)
+    words[:, 0] = np.concatenate([np.arange(replaced), replaced + archive.evaluation[order]])
+    words[0, 1:3] = -1
+    words[1:, 1:3] = words[generator.integers(0, np.arange(1, count)[:, None], (count - 1, 2)), 0]
+    words[:, 3] = generator.integers(0, len(archive.centroids), count)
+    words[:, 4] = generator.normal(500, 100, count).astype(np.float32).view(np.int32)
+    words[:, 5] = 1 + words[:, 0] // 100
+    words[:, 6] = (np.arange(count) > 0) + 256 * Status.IMPROVED
+    words[replaced:, 3], words[replaced:, 4] = archive.cell[order], archive.fitness[order].view(np.int32)
+    rows = replaced + np.argsort(order)
+    changed = {"evaluation": words[rows, 0], "parents": words[rows, 1:3], "generation": words[rows, 5]}
+    replace(archive, **changed, operator=np.full(len(archive), "ga")).save(folder / "archive.npz")
+    (folder / "lineage.bin").write_bytes(header_of(["random", "ga"]) + records_of(words))

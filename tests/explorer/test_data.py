@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import elites
 from elites import ElitesError, cli
+from elites.explorer.ancestors import MOST_ANCESTORS
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import (
+    MOST_PARAMETERS,
     Content,
     _differences,
     _stays,
@@ -28,7 +30,7 @@ from elites.explorer.gaits import describe_movement, episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
 from elites.reports.study.page import explorers
-from tests.explorer.archives import made_up, replicated
+from tests.explorer.archives import logged, made_up, replicated
 from tests.made_up import make_run, study_of
 
 ARRAYS = (  # of an archive, with a row per elite
@@ -45,6 +47,8 @@ def decoded(blocks, block):
         return raw
     planes = np.frombuffer(raw, np.uint8).reshape(np.dtype(block["type"]).itemsize, -1)
     codes = np.ascontiguousarray(planes.T).view(f"<{block['type']}").reshape(block["shape"])
+    if block.get("rising"):
+        return codes.cumsum()
     if "low" not in block:
         return codes
     low, high = np.array(block["low"]), np.array(block["high"])
@@ -118,13 +122,6 @@ def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
     assert past["moments"] == [4, 8]
 
 
-def test_ten_thousand_cells_fit():
-    """With 50 replications; what a log of lineages takes comes on top."""
-    archive = made_up(cells=10_000, filled=1.0)
-    page = make_text([Content(Path("run"), archive, replicated(archive))], "none")
-    assert len(page.encode()) < 1_600_000
-
-
 def test_the_best_elites_have_their_parameters_in_the_page():
     archive = made_up(cells=64)
     wide = np.arange(len(archive.fitness) * 20_000, dtype=np.float32).reshape(-1, 20_000)
@@ -193,6 +190,81 @@ def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
     known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
     ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
     assert ancestors <= known - set(content.archive.evaluation.tolist())
+    assert header["unknown_parents"] == "replaced since and not recorded"
+
+
+def described(folder):
+    content, blocks = read_content(folder), Blocks()
+    operators = operators_of([content])
+    header = describe_run(content, operators, blocks)
+    found = {name: block for name, block in header["ancestors"].items() if name != "count"}
+    columns = {name: decoded(blocks.text(), block) for name, block in found.items()}
+    return header, columns, operators
+
+
+def test_a_log_has_the_whole_line_of_every_elite(make_folder):
+    folder = make_folder(made_up(cells=64))
+    logged(folder, 1000)
+    log, archive = elites.load_lineage(folder), elites.load_archive(folder)
+    header, columns, operators = described(folder)
+    assert header["unknown_parents"] == "which did not enter the archive"
+    rows = log.rows(columns["evaluation"])
+    for name in ("cell", "generation", "parents"):
+        np.testing.assert_array_equal(columns[name], getattr(log, name)[rows])
+    assert [operators[code] for code in columns["operator"]] == log.operator[rows].tolist()
+    np.testing.assert_allclose(columns["fitness"][:, 0], log.fitness[rows], atol=0.02)
+    lines = {int(one) for own in archive.evaluation for one in log.line(own).evaluation}
+    others = {int(one) for row in log.rows(sorted(lines)) for one in log.parents[row] if one >= 0}
+    assert set(columns["evaluation"].tolist()) == (lines | others) - set(archive.evaluation.tolist())
+
+    (folder / "lineage.bin").write_bytes(b"{}\n")
+    header, columns, _ = described(folder)
+    assert header["ancestors"]["count"] == 0
+    assert "lineage.bin is damaged: its first line" in header["unknown_parents"]
+
+
+def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path):
+    """With 50 replications, a log of lineages, and room for the parameters of a few controllers."""
+    folder = make_folder(made_up(cells=10_000, filled=1.0))
+    logged(folder, 300_000)
+    content = read_content(folder)
+    page = make_text([replace(content, corrected=replicated(content.archive))], "none")
+    room = 4 / 3 * 4 * MOST_PARAMETERS
+    assert len(page.encode()) + room < 2_000_000
+    path = tmp_path / "page.html"
+    path.write_text(page)
+    assert parts(path)[0]["runs"][0]["ancestors"]["count"] == MOST_ANCESTORS
+
+
+def test_lines_that_are_cut_are_cut_alike_and_told(make_folder, monkeypatch):
+    folder = make_folder(made_up(cells=64))
+    logged(folder, 1000)
+    first = set(elites.load_archive(folder).parents[:, 0].tolist())
+    monkeypatch.setattr("elites.explorer.ancestors.MOST_ANCESTORS", 20)
+    header, columns, _ = described(folder)
+    assert "elites.load_lineage has all" in header["unknown_parents"]
+    assert header["ancestors"]["count"] == 20
+    assert set(columns["evaluation"].tolist()) < first  # one step of all lines comes before the second of any
+
+
+def test_a_page_of_a_real_run_has_ancestors_that_were_replaced(tmp_path):
+    elites.optimise(
+        lambda vectors: (-(vectors**2).sum(1), np.clip(vectors[:, :1], 0, 1)),
+        evaluations=600,
+        folder=tmp_path / "run",
+        parameters=4,
+        descriptor_bounds=[(0, 1)],
+        cells=8,
+        hyper_parameters={"initial": 20, "batch": 20},
+        progress=False,
+    )
+    _, columns, _ = described(tmp_path / "run")
+    archive, log = elites.load_archive(tmp_path / "run"), elites.load_lineage(tmp_path / "run")
+    replaced, living = set(columns["evaluation"].tolist()), set(archive.evaluation.tolist())
+    lines = {one for elite in archive for one in log.line(elite.evaluation).evaluation.tolist()}
+    assert lines - living
+    assert lines <= replaced | living
+    assert not replaced & living
 
 
 def test_a_study_report_links_to_explorers(tmp_path):

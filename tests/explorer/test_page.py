@@ -10,7 +10,7 @@ from PIL import Image
 import elites
 from elites.reports.maps import voronoi_polygons
 from elites.reports.scales import robust_limits
-from tests.explorer.archives import made_up, replicated
+from tests.explorer.archives import logged, made_up, replicated
 from tests.explorer.browser import Browser
 from tests.explorer.conftest import earlier
 
@@ -30,6 +30,24 @@ def opened(browser, page):
     browser.problems.clear()
     browser.open(page)
     yield browser
+    assert browser.problems == []
+
+
+def test_the_lineage_goes_back_to_an_ancestor_without_parents(browser, make_folder, tmp_path):
+    folder = make_folder(made_up(cells=64))
+    logged(folder, 1000)
+    archive, log = elites.load_archive(folder), elites.load_lineage(folder)
+    browser.open(elites.explore(folder, out=tmp_path / "page.html", gaits="none"))
+    lines = browser.run(
+        "Array.from(document.querySelectorAll('#facts .lineage li'), (one) => one.textContent)"
+    )
+    line = log.line(archive[0].evaluation)
+    assert len(lines) == len(line) > 3
+    for text, operator, cell, parents in zip(lines, line.operator, line.cell, line.parents, strict=True):
+        assert text.startswith(f"{operator} generation")
+        assert f"cell {cell}, fitness" in text
+        assert ("other parent" in text) == (parents[0] != parents[1])
+    assert lines[-1].startswith("random")
     assert browser.problems == []
 
 

@@ -72,8 +72,8 @@ def test_a_robot_of_brax_walks_in_the_page(browser, tmp_path):
     browser.open(elites.explore(folder))
     browser.wait("mainStage.shown.length === 1")
     frames, heights = browser.run(
-        "[mainStage.shown[0].gait.frames, "
-        "limbsAt(runs[0].header.gaits.limbs, mainStage.shown[0].gait, 0, false).map((limb) => limb.centre[2])]"
+        "(({gait}) => [gait.frames, limbsAt(runs[0].header.gaits.limbs, gait, 0, false).map("
+        "(limb) => limb.centre[2])])(mainStage.shown[0])"
     )
     assert frames > 2
     assert heights == pytest.approx([1.25, 0.825, 0.35, 0.1], abs=0.03)  # torso to foot, standing

@@ -542,7 +542,13 @@ GO_ON_STUDY = (
     "1",
     "--no-calibrate",
 )
-KINDS = {".json": damaged_json, ".npz": damaged_arrays, ".csv": damaged_table, ".toml": damaged_toml}
+KINDS = {
+    ".json": damaged_json,
+    ".npz": damaged_arrays,
+    ".csv": damaged_table,
+    ".toml": damaged_toml,
+    ".bin": damaged_bytes,
+}
 
 # The prepared folder, the file, and the commands that read it; those that take long are given seldom.
 READ = (
@@ -565,6 +571,7 @@ READ = (
     ("stopped", "plain/archive.npz", (resume("plain"),), ()),
     ("stopped", "plain/metrics.csv", (resume("plain"),), ()),
     ("stopped", "plain/corrections.csv", (resume("plain"),), ()),
+    ("stopped", "plain/lineage.bin", (resume("plain"),), ()),
     (
         "whole",
         "plain/corrected.unfinished.npz",

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = float(os.environ.get("FUZZ_SECONDS", "60"))  # longest time of a case
 PATIENCE = 10.0  # then a case that is only large is interrupted; twice, as by an impatient user
 MEMORY = 3 * 2**29  # bytes beyond those of an idle child
-LOGS = ("metrics.csv", "timings.csv", "corrections.csv", "events.out.tfevents.0.elites")
+LOGS = ("metrics.csv", "timings.csv", "corrections.csv", "lineage.bin", "events.out.tfevents.0.elites")
 REMADE = {  # what a command may write where something was before
     "run": ("centroids/*.npz",),  # in the cache
     "show": ("*.png", "*.pdf", "*.svg", "*.mp4", "*.gif"),

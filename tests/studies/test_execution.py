@@ -42,7 +42,7 @@ algorithm = "cma-map-elites"
 hyper_parameters = {es = "full", hidden = [1024, 1024]}
 label = "large"
 """
-KEPT = ("metrics.csv", "archive.npz", "corrected.npz")
+KEPT = ("metrics.csv", "archive.npz", "lineage.bin", "corrected.npz")
 
 
 def results(folder):

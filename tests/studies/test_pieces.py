@@ -246,12 +246,14 @@ def test_without_parameters_a_folder_is_light_and_says_so(tmp_path, capsys):
     (own / "snapshots").mkdir()
     wide.save(own / "snapshots" / "0000000100.npz")
     (own / "members.npz").write_bytes(b"large")
+    (own / "lineage.bin").write_bytes(b"long")
     (own / "corrected.npz").unlink()
     corrected = own.with_name("seed-1")
     merge_studies([piece], tmp_path / "light", parameters=False)
     light = tmp_path / "light" / own.relative_to(piece)
     assert (light / "archive.npz").stat().st_size < (own / "archive.npz").stat().st_size / 20
     assert not (light / "members.npz").exists()
+    assert not (light / "lineage.bin").exists()
     for read in (load_archive(light), load_archive(light / "snapshots" / "0000000100.npz")):
         assert read.parameters.shape == (len(wide.fitness), 0)
         assert not read.has_parameters

@@ -114,7 +114,8 @@ class StudyMerge:
     out: Path
     """New folder for all of their runs."""
     without_parameters: bool = False
-    """Leave out the parameters of all controllers: a small folder, with the same report, to share."""
+    """Leave out the parameters of all controllers, and lineages: a small folder, with the same report, to
+    share."""
     mixed: bool = False
     """Join runs that were made with different versions of packages, or different physics."""
 

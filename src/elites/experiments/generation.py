@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.algorithms.base import Algorithm, Batch, Round
+from elites.algorithms.base import Algorithm, Batch, Progress, Round, solutions
 from elites.archives.archive import Archive, Status
 from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import Training
@@ -143,8 +143,12 @@ class Generation:
         evaluation: Evaluation[jax.Array],
         counts: Counts,
         round: Round,
-    ) -> tuple[Any, jax.Array, Counts]:
-        """Passes the evaluation of a round to the algorithm. Returns states, statuses and counts."""
+    ) -> tuple[Any, jax.Array, jax.Array, Counts]:
+        """Passes the evaluation of a round to the algorithm.
+
+        Returns states, statuses, the offspring for the log of lineages (`words`), and counts.
+        """
+        before = states.progress
         tell_keys = self._round_keys(keys, generation, index)[:, 1]
         states, status = self.each(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
@@ -155,6 +159,7 @@ class Generation:
         return (
             states,
             status,
+            self.each(self.words)(before, batch, evaluation, status),
             Counts(
                 counts.statuses
                 + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
@@ -166,6 +171,25 @@ class Generation:
                 self._greedy(counts.greedy, batch, evaluation),
             ),
         )
+
+    def words(
+        self, progress: Progress, batch: Batch, evaluation: Evaluation[jax.Array], status: jax.Array
+    ) -> jax.Array:
+        """The offspring of a round of one replication as records of `results/lineage.py`, int32 `[n, WORDS]`.
+
+        Those that did not enter the archive are among them, so that the shape is fixed.
+        """
+        offspring = solutions(batch, evaluation, progress)
+        origin = offspring.origin
+        words = (
+            origin.evaluation,
+            *(origin.parents[:, 0], origin.parents[:, 1]),
+            self.algorithm.cells.of(offspring.descriptor),
+            jax.lax.bitcast_convert_type(offspring.fitness.astype(jnp.float32), jnp.int32),
+            origin.generation,
+            origin.operator.astype(jnp.int32) | status.astype(jnp.int32) << 8,
+        )
+        return jnp.stack([word.astype(jnp.int32) for word in words], axis=-1)
 
     def _greedy(self, before: Greedy, batch: Batch, evaluation: Evaluation[jax.Array]) -> Greedy:
         """Adds the episodes of a round."""

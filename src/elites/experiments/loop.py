@@ -100,6 +100,7 @@ def _drive(
                         metric_columns(current.algorithm, current.metrics),
                         [*timings, *["corrections_s"] * corrects],
                         correction_columns(current.metrics) if corrects else (),
+                        current.algorithm.operators,
                         header.logs[index] if header else {},
                     )
                 )
@@ -283,6 +284,8 @@ class _Loop:
             if crossed:
                 for folder, archive in zip(self.folders, self.current.saved_archives(), strict=True):
                     folder.write_snapshot(crossed[-1], archive)
+            for log, offspring in zip(self.logs, advance.offspring, strict=True):
+                log.add_offspring(offspring)
             self.pending.add(advance.metrics, timings)
             if self.row_is_due(before, advance.metrics[0]):
                 rows, spent = self.pending.take(advance.metrics, timings)

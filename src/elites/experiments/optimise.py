@@ -140,7 +140,7 @@ class Optimiser:
         )
         whole = jax.tree.map(lambda array: jnp.asarray(array)[None], evaluation)
         place = np.int32(self.generation), np.int32(self._round)
-        self._state, status, _ = jax.block_until_ready(
+        self._state, status, *_ = jax.block_until_ready(
             self._programs.tell(
                 self._state,
                 self._keys,

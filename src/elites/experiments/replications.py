@@ -39,20 +39,23 @@ from elites.metrics.metric import METRICS
 from elites.options import Physics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
+from elites.results.lineage import RECORD, WORDS
 from elites.results.members import Members, members_of
 from elites.tasks import record_of
 from elites.tasks.task import DeviceTask, Task
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
 ROWS = 100  # largest number of generations per dispatch
+OFFSPRING_BYTES = 2**26  # of the records of their offspring, if that is more than one generation
 Given = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
 COMPILING, FIRST_EPISODES = "compiling", "first episodes"  # phases
 
 
 class Advance(NamedTuple):
-    """A finished generation: a row of `metrics.csv` for each replication, and the timings."""
+    """A finished generation: for each replication a row of `metrics.csv` and its offspring; the timings."""
 
     metrics: list[dict[str, Any]]
+    offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.words`
     timings: dict[str, float]
 
 
@@ -111,7 +114,7 @@ class Replications(ABC):
         rounds = self.functions.rounds(self.generation)
         left = min(until, self.functions.budget) - self.evaluations
         wanted = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
-        most = max(1, min(wanted, ROWS, -(-left // evaluations_of(rounds))))
+        most = max(1, min(wanted, self.programs.most_rows(rounds), -(-left // evaluations_of(rounds))))
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
 
@@ -166,14 +169,16 @@ class Replications(ABC):
         }
         return saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)
 
-    def _finish(self, row: Row, evaluations: int, timings: dict[str, float]) -> Advance:
+    def _finish(
+        self, row: Row, offspring: np.ndarray, evaluations: int, timings: dict[str, float]
+    ) -> Advance:
         """Updates the counters after a generation."""
         self.generation += 1
         self.evaluations = min(self.evaluations + evaluations, self.functions.budget)
         before = self.environment_steps
         metrics = metric_rows(row, self.algorithm, self.metrics, self.generation, self.evaluations, before)
         self.environment_steps = [n + int(m) for n, m in zip(before, row.counts.steps, strict=True)]
-        return Advance(metrics, timings)
+        return Advance(metrics, offspring, timings)
 
 
 def make_replications(
@@ -235,6 +240,7 @@ class EpisodesOutside(Replications):
         evaluations = np.cumsum([self.evaluations, *(round.evaluations for *_, round in work)])
         spent = [dict.fromkeys((*self.timings, "steps_per_s"), 0.0) for _ in range(count)]
         rows: list[list[Row]] = [[] for _ in range(count)]
+        words: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
         counts = [self.functions.no_counts() for _ in self.keys]
 
         def ask(part: int, item: int) -> _Asked:
@@ -250,9 +256,10 @@ class EpisodesOutside(Replications):
         def tell(part: int, item: int, batch: Batch, evaluation: Evaluation) -> None:
             ahead, index, round = work[item]
             numbers = np.int32(self.generation + ahead), np.int32(index)
-            self.state[part], _, counts[part] = self.programs.tell(
+            self.state[part], _, offspring, counts[part] = self.programs.tell(
                 self.state[part], self.keys[part], *numbers, batch, to_device(evaluation), counts[part], round
             )
+            words[ahead][part].append(offspring)
             if item + 1 == len(work) or work[item + 1][0] > ahead:  # the generation's last round
                 rows[ahead].append(self.programs.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
@@ -280,12 +287,13 @@ class EpisodesOutside(Replications):
                 times["ask_s"] += time.perf_counter() - tell_end
                 times["steps_per_s"] += float(evaluation.length.sum())
         self.paces[self.functions.rounds(self.generation)] = (time.perf_counter() - clock) / count
-        return [self._done(*each) for each in zip(rows, spent, strict=True)]
+        return [self._done(*each) for each in zip(rows, words, spent, strict=True)]
 
-    def _done(self, rows: list[Row], spent: dict[str, float]) -> Advance:
+    def _done(self, rows: list[Row], words: list[list[jax.Array]], spent: dict[str, float]) -> Advance:
         row = jax.tree.map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *rows)
         spent["steps_per_s"] /= max(spent["rollouts_s"], 1e-9)
-        return self._finish(row, evaluations_of(self.functions.rounds(self.generation)), spent)
+        offspring = np.concatenate([np.concatenate(rounds, axis=1) for rounds in words])
+        return self._finish(row, offspring, evaluations_of(self.functions.rounds(self.generation)), spent)
 
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
@@ -336,7 +344,7 @@ class EpisodesInside(Replications):
         each, count = evaluations_of(rounds), 1 if given is not None else self._generations_until(until)
         clock = time.perf_counter()
         self._first_time(COMPILING)
-        self.state[0], rows = self.programs.generations(
+        self.state[0], rows, words = self.programs.generations(
             self.state[0],
             self.keys[0],
             jnp.int32(self.generation),
@@ -347,14 +355,18 @@ class EpisodesInside(Replications):
         )
         self._first_time(FIRST_EPISODES)  # the call returns once the program is compiled
         done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
+        offspring = np.asarray(words[:count])
         seconds = (time.perf_counter() - clock) / count
         self.paces[rounds] = seconds
         single = [jax.tree.map(lambda array, i=i: array[i], done) for i in range(count)]
         return [
             self._finish(
-                row, each, {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds}
+                row,
+                own,
+                each,
+                {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds},
             )
-            for row in single
+            for row, own in zip(single, offspring, strict=True)
         ]
 
 
@@ -381,25 +393,34 @@ class Programs:
         count: jax.Array,
         rounds: tuple[Round, ...],
         given: jax.Array | None,
-    ) -> tuple[Any, Row]:
-        """`count` generations of these rounds, at most ROWS, from this generation and evaluation on.
+    ) -> tuple[Any, Row, jax.Array]:
+        """`count` generations of these rounds, at most `most_rows`, from this generation and evaluation on.
 
-        `given` are genomes to evaluate in place of what the algorithm asks for.
+        `given` are genomes to evaluate in place of what the algorithm asks for. Returns states, rows and the
+        offspring of each row.
         """
+        most = self.most_rows(rounds)
         kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.no_counts()), states)
-        rows = jax.tree.map(lambda array: jnp.zeros((ROWS, *array.shape), array.dtype), kind)
+        rows = jax.tree.map(lambda array: jnp.zeros((most, *array.shape), array.dtype), kind)
+        policies = sum(round.policies for round in rounds)
+        results = rows, jnp.zeros((most, self.functions.count, policies, WORDS), jnp.int32)
 
-        def one(carried: tuple[jax.Array, Any, Row, jax.Array]) -> tuple[jax.Array, Any, Row, jax.Array]:
-            done, states, rows, evaluations = carried
-            states, row = self._generation(states, keys, generation + done, evaluations, rounds, given)
-            rows = jax.tree.map(lambda all, new: all.at[done].set(new), rows, row)
+        def one(carried: tuple[jax.Array, Any, Any, jax.Array]) -> tuple[jax.Array, Any, Any, jax.Array]:
+            done, states, results, evaluations = carried
+            states, *new = self._generation(states, keys, generation + done, evaluations, rounds, given)
+            results = jax.tree.map(lambda all, new: all.at[done].set(new), results, tuple(new))
             evaluations = jnp.minimum(evaluations + evaluations_of(rounds), self.functions.budget)
-            return done + 1, states, rows, evaluations
+            return done + 1, states, results, evaluations
 
-        _, states, rows, _ = jax.lax.while_loop(
-            lambda carried: carried[0] < count, one, (jnp.int32(0), states, rows, evaluations)
+        _, states, (rows, words), _ = jax.lax.while_loop(
+            lambda carried: carried[0] < count, one, (jnp.int32(0), states, results, evaluations)
         )
-        return states, rows
+        return states, rows, words
+
+    def most_rows(self, rounds: tuple[Round, ...]) -> int:
+        """The largest number of generations of these rounds per dispatch."""
+        offspring = self.functions.count * sum(round.policies for round in rounds)
+        return max(1, min(ROWS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
 
     def _generation(
         self,
@@ -409,14 +430,15 @@ class Programs:
         evaluations: jax.Array,
         rounds: tuple[Round, ...],
         given: jax.Array | None,
-    ) -> tuple[Any, Row]:
+    ) -> tuple[Any, Row, jax.Array]:
         """Ask, evaluate, tell, for each round; equal rounds in a row are compiled once."""
         task, number, carried = self.algorithm.task, 0, (states, self.functions.no_counts(), evaluations)
+        offspring: list[jax.Array] = []  # of each round
         for round, equal in itertools.groupby(rounds):
 
             def one(
                 carried: tuple[Any, Counts, jax.Array], index: jax.Array, round: Round = round
-            ) -> tuple[tuple[Any, Counts, jax.Array], None]:
+            ) -> tuple[tuple[Any, Counts, jax.Array], jax.Array]:
                 states, counts, evaluations = carried
                 if given is None:
                     states, batch = self.functions.ask(states, keys, generation, index, round)
@@ -437,19 +459,22 @@ class Programs:
                 evaluation = jax.tree.map(
                     lambda array: array.reshape(self.functions.count, -1, *array.shape[1:]), evaluation
                 )
-                states, _, counts = self.functions.tell(
+                states, _, words, counts = self.functions.tell(
                     states, keys, generation, index, batch, evaluation, counts, round
                 )
                 evaluations = jnp.minimum(evaluations + round.evaluations, self.functions.budget)
-                return (states, counts, evaluations), None
+                return (states, counts, evaluations), words
 
             indices = number + jnp.arange(len(list(equal)), dtype=jnp.int32)
-            carried, _ = (
-                one(carried, indices[0]) if len(indices) == 1 else jax.lax.scan(one, carried, indices)
-            )
+            if len(indices) == 1:
+                carried, words = one(carried, indices[0])
+            else:
+                carried, words = jax.lax.scan(one, carried, indices)
+                words = jnp.moveaxis(words, 0, 1).reshape(self.functions.count, -1, WORDS)
+            offspring.append(words)
             number += len(indices)
         states, counts, _ = carried
-        return states, self.functions.row(states, counts)
+        return states, self.functions.row(states, counts), jnp.concatenate(offspring, axis=1)
 
 
 def make_programs(

@@ -30,6 +30,10 @@ class Blocks:
         planes = values.reshape(-1, 1).view(np.uint8).T
         return {"at": self.add_bytes(planes.tobytes()), "type": kind, "shape": list(values.shape)}
 
+    def add_rising(self, array: np.ndarray) -> dict[str, Any]:
+        """Adds whole numbers that rise, as their differences."""
+        return {**self.add(np.diff(array, prepend=0), "i4"), "rising": True}
+
     def add_quantised(self, array: np.ndarray) -> dict[str, Any]:
         """Adds rows of numbers as 16 bits each, from the least to the greatest number of their column."""
         values = np.asarray(array, np.float64)

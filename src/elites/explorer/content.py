@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
 from elites.explorer.blocks import Blocks, quantised
 from elites.metrics.metric import METRICS, metric_of
 from elites.reports.colours import operator_colours
@@ -23,11 +24,10 @@ from elites.results.tables import metric_names
 
 MOST_ROWS = 400  # of a curve
 MOST_SNAPSHOTS = 100
-MOST_ANCESTORS = 100_000
-MOST_PARAMETERS = 50_000  # of the best elites, in the page
+MOST_PARAMETERS = 41_000  # of the best elites, in the page: two controllers of the usual size
 MOST_PAST = 20_000  # solutions of snapshots that are not elites of the end
 NEVER = 255  # stands for no snapshot
-MOST_CLOUD = 200_000  # replications whose descriptors are in the page, but at least FEWEST per elite
+MOST_CLOUD = 80_000  # replications whose descriptors are in the page, but at least FEWEST per elite
 FEWEST = 8
 THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
 
@@ -44,6 +44,7 @@ class Content:
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
     record: RunRecord | None = None  # None for an archive in a file of its own
+    ancestors: Ancestors = field(default_factory=no_ancestors)
 
 
 def read_content(path: Path) -> Content:
@@ -58,22 +59,25 @@ def read_content(path: Path) -> Content:
         reason = f"Not corrected: {problem}."
     moments = [moment for moment in run.snapshots() if moment <= archive.about["evaluations"]]
     kept = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), MOST_SNAPSHOTS)).round().astype(int))
+    snapshots = [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept]
     return Content(
         path,
         archive,
         corrected,
         reason,
-        [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept],
+        snapshots,
         run.read_metrics() if run.metrics.exists() else {},
         run.read_corrections() or {},
         record,
+        find_ancestors(run, archive, snapshots),
     )
 
 
 def operators_of(contents: Sequence[Content]) -> list[str]:
     """The names of all operators, sorted."""
     archives = [archive for content in contents for archive in (content.archive, *content.snapshots)]
-    return [str(name) for name in np.unique(np.concatenate([archive.operator for archive in archives]))]
+    names = [archive.operator for archive in archives] + [content.ancestors.operator for content in contents]
+    return [str(name) for name in np.unique(np.concatenate(names))]
 
 
 def colours_of(operators: Sequence[str]) -> list[dict[str, str]]:
@@ -104,7 +108,8 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "has_parameters": archive.has_parameters,
         "parameters": _parameters(archive, blocks),
         "centroids": blocks.add_quantised(archive.centroids),
-        "ancestors": _ancestors(content, operators, blocks),
+        "ancestors": _describe_ancestors(content.ancestors, operators, blocks),
+        "unknown_parents": content.ancestors.unknown,
         "past": _past(content, operators, blocks),
         "corrected": None if content.corrected is None else _corrected(content.corrected, blocks),
         "uncorrected": content.uncorrected,
@@ -182,32 +187,15 @@ def _codes(names: np.ndarray, operators: list[str]) -> np.ndarray:
     return np.searchsorted(np.array(operators), names) if len(names) else np.zeros(0, np.int64)
 
 
-def _ancestors(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
-    """Ancestors of the elites that are only in snapshots."""
-    known: dict[int, tuple[SavedArchive, int]] = {}
-    for snapshot in content.snapshots:
-        known |= {int(evaluation): (snapshot, row) for row, evaluation in enumerate(snapshot.evaluation)}
-    present = set(content.archive.evaluation.tolist())
-    wanted = [int(parent) for parent in content.archive.parents.ravel() if parent >= 0]
-    found: dict[int, tuple[SavedArchive, int]] = {}
-    while wanted and len(found) < MOST_ANCESTORS:
-        evaluation = wanted.pop()
-        if evaluation in present or evaluation in found or evaluation not in known:
-            continue
-        found[evaluation] = snapshot, row = known[evaluation]
-        wanted += [int(parent) for parent in np.ravel(snapshot.parents[row]) if parent >= 0]
-    rows = list(found.values())
-
-    def column(name: str, kind: str) -> dict[str, Any]:
-        values = [getattr(snapshot, name)[row] for snapshot, row in rows]
-        return blocks.add(np.array(values).reshape(len(rows), *np.shape(values)[1:]), kind)
-
-    names = np.array([str(snapshot.operator[row]) for snapshot, row in rows])
+def _describe_ancestors(ancestors: Ancestors, operators: list[str], blocks: Blocks) -> dict[str, Any]:
     return {
-        "count": len(rows),
-        **{name: column(name, "i4") for name in ("evaluation", "cell", "generation", "parents")},
-        "fitness": column("fitness", "f4"),
-        "operator": blocks.add(_codes(names, operators), "u1"),
+        "count": len(ancestors.fitness),
+        "evaluation": blocks.add_rising(ancestors.evaluation),
+        "generation": blocks.add_rising(ancestors.generation),
+        "cell": blocks.add(ancestors.cell, "i4"),
+        "parents": blocks.add(ancestors.parents, "i4"),
+        "fitness": blocks.add_quantised(ancestors.fitness[:, None]),
+        "operator": blocks.add(_codes(ancestors.operator, operators), "u1"),
     }
 
 

@@ -20,6 +20,7 @@ from elites.results import names
 from elites.results.archive import SavedArchive, load_about, load_archive, save_archive
 from elites.results.checkpoints import Checkpoints
 from elites.results.corrected import CorrectedArchive, load_corrected, save_corrected
+from elites.results.lineage import Lineage, load_lineage
 from elites.results.members import Members, load_members, save_members
 from elites.results.schemas import (
     CORRECTION,
@@ -45,6 +46,7 @@ class RunFolder:
         self.metrics = self.path / names.METRICS
         self.timings = self.path / names.TIMINGS
         self.corrections = self.path / names.CORRECTIONS
+        self.lineage = self.path / names.LINEAGE
         self.checkpoints = Checkpoints(self.path / names.CHECKPOINTS)
 
     def __str__(self) -> str:
@@ -151,11 +153,11 @@ class RunFolder:
     def results(self, *, parameters: bool = True) -> Iterator[Path]:
         """The files that are there of all that a finished run is read from, the archive last.
 
-        Checkpoints and figures are not among them; without `parameters` neither are members of a deep grid
-        nor TensorBoard's events.
+        Checkpoints and figures are not among them; without `parameters` neither are members of a deep
+        grid, the log of lineages and TensorBoard's events.
         """
         logs = (self.metrics, self.timings, self.corrections)
-        whole = (self.path / names.EVENTS, self.members) if parameters else ()
+        whole = (self.path / names.EVENTS, self.lineage, self.members) if parameters else ()
         along = self.snapshots()
         corrected = (self.corrected(), *map(self.corrected, along))
         paths = (self.config, *logs, *whole, *corrected, *map(self.snapshot, along), self.archive)
@@ -194,6 +196,10 @@ class RunFolder:
         table = read_table(self.corrections)
         check_table(self.corrections, table, CORRECTION)
         return table
+
+    def read_lineage(self) -> Lineage | None:
+        """All offspring that entered the archive; None if an earlier version began the run."""
+        return load_lineage(self.lineage) if self.lineage.exists() else None
 
     def read_elapsed(self) -> np.ndarray:
         """Seconds at the end of each generation in `timings.csv`; empty if there is none."""

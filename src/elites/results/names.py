@@ -10,12 +10,13 @@ UNFINISHED = ".unfinished.npz"  # suffix of a correction on its way
 METRICS = "metrics.csv"
 TIMINGS = "timings.csv"
 CORRECTIONS = "corrections.csv"
+LINEAGE = "lineage.bin"  # all offspring that entered the archive
 EVENTS = "events.out.tfevents.0.elites"
 LOGGERS = "loggers.json"  # what loggers have to know to go on
 EXPLORER = "explorer.html"
 SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
-LOGS = (METRICS, TIMINGS, CORRECTIONS, EVENTS)  # only ever appended to
+LOGS = (METRICS, TIMINGS, CORRECTIONS, LINEAGE, EVENTS)  # only ever appended to
 
 
 def seed_folder(seed: int | str) -> str:

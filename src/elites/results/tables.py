@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.files import one_line, open_file
 from elites.results import names
+from elites.results.lineage import header_of, records_of
 from elites.results.schemas import OPTIONAL, LogMark, check_columns, is_count
 
 EDGE = 4096  # bytes at the beginning and at the end of a log that its digest is of
@@ -112,11 +113,13 @@ class Logs:
         metrics: Iterable[str],
         timings: Iterable[str],
         corrections: Iterable[str],
+        operators: Sequence[str],
         marks: Mapping[str, LogMark],
     ) -> None:
         """Tables with these columns; without any, a run that is not corrected has no table of corrections.
 
-        `marks` say how much to keep of each file, as `sync` returned them.
+        `marks` say how much to keep of each file, as `sync` returned them. A run that began without a log of
+        lineages goes on without: its first part would be missing.
         """
         sizes = {name: mark.size for name, mark in marks.items()}
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
@@ -127,6 +130,12 @@ class Logs:
             names.TIMINGS: self.timings.file,
             names.EVENTS: self.events,
         }
+        self.lineage: Appended | None = None
+        if not marks or names.LINEAGE in marks:
+            self.lineage = Appended(folder / names.LINEAGE, sizes.get(names.LINEAGE, 0))
+            self._files[names.LINEAGE] = self.lineage
+            if not self.lineage.size():
+                self.lineage.write(header_of(operators))
         if columns := tuple(corrections):
             path = folder / names.CORRECTIONS
             self.corrections = Table(path, columns, sizes.get(names.CORRECTIONS, 0))
@@ -136,6 +145,12 @@ class Logs:
         """A row of each table."""
         self.metrics.append(metrics)
         self.timings.append(timings)
+
+    def add_offspring(self, words: np.ndarray) -> None:
+        """A record of each offspring of a generation that entered the archive: see `records_of`."""
+        if self.lineage is not None:
+            self.lineage.write(records_of(words))
+            self.lineage.size()
 
     def sync(self) -> dict[str, LogMark]:
         """Puts everything on the disk. Returns what a checkpoint has to know of each file."""

@@ -83,6 +83,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     import jax
 
     from elites.results.checkpoints import KEPT
+    from elites.results.lineage import RECORD
 
     task = algorithm.task
     rounds = [round.policies * round.episodes for round in algorithm.generation]
@@ -97,7 +98,9 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
         "elites": most,
         "generations": generations,
         "archive_bytes": archive + min(depth * count, config.evaluations * (depth > 0)) * 4 * parameters,
-        "log_bytes": -(-generations // config.log_every) * LOG_BYTES + RECORD_BYTES,
+        "log_bytes": -(-generations // config.log_every) * LOG_BYTES
+        + config.evaluations * RECORD.itemsize  # as if all offspring entered the archive
+        + RECORD_BYTES,
         "corrected_bytes": most * 4 * config.correct_replications * (1 + task.descriptor_size),
         "state_bytes": state_bytes,
         "checkpoint_bytes": (KEPT + 1) * state_bytes + archive,  # while another of each is written

@@ -2,7 +2,7 @@
 "use strict";
 
 /**
- * @typedef {{at: [number, number], type: string, shape: number[], low?: number[], high?: number[]}} Block
+ * @typedef {{at: [number, number], type: string, shape: number[], low?: number[], high?: number[], rising?: boolean}} Block
  * @typedef {Float32Array | Uint8Array | Uint16Array | Uint32Array | Int32Array} Numbers
  * @typedef {{evaluations: number, count: number, cell: Numbers, fitness: Numbers, descriptor: Numbers, operator: Numbers,
  *   generation: Numbers, evaluation: Numbers, elite: Int32Array}} Frame an archive at a moment; `elite` is the index of the
@@ -33,6 +33,7 @@ async function numbers(block) {
     for (let at = 0; at < count; at++) bytes[at * size + plane] = planes[plane * count + at];
   const raw = new Kind(bytes.buffer),
     { low, high } = block;
+  if (block.rising) for (let at = 1; at < raw.length; at++) raw[at] += raw[at - 1];
   if (!low || !high) return raw;
   const steps = low.map((least, column) => (high[column] - least) / (MISSING - 1));
   return Float32Array.from(raw, (code, at) =>

@@ -148,7 +148,7 @@ function told(run, answer) {
   return `seed ${answer.seed}: fitness ${short(answer.fitness)}, ${run.placeText(answer.descriptor)}, ${fixed(answer.length)} steps`;
 }
 
-/** The ancestors of an elite, as far as they are known, along the better-known parent. @param {Run} run @param {number} elite */
+/** The ancestors of an elite, as far as they are known, along the first parent that is known. @param {Run} run @param {number} elite */
 function lineage(run, elite) {
   const list = element("ol", { class: "lineage" }),
     { elites, ancestors } = run;
@@ -160,9 +160,13 @@ function lineage(run, elite) {
     return old === undefined ? null : { all: ancestors, row: old, living: -1 };
   };
   let now = { all: elites, row: elite, living: elite };
-  for (let depth = 0; depth < 200; depth++) {
+  for (let depth = 0; ; depth++) {
     const { all, row, living } = now,
       operator = HEADER.operators[all.operator[row]];
+    const parents = Array.from(new Set(all.parents.slice(row * width, (row + 1) * width))).filter(
+      (parent) => parent >= 0,
+    );
+    const [next, other] = parents.map(known).filter((parent) => parent !== null);
     list.append(
       element(
         "li",
@@ -170,6 +174,9 @@ function lineage(run, elite) {
         element("span", { class: "dot", style: { background: operator.colour } }),
         element("b", {}, operator.name),
         ` generation ${fixed(all.generation[row])}, cell ${fixed(all.cell[row])}, fitness ${short(all.fitness[row])}`,
+        other
+          ? `; other parent: cell ${fixed(other.all.cell[other.row])}, fitness ${short(other.all.fitness[other.row])}`
+          : null,
         depth && living >= 0
           ? element(
               "button",
@@ -179,21 +186,18 @@ function lineage(run, elite) {
           : null,
       ),
     );
-    const parents = Array.from(all.parents.slice(row * width, (row + 1) * width)).filter(
-      (parent) => parent >= 0,
-    );
     if (!parents.length) break;
-    const next = parents.map(known).find((parent) => parent !== null);
     if (!next) {
       list.append(
         element(
           "li",
           {},
-          `parents: evaluation${parents.length > 1 ? "s" : ""} ${parents.map((one) => fixed(one)).join(" and ")}, replaced since and not recorded`,
+          `parents: evaluation${parents.length > 1 ? "s" : ""} ${parents.map((one) => fixed(one)).join(" and ")}, ${run.header.unknown_parents}`,
         ),
       );
       break;
     }
+    if (next.all.evaluation[next.row] >= all.evaluation[row]) break; // a damaged file: no parent is later
     now = next;
   }
   return list;

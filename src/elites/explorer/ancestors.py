@@ -1,0 +1,103 @@
+"""The ancestors of a run's elites that are elites no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from elites.errors import ElitesError
+from elites.results.archive import SavedArchive
+from elites.results.folder import RunFolder
+from elites.results.lineage import Lineage
+
+MOST_ANCESTORS = 40_000  # in a page
+
+
+@dataclass(frozen=True)
+class Ancestors:
+    """Ancestors `[n, …]` in the order of their evaluations."""
+
+    evaluation: np.ndarray
+    parents: np.ndarray
+    cell: np.ndarray
+    fitness: np.ndarray
+    generation: np.ndarray
+    operator: np.ndarray  # names
+    unknown: str  # about a parent that is not among them: why
+
+
+COLUMNS = ("evaluation", "parents", "cell", "fitness", "generation", "operator")
+NOT_RECORDED = "replaced since and not recorded"
+
+
+def no_ancestors() -> Ancestors:
+    """Those of an archive whose run is not known."""
+    none = np.zeros(0, np.int64)
+    return Ancestors(none, none.reshape(0, 2), none, np.zeros(0), none, np.zeros(0, "U1"), NOT_RECORDED)
+
+
+def find_ancestors(run: RunFolder, archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> Ancestors:
+    """Those of the run's log or, if there is none that can be read, those of its snapshots."""
+    try:
+        log = run.read_lineage()
+    except ElitesError as error:
+        return replace(_in_snapshots(archive, snapshots), unknown=f"replaced since; {error}")
+    return _in_snapshots(archive, snapshots) if log is None else _in_log(archive, log)
+
+
+def _in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
+    """The line of first parents of every elite, and then the second parents of all of these.
+
+    All lines are followed by one step at a time, those of the best elites first, until there are enough.
+    """
+    parents = archive.parents.reshape(len(archive), -1)
+    taken = np.zeros(len(log), bool)
+    elites = log.rows(archive.evaluation)
+    taken[elites[elites >= 0]] = True
+    found = np.zeros(0, np.int64)
+
+    def add(evaluations: np.ndarray) -> tuple[np.ndarray, bool]:
+        """The rows of those that are new, and whether some had no room."""
+        nonlocal found
+        rows = log.rows(evaluations)
+        rows = rows[rows >= 0]
+        rows = rows[~taken[rows]]
+        rows = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each once, in the same order
+        new = rows[: MOST_ANCESTORS - len(found)]
+        taken[new] = True
+        found = np.concatenate([found, new])
+        return new, len(new) < len(rows)
+
+    new, is_cut = add(parents[:, 0])
+    while len(new) and not is_cut:
+        new, is_cut = add(log.parents[new, 0])
+    add(np.concatenate([parents[:, 1:].ravel(), log.parents[found, 1]]))
+    ancestors = log.take(np.sort(found))
+    unknown = "left out of this page, which would be too large; elites.load_lineage has all"
+    return Ancestors(
+        **{name: getattr(ancestors, name) for name in COLUMNS},
+        unknown=unknown if is_cut else "which did not enter the archive",
+    )
+
+
+def _in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> Ancestors:
+    known: dict[int, tuple[SavedArchive, int]] = {}
+    for snapshot in snapshots:
+        known |= {int(evaluation): (snapshot, row) for row, evaluation in enumerate(snapshot.evaluation)}
+    present = set(archive.evaluation.tolist())
+    wanted = [int(parent) for parent in archive.parents.ravel() if parent >= 0]
+    found: set[int] = set()
+    while wanted and len(found) < MOST_ANCESTORS:
+        evaluation = wanted.pop()
+        if evaluation in present or evaluation in found or evaluation not in known:
+            continue
+        found.add(evaluation)
+        snapshot, row = known[evaluation]
+        wanted += [int(parent) for parent in np.ravel(snapshot.parents[row]) if parent >= 0]
+    if not found:
+        return no_ancestors()
+    rows = [known[evaluation] for evaluation in sorted(found)]
+    columns = {name: np.array([getattr(snapshot, name)[row] for snapshot, row in rows]) for name in COLUMNS}
+    return Ancestors(**columns, unknown=NOT_RECORDED)

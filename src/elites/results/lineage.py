@@ -1,0 +1,160 @@
+"""The log of all offspring that entered an archive: what lineages are followed with.
+
+The file is a line of JSON (format and names of the operators), then a record of fixed size for each offspring
+that entered, in the order of their evaluations. It is only ever appended to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta, Struct
+
+from elites.archives.archive import Status
+from elites.errors import ElitesError
+from elites.files import one_line, open_file
+from elites.options import converted
+from elites.results.names import LINEAGE
+from elites.results.schemas import convert, parse
+
+VERSION = 1
+LONGEST_HEADER = 2**16  # bytes
+RECORD = np.dtype(
+    [
+        ("evaluation", "<i4"),
+        ("parents", "<i4", (2,)),
+        ("cell", "<i4"),
+        ("fitness", "<f4"),
+        ("generation", "<i4"),
+        ("operator", "u1"),
+        ("status", "u1"),
+        ("unused", "<u2"),
+    ]
+)
+WORDS = RECORD.itemsize // 4  # a record as whole numbers of 32 bits, which programs make
+_ENTERS = np.isin(np.arange(256), (Status.NEW, Status.IMPROVED, Status.STORED))  # by status
+
+
+class LineageHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first line of the file."""
+
+    lineage: int  # the format
+    operators: Annotated[list[str], Meta(min_length=1, max_length=256)]
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Offspring that entered an archive, `[n, …]`, in the order of their evaluations.
+
+    Elites that were replaced are among them.
+    """
+
+    evaluation: np.ndarray  # numbers that elites and parents have
+    parents: np.ndarray  # [n, 2], evaluations of the parents; -1: none
+    cell: np.ndarray
+    fitness: np.ndarray
+    generation: np.ndarray
+    operator: np.ndarray  # names
+    status: np.ndarray  # NEW or IMPROVED, as `elites.Status`; STORED is in addition to the elite of the cell
+
+    def __len__(self) -> int:
+        return len(self.evaluation)
+
+    def rows(self, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The row of each evaluation; -1 for those that are not in the log."""
+        wanted = np.asarray(evaluations, np.int64)
+        if not len(self):
+            return np.full(wanted.shape, -1)
+        rows = np.minimum(np.searchsorted(self.evaluation, wanted), len(self) - 1)
+        return np.where(self.evaluation[rows] == wanted, rows, -1)
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> Lineage:
+        """These rows, in this order."""
+        chosen = np.asarray(rows, np.int64)
+        return Lineage(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+
+    def ancestors(self, evaluation: int) -> Lineage:
+        """All ancestors of what an evaluation found, the newest first, back to those without parents."""
+        found, wanted = {self._row(evaluation)}, [self._row(evaluation)]
+        while wanted:
+            rows = self.rows(self.parents[wanted].ravel())
+            wanted = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in found]
+            found.update(wanted)
+        return self.take(sorted(found - {self._row(evaluation)}, reverse=True))
+
+    def line(self, evaluation: int) -> Lineage:
+        """What an evaluation found, its first parent, the first parent of that, and so on."""
+        rows = [self._row(evaluation)]
+        while (parent := int(self.rows(self.parents[rows[-1], :1])[0])) >= 0:
+            rows.append(parent)
+        return self.take(rows)
+
+    def _row(self, evaluation: int) -> int:
+        number = converted(int, "evaluation", evaluation)
+        row = int(self.rows([number])[0])
+        if row < 0:
+            raise ElitesError(
+                f"evaluation is {number}; it must be that of an elite, or of one that was replaced since"
+            )
+        return row
+
+
+def header_of(operators: Sequence[str]) -> bytes:
+    """The beginning of a file."""
+    return (json.dumps({"lineage": VERSION, "operators": list(operators)}) + "\n").encode()
+
+
+def records_of(words: np.ndarray) -> bytes:
+    """The records of those of a batch that entered; `words` is int32 `[n, WORDS]`, of all of them."""
+    return words[_ENTERS[words[:, -1] >> 8 & 0xFF]].astype("<i4", copy=False).tobytes()
+
+
+def load_lineage(path: Path | str) -> Lineage:
+    """Reads a `lineage.bin`, or the one in a run's folder. A last record that was cut short is left out."""
+    path = Path(path)
+    if path.is_dir():
+        path /= LINEAGE
+    try:
+        with open_file(path) as file:
+            operators = _read_header(path, file.readline(LONGEST_HEADER))
+            whole = (os.fstat(file.fileno()).st_size - file.tell()) // RECORD.itemsize
+            records = np.frombuffer(file.read(whole * RECORD.itemsize), RECORD)
+        _check(records, operators)
+    except FileNotFoundError:
+        raise ElitesError(f"{path} does not exist: runs of earlier versions have no such log") from None
+    except (OSError, ValueError) as error:
+        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
+    columns = {name: np.ascontiguousarray(records[name]) for name in RECORD.names or () if name != "unused"}
+    return Lineage(**{**columns, "operator": np.array(operators)[records["operator"]]})
+
+
+def _read_header(path: Path, line: bytes) -> list[str]:
+    """The names of the operators."""
+    try:
+        given = parse(line)
+        if isinstance(given, dict) and isinstance(given.get("lineage"), int) and given["lineage"] != VERSION:
+            raise ElitesError(f"{path} has format {given['lineage']}; this version reads format {VERSION}")
+        return convert(given, LineageHeader).operators
+    except ValueError:
+        raise ValueError("its first line is not the header of a log of lineages") from None
+
+
+def _check(records: np.ndarray, operators: Sequence[str]) -> None:
+    """Raises ValueError if records are not what a run writes."""
+    evaluation, parents = records["evaluation"], records["parents"]
+    if len(records) and (evaluation[0] < 0 or (np.diff(evaluation.astype(np.int64)) <= 0).any()):
+        raise ValueError("evaluations do not rise")
+    if (parents < -1).any() or (parents >= evaluation[:, None]).any():
+        raise ValueError("a parent is not an earlier evaluation")
+    if (records["cell"] < 0).any() or (records["generation"] < 0).any():
+        raise ValueError("a cell or a generation is negative")
+    if (records["operator"] >= len(operators)).any():
+        raise ValueError(f"an operator is none of {', '.join(operators)}")
+    if not _ENTERS[records["status"]].all() or not np.isfinite(records["fitness"]).all():
+        raise ValueError("a record is not of an offspring that entered the archive")
