@@ -65,6 +65,19 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     assert browser.problems == []
 
 
+def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monkeypatch):
+    monkeypatch.setattr("elites.explorer.gaits.MOST_SECONDS", 1e-9)
+    browser.problems.clear()
+    browser.open(elites.explore(hopper, out=tmp_path / "hopper.html", gaits="all"))
+    counts = browser.run("Object.values(runs[0].header.gaits.elites).map((all) => all.length)")
+    assert len(counts) == len(elites.load_archive(hopper).fitness)
+    assert sorted(counts)[-2:] == [1, 2]
+    without = counts.index(1)
+    browser.run(f"change({{chosen: {{run: 0, elite: {without}}}}})")
+    browser.wait("mainStage.caption.textContent.includes('its replications are not in this page')")
+    assert browser.problems == []
+
+
 def test_a_robot_of_brax_walks_in_the_page(browser, tmp_path):
     folder = made(tmp_path / "brax", "brax-hopper", physics="native", replications=0, episode_length=40)
     browser.resize(1280, 800)

@@ -17,7 +17,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self._texts: list[str] = []
-        self.length = 0  # of their text
+        self._length = 0
 
     def add(self, array: np.ndarray, kind: str) -> dict[str, Any]:
         """Adds an array as one of `TYPES`, little-endian. Returns its entry in the header.
@@ -49,9 +49,9 @@ class Blocks:
         """Adds bytes. Returns the first character of their text, and its length."""
         compress = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
         text = base64.b64encode(compress.compress(raw) + compress.flush()).decode()
-        at = [self.length, len(text)]
+        at = [self._length, len(text)]
         self._texts.append(text)
-        self.length += len(text)
+        self._length += len(text)
         return at
 
     def text(self) -> str:

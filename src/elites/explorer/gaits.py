@@ -22,7 +22,7 @@ RATE = 30.0  # pictures per second, about
 REGIONS = (8, 8)  # of descriptor space, each with its best elite
 GHOSTS = 3  # replications of an elite, if the archive was corrected
 COARSER = 2  # pictures of an elite's own episode per picture of a replication
-MOST_CHARACTERS = 18_000_000  # of movements in a page, beyond which it has no more replications
+MOST_SECONDS = 10_000.0  # of all movements, beyond which a page has no more replications
 
 
 def describe_gaits(
@@ -45,7 +45,7 @@ def describe_gaits(
     own, ghosts = episodes(content, gaits)
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     elites: dict[str, list[dict[str, Any]]] = {}
-    begun, done = blocks.length, 0
+    seconds, done = 0.0, 0
     for shown, coarser in ((own, 1), (ghosts, COARSER)):
         movements = record(
             task,
@@ -59,10 +59,10 @@ def describe_gaits(
         for (elite, _), movement in zip(shown, movements, strict=True):
             entry = {**describe_movement(movement, steps, blocks), "coarser": coarser}
             elites.setdefault(str(elite), []).append(entry)
-            done += 1
+            seconds, done = seconds + movement.length * robot.seconds, done + 1
             if on_progress is not None:
                 on_progress(done, len(own) + len(ghosts))
-            if shown is ghosts and blocks.length - begun > MOST_CHARACTERS:
+            if shown is ghosts and seconds > MOST_SECONDS:
                 break
     yaw, pitch, distance, height = robot.view
     limbs = [
