@@ -293,12 +293,10 @@ function drawParallel(parent) {
       const filter = state.filters[key];
       if (!filter) return;
       context.fillStyle = dark() ? "#ffffff30" : "#00000022";
-      context.fillRect(
-        x(column) - 6,
-        y(column, filter[1]),
-        12,
-        Math.max(2, y(column, filter[0]) - y(column, filter[1])),
+      const [bottom, top] = filter.map((end) =>
+        Math.max(pad.top, Math.min(height - pad.bottom, y(column, end))),
       );
+      context.fillRect(x(column) - 6, top, 12, Math.max(2, bottom - top));
     });
   };
   /** @type {{column: number, start: number} | null} */
