@@ -1,11 +1,13 @@
-"""Steps per second of the QDGym tasks: PyBullet's stock environments with a NumPy policy against ours.
+"""Steps per second: PyBullet's and Gymnasium's environments with a NumPy policy against the compiled loop.
 
-Both run the same episodes of random controllers (at most 100 steps each), in turns, in one process. The stock
-environment's resets are left out of its time; ours include everything. Ratios are medians over rounds.
+Both run the same episodes of random controllers (at most 100 steps each), in turns, in one process. The
+environments' resets are left out of their time; ours include everything. Ratios are medians over rounds.
 
-    python benchmarks/rollouts.py [--quick]
+    python benchmarks/rollouts.py [--suite mujoco] [--quick]
 
-The last line is one JSON object: `speedup` per core and `scaling` from one thread to two, per robot.
+The last line is one JSON object: per robot `speedup` per core, `scaling` from one thread to two, `share` of
+the simulator's own step in an episode and, for MuJoCo, `speedup_async` of two threads over an AsyncVectorEnv
+with two environments.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,18 +29,30 @@ from shared.controllers import random_controllers
 
 from elites.policies import split_layers
 
-ROBOTS = {
-    "walker": "Walker2DBulletEnv-v0",
-    "halfcheetah": "HalfCheetahBulletEnv-v0",
-    "ant": "AntBulletEnv-v0",
-    "hopper": "HopperBulletEnv-v0",
+SUITES = {
+    "qdgym": {
+        "qd-walker": "Walker2DBulletEnv-v0",
+        "qd-halfcheetah": "HalfCheetahBulletEnv-v0",
+        "qd-ant": "AntBulletEnv-v0",
+        "qd-hopper": "HopperBulletEnv-v0",
+    },
+    "mujoco": {
+        "mujoco-walker2d": "Walker2d-v5",
+        "mujoco-halfcheetah": "HalfCheetah-v5",
+        "mujoco-ant": "Ant-v5",
+        "mujoco-hopper": "Hopper-v5",
+        "mujoco-humanoid": "Humanoid-v5",
+        "mujoco-swimmer": "Swimmer-v5",
+    },
 }
 LIMIT = 100  # steps an episode
+Timed = Callable[[int, np.ndarray], tuple[float, float]]
+"""A function of a seed and a controller: seconds inside the simulator's step, and of the whole episode."""
 
 
 def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
     """Steps per second, resets left out."""
-    steps, seconds = 0, 0.0
+    steps, seconds, scale = 0, 0.0, environment.action_space.high
     for seed, parameters in enumerate(controllers):
         *hidden, (last, last_biases) = split_layers(parameters, sizes)
         observation, _ = environment.reset(seed=seed)
@@ -45,7 +60,7 @@ def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...])
         for _ in range(LIMIT):
             for weights, biases in hidden:
                 observation = np.maximum(observation @ weights + biases, 0)
-            observation, _, done, _, _ = environment.step(np.tanh(observation @ last + last_biases))
+            observation, _, done, _, _ = environment.step(scale * np.tanh(observation @ last + last_biases))
             steps += 1
             if done:
                 break
@@ -53,13 +68,32 @@ def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...])
     return steps / seconds
 
 
-@cache
-def timed_episode() -> Callable[..., tuple[float, float]]:
-    """An episode with a clock around `stepSimulation`: seconds inside it, and in total."""
-    import numba
+def run_async(environments: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
+    """Steps per second of two environments in processes of their own, with a controller each."""
+    steps, seconds, scale = 0, 0.0, environments.single_action_space.high
+    for seed, pair in enumerate(zip(controllers[::2], controllers[1::2], strict=False)):
+        layers = [
+            np.stack(each)
+            for layer in zip(*(split_layers(one, sizes) for one in pair), strict=True)
+            for each in zip(*layer, strict=True)
+        ]
+        observation, _ = environments.reset(seed=seed)
+        started = time.perf_counter()
+        for _ in range(LIMIT):  # an environment that has ended begins again by itself
+            values = observation[:, None].astype(np.float32)
+            for index in range(0, len(layers), 2):
+                values = values @ layers[index] + layers[index + 1][:, None]
+                values = np.maximum(values, 0) if index + 2 < len(layers) else np.tanh(values)
+            observation, *_ = environments.step(scale * values[:, 0])
+            steps += 2
+        seconds += time.perf_counter() - started
+    return steps / seconds
 
-    from elites.policies.numba import perceptron
-    from elites.tasks.qdgym import episode
+
+@cache
+def clock() -> Callable[[np.ndarray], float]:
+    """A compiled function that gives the time in seconds; its argument is memory for two numbers."""
+    import numba
 
     gettime = numba.types.ExternalFunction(
         "clock_gettime", numba.types.int32(numba.types.int32, numba.types.intp)
@@ -69,6 +103,20 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
     def now(spec: np.ndarray) -> float:
         gettime(1, spec.ctypes.data)
         return spec[0] + 1e-9 * spec[1]  # type: ignore[no-any-return]
+
+    return now  # type: ignore[no-any-return]
+
+
+def timed_bullet(task: Any, sizes: np.ndarray) -> Timed:
+    """Episodes with a clock around `stepSimulation`."""
+    import numba
+
+    from elites.policies.numba import perceptron
+    from elites.tasks.loops import fill
+    from elites.tasks.qdgym import episode
+    from elites.tasks.qdgym.simulator import QDGymSimulator
+
+    now = clock()
 
     @numba.njit(nogil=True)
     def timed(world, anatomy, parameters, sizes, angles, limit):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
@@ -82,7 +130,7 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
         started, inside = now(spec), 0.0
         height, distance = episode.reset(world, anatomy, angles, contacts, observation)
         for _ in range(limit):
-            episode.fill(inputs, observation)
+            fill(inputs, observation)
             perceptron(parameters, sizes, inputs, outputs, action)
             episode.push(world, anatomy, action)
             before = now(spec)
@@ -95,32 +143,87 @@ def timed_episode() -> Callable[..., tuple[float, float]]:
                 break
         return inside, now(spec) - started
 
-    return timed  # type: ignore[no-any-return]
+    simulator = QDGymSimulator(task)
 
-
-def share_in_bullet(task: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
-    """The share of an episode's time in `stepSimulation`."""
-    from elites.tasks.qdgym.simulator import QDGymSimulator
-
-    simulator, timed, total = QDGymSimulator(task), timed_episode(), np.zeros(2)
-    timed(simulator.world, simulator.anatomy, controllers[0], np.array(sizes), np.zeros(task.action_size), 0)
-    for seed, parameters in enumerate(controllers):
+    def run(seed: int, parameters: np.ndarray) -> tuple[float, float]:
         angles = simulator.angles(np.random.default_rng(seed))
-        total += timed(simulator.world, simulator.anatomy, parameters, np.array(sizes), angles, LIMIT)
-    simulator.close()
-    return float(total[0] / total[1])
+        return timed(simulator.world, simulator.anatomy, parameters, sizes, angles, LIMIT)  # type: ignore[no-any-return]
+
+    return run
 
 
-def measure(robot: str, steps: int, rounds: int) -> dict[str, float]:
+def timed_mujoco(task: Any, sizes: np.ndarray) -> Timed:
+    """Episodes with a clock around `mj_step` and `mj_rnePostConstraint`."""
+    import numba
+
+    from elites.policies.numba import perceptron
+    from elites.tasks.loops import fill
+    from elites.tasks.mujoco import episode
+    from elites.tasks.mujoco.simulator import MujocoSimulator
+
+    now = clock()
+
+    @numba.njit(nogil=True)
+    def timed(world, rules, parameters, sizes, qpos, qvel, observation, limit):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+        spec = np.zeros(2, np.int64)
+        action = np.empty(len(rules.half), np.float32)
+        inputs, outputs = np.empty(sizes.max(), np.float32), np.empty(sizes.max(), np.float32)
+        started, inside = now(spec), 0.0
+        episode.reset(world, rules, qpos, qvel, observation)
+        for _ in range(limit):
+            fill(inputs, observation)
+            perceptron(parameters, sizes, inputs, outputs, action)
+            action = rules.middle + rules.half * action
+            x, y = episode.place_of(world, rules)
+            before = now(spec)
+            episode.advance(world, rules, action)
+            inside += now(spec) - before
+            _, ended = episode.judge(world, rules, action, x, y)
+            episode.observe(rules, observation)
+            if ended:
+                break
+        return inside, now(spec) - started
+
+    simulator, observation = MujocoSimulator(task), np.zeros(task.observation_size)
+
+    def run(seed: int, parameters: np.ndarray) -> tuple[float, float]:
+        start = simulator.initial_state(np.random.default_rng(seed))
+        return timed(simulator.world, simulator.rules, parameters, sizes, *start, observation, LIMIT)  # type: ignore[no-any-return]
+
+    return run
+
+
+def share_inside(timed: Timed, controllers: np.ndarray) -> float:
+    """The share of an episode's time in the simulator's own step."""
+    timed(0, controllers[0])  # compiles
+    inside, whole = np.sum([timed(seed, one) for seed, one in enumerate(controllers)], 0)
+    return float(inside / whole)
+
+
+def measure(name: str, stock_name: str, steps: int, rounds: int) -> dict[str, float]:
     import gymnasium
-    import pybullet_envs_gymnasium
 
-    from elites import QDGymTask, ThreadEvaluator, make_task
+    from elites import ThreadEvaluator, make_task
 
-    assert pybullet_envs_gymnasium
-    task = make_task(f"qd-{robot}", episode_length=LIMIT)
-    assert isinstance(task, QDGymTask)
-    stock = gymnasium.make(ROBOTS[robot], disable_env_checker=True).unwrapped
+    mujoco = name.startswith("mujoco-")
+    task: Any = make_task(name, episode_length=LIMIT)
+    if mujoco:
+        import mujoco as module
+
+        their_clock = module.get_mjcb_time()  # ours is switched off: environments get theirs back
+        set_clock = module.set_mjcb_time
+    else:
+        import pybullet_envs_gymnasium
+
+        assert pybullet_envs_gymnasium
+
+        def set_clock(clock: Any) -> None: ...
+
+        their_clock = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stock = gymnasium.make(stock_name, disable_env_checker=True).unwrapped
+        several = gymnasium.make_vec(stock_name, 2, vectorization_mode="async") if mujoco else None
     stock.reset(seed=0)
     one, two = ThreadEvaluator(task, threads=1), ThreadEvaluator(task, threads=2)
     controllers = random_controllers(one.sizes, 8 * steps // (LIMIT // 4))
@@ -128,13 +231,19 @@ def measure(robot: str, steps: int, rounds: int) -> dict[str, float]:
     few, many = (int(np.searchsorted(lengths, count)) + 1 for count in (steps, 4 * steps))
 
     def timed(evaluator: ThreadEvaluator, episodes: int, transitions: bool = False) -> float:
+        set_clock(None)
         started = time.perf_counter()
         evaluation = evaluator.evaluate(controllers[:episodes], range(episodes), transitions=transitions)
         return float(evaluation.length.sum() / (time.perf_counter() - started))
 
+    def plain() -> float:
+        set_clock(their_clock)
+        return run_stock(stock, controllers[:few], one.sizes)
+
     rounds_of_rates = [
         {
-            "stock": run_stock(stock, controllers[:few], one.sizes),
+            "stock": plain(),
+            "async": run_async(several, controllers[: max(2, few // 4)], one.sizes) if several else np.nan,
             "same": timed(one, few),
             "one": timed(one, many),
             "two": timed(two, many),
@@ -143,21 +252,21 @@ def measure(robot: str, steps: int, rounds: int) -> dict[str, float]:
         }
         for _ in range(rounds)
     ]
-    for evaluator in (one, two):
-        evaluator.close()
-    stock.close()
+    for closing in (one, two, stock, several):
+        if closing is not None:
+            closing.close()
 
     def middle(ratio: Callable[[dict[str, float]], float]) -> float:
         return median(map(ratio, rounds_of_rates))
 
+    inside = (timed_mujoco if mujoco else timed_bullet)(task, np.array(one.sizes))
     return {
-        "stock": middle(lambda rate: rate["stock"]),
-        "one": middle(lambda rate: rate["one"]),
-        "two": middle(lambda rate: rate["two"]),
+        **{rate: middle(lambda rates, rate=rate: rates[rate]) for rate in ("stock", "async", "one", "two")},  # type: ignore[misc]
         "speedup": middle(lambda rate: rate["same"] / rate["stock"]),
+        "speedup_async": middle(lambda rate: rate["two"] / rate["async"]),
         "scaling": middle(lambda rate: 2 * rate["two"] / (rate["one"] + rate["again"])),
         "recording_cost": middle(lambda rate: (rate["one"] + rate["again"]) / (2 * rate["recorded"]) - 1),
-        "bullet_share": share_in_bullet(task, controllers[:few], one.sizes),
+        "share": share_inside(inside, controllers[:few]),
     }
 
 
@@ -186,6 +295,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--suite", choices=SUITES, default="qdgym")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, under 40 s")
     parser.add_argument("--memory", action="store_true", help="only the memory measurement")
     options = parser.parse_args()
@@ -193,28 +303,33 @@ def main() -> None:
         memory()
         return
     steps, rounds = (500, 2) if options.quick else (3000, 15)
-    figures = {robot: measure(robot, steps, rounds) for robot in ROBOTS}
+    figures = {name: measure(name, stock, steps, rounds) for name, stock in SUITES[options.suite].items()}
     print(
-        "| robot | stock, steps/s | ours, 1 thread | ours, 2 threads | speed-up per core | 2 threads : 1 | "
-        "in stepSimulation | recording costs |"
+        "| task | environment, steps/s | ours, 1 thread | ours, 2 threads | speed-up per core | "
+        "2 threads : 1 | in the simulator's step | recording costs | AsyncVectorEnv, 2 | "
+        "ours, 2 threads : it |"
     )
-    print("|---|---|---|---|---|---|---|---|")
-    for robot, row in figures.items():
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for name, row in figures.items():
         print(
-            f"| {robot} | {row['stock']:.0f} | {row['one']:.0f} | {row['two']:.0f} | {row['speedup']:.2f} | "
-            f"{row['scaling']:.2f} | {row['bullet_share']:.0%} | {row['recording_cost']:+.1%} |"
+            f"| {name} | {row['stock']:.0f} | {row['one']:.0f} | {row['two']:.0f} | {row['speedup']:.2f} | "
+            f"{row['scaling']:.2f} | {row['share']:.0%} | {row['recording_cost']:+.1%} | "
+            f"{row['async']:.0f} | {row['speedup_async']:.2f} |"
         )
-    child = subprocess.run([sys.executable, __file__, "--memory"], capture_output=True, text=True, check=True)
-    memory_mib = json.loads(child.stdout)
-    print(
-        f"\n100 episodes of 1000 steps with transitions: {memory_mib['peak_mib']} MiB resident at the peak, "
-        f"{memory_mib['added_mib']} MiB of it for the episodes"
-    )
     summary: dict[str, Any] = {
-        name: {robot: round(row[name], 3) for robot, row in figures.items()}
-        for name in ("speedup", "scaling", "bullet_share", "recording_cost")
+        what: {name: round(row[what], 3) for name, row in figures.items() if not np.isnan(row[what])}
+        for what in ("speedup", "speedup_async", "scaling", "share", "recording_cost")
     }
-    print(json.dumps({**summary, **memory_mib}))
+    if options.suite == "qdgym":
+        command = [sys.executable, __file__, "--memory"]
+        child = subprocess.run(command, capture_output=True, text=True, check=True)
+        memory_mib = json.loads(child.stdout)
+        print(
+            f"\n100 episodes of 1000 steps with transitions: {memory_mib['peak_mib']} MiB resident at the "
+            f"peak, {memory_mib['added_mib']} MiB of it for the episodes"
+        )
+        summary |= memory_mib
+    print(json.dumps(summary))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -214,6 +215,32 @@ def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(na
         for field in ("cell", "evaluation", "seed", "generation", "operator", "parents"):
             ours, theirs = (getattr(one, field)[np.argsort(one.cell)] for one in (first, second))
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch):
+    """Four seeds are two parts; with an accelerator a thread of its own passes on what is evaluated."""
+    config = small("pga-map-elites", seed=3, physics="native")
+    run(config, tmp_path / "one", seeds=4, execution=Execution(log=quiet))
+    monkeypatch.setattr(replications, "has_accelerator", lambda: True)
+    threads = set()
+    to_device = replications.to_device
+
+    def noted(arrays):
+        threads.add(threading.current_thread().name)
+        return to_device(arrays)
+
+    monkeypatch.setattr(replications, "to_device", noted)
+    run(config, tmp_path / "two", seeds=4, execution=Execution(log=quiet))
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    assert threads
+    assert all(name.startswith("training") for name in threads)
+
+    def fail(arrays):
+        raise ElitesError("the accelerator is full")
+
+    monkeypatch.setattr(replications, "to_device", fail)
+    with pytest.raises(ElitesError, match="the accelerator is full"):
+        run(config, tmp_path / "three", seeds=4, execution=Execution(log=quiet))
 
 
 def test_seeds_of_a_host_task_train_together_and_share_the_evaluator(tmp_path):

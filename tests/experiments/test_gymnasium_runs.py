@@ -157,7 +157,7 @@ def test_td3s_own_environment_may_raise(tmp_path):
 
 
 def test_qd_pg_needs_a_descriptor_of_each_step(tmp_path):
-    with pytest.raises(ElitesError, match="qd-pg needs a descriptor of each step of gym"):
+    with pytest.raises(ElitesError, match="qd-pg needs a descriptor of each step, which gym"):
         elites.run(
             config("qd-pg", task=task(step_descriptor=None)),
             tmp_path / "run",

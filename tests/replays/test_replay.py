@@ -11,10 +11,10 @@ import elites
 from elites import ElitesError, RunConfig, cli, load_archive
 from elites.replays import replay as replays
 from elites.replays.bullet import BulletScene, Camera
-from elites.replays.capsules import Camera as Rays
-from elites.replays.capsules import Shapes
 from elites.replays.choice import best_per_region, parse_grid
 from elites.replays.clip import Clip
+from elites.replays.rays import Camera as Rays
+from elites.replays.rays import Shapes
 from elites.results.archive import save_archive
 from tests.clips import frames, reddish
 from tests.experiments.test_gymnasium_runs import task as push

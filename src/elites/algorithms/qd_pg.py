@@ -91,7 +91,8 @@ class QDPG(Algorithm):
         super().__init__(task, config)
         if not task.describes_steps:
             raise ElitesError(
-                f"qd-pg needs a descriptor of each step of {task.name}: --step-descriptor module:function"
+                f"qd-pg needs a descriptor of each step, which {task.name} does not have; "
+                "a gym: task gets it by --step-descriptor module:function"
             )
         config = self.config
         self.climb = PolicyGradient(

@@ -7,6 +7,7 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -216,6 +217,25 @@ class _Asked(NamedTuple):
     seeds: jax.Array  # of the episodes
 
 
+class _Helper(ThreadPoolExecutor):
+    """A thread for work beside the episodes, in order; or none, and `submit` does the work itself.
+
+    An accelerator waits for transitions that are copied to it, and so would the thread that calls it.
+    """
+
+    def __init__(self, helps: bool) -> None:
+        super().__init__(1, thread_name_prefix="training")
+        self.helps = helps
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:  # type: ignore[override]
+        """The result of a function, now or later."""
+        if self.helps:
+            return super().submit(function, *arguments)
+        done: Future[Any] = Future()
+        done.set_result(function(*arguments))
+        return done
+
+
 class EpisodesOutside(Replications):
     """`ask` and `tell` are programs; the evaluator runs the episodes of a part as one batch.
 
@@ -265,27 +285,35 @@ class EpisodesOutside(Replications):
                 counts[part] = self.functions.no_counts()
 
         self._first_time(COMPILING)
-        asked = [ask(part, 0) for part in range(self.parts)]
-        spent[0]["ask_s"] += time.perf_counter() - clock
-        for item, (ahead, _, round) in enumerate(work):
-            times = spent[ahead]
-            for part in range(self.parts):
-                started = time.perf_counter()
-                parameters, seeds = np.asarray(asked[part].parameters), np.asarray(asked[part].seeds)
-                raise_failure(self.algorithm.environment)
-                times["ask_s"] += (ask_end := time.perf_counter()) - started
-                self._first_time(FIRST_EPISODES)
-                evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
-                self._first_time(COMPILING)
-                times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                tell(part, item, asked[part].batch, evaluation)
-                if item + 1 == len(work):
-                    jax.block_until_ready(self.state[part])
-                times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
-                if item + 1 < len(work):
-                    asked[part] = ask(part, item + 1)
-                times["ask_s"] += time.perf_counter() - tell_end
-                times["steps_per_s"] += float(evaluation.length.sum())
+        with _Helper(helps=self.parts > 1 and has_accelerator()) as helper:
+            told: list[Future[None]] = []  # of each part and round
+            asked = [helper.submit(ask, part, 0) for part in range(self.parts)]
+            spent[0]["ask_s"] += time.perf_counter() - clock
+            for item, (ahead, _, round) in enumerate(work):
+                times = spent[ahead]
+                for part in range(self.parts):
+                    started = time.perf_counter()
+                    if item > 0:
+                        told[-self.parts].result()  # an error of this part's last round
+                    batch, parameters, seeds = asked[part].result()
+                    parameters, seeds = np.asarray(parameters), np.asarray(seeds)
+                    raise_failure(self.algorithm.environment)
+                    times["ask_s"] += (ask_end := time.perf_counter()) - started
+                    self._first_time(FIRST_EPISODES)
+                    evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
+                    self._first_time(COMPILING)
+                    times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
+                    told.append(helper.submit(tell, part, item, batch, evaluation))
+                    times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
+                    if item + 1 < len(work):
+                        asked[part] = helper.submit(ask, part, item + 1)
+                    times["ask_s"] += time.perf_counter() - tell_end
+                    times["steps_per_s"] += float(evaluation.length.sum())
+            started = time.perf_counter()
+            for each in told:
+                each.result()
+            jax.block_until_ready(self.state)
+            spent[-1]["tell_s"] += time.perf_counter() - started
         self.paces[self.functions.rounds(self.generation)] = (time.perf_counter() - clock) / count
         return [self._done(*each) for each in zip(rows, words, spent, strict=True)]
 
@@ -330,7 +358,12 @@ def to_host(arrays: Any) -> Any:
 
 def to_device(arrays: Any) -> Any:
     """Starts copies to an accelerator, if there is one; a program would wait for those of its arguments."""
-    return arrays if jax.default_backend() == "cpu" else jax.device_put(arrays)
+    return jax.device_put(arrays) if has_accelerator() else arrays
+
+
+def has_accelerator() -> bool:
+    """Whether programs run on something other than the CPU."""
+    return jax.default_backend() != "cpu"
 
 
 class EpisodesInside(Replications):

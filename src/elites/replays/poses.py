@@ -9,12 +9,13 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from elites.errors import ElitesError
 from elites.options import Physics
+from elites.tasks.mujoco import MujocoTask
 from elites.tasks.qdgym import QDGymTask
 from elites.tasks.task import DeviceTask
 
@@ -55,7 +56,7 @@ def can_be_recorded(task: Any) -> str:
     from elites.tasks.brax import BraxTask
     from elites.tasks.function import FunctionTask
 
-    if isinstance(task, QDGymTask | BraxTask):
+    if isinstance(task, QDGymTask | MujocoTask | BraxTask):
         return ""
     if isinstance(task, FunctionTask):
         return f"{task.name} is a function without an environment: there is nothing to draw."
@@ -64,8 +65,10 @@ def can_be_recorded(task: Any) -> str:
 
 def robot_of(task: Any) -> Robot:
     """The robot of a task."""
-    if isinstance(task, QDGymTask):
-        return _Bullet(task).robot
+    if isinstance(task, QDGymTask | MujocoTask):
+        recorder = _recorder(task)
+        recorder.close()
+        return recorder.robot
     from elites.replays import brax
 
     return brax.robot_of(task)
@@ -89,7 +92,7 @@ def record(
     if reason:
         raise ElitesError(reason)
     short = replace(task, episode_length=min(steps, task.episode_length))
-    recording = _record_brax if isinstance(task, DeviceTask) else _record_bullet
+    recording = _record_brax if isinstance(task, DeviceTask) else _record_compiled
     for first in range(0, len(seeds), BATCH):
         part = slice(first, first + BATCH)
         yield from recording(short, hidden, parameters[part], list(seeds[part]), every, physics)
@@ -113,8 +116,28 @@ def _record_brax(
         yield Movement(*movement, int(length), float(reward))
 
 
-def _record_bullet(
-    task: QDGymTask,
+class _Recorder(Protocol):
+    """Steps through the episodes of a compiled task and reads the poses. One thread at a time may use it."""
+
+    robot: Robot
+
+    def movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
+        """The poses of an episode that is given by its seed and the controller's actions."""
+
+    def close(self) -> None:
+        """Frees the simulation."""
+
+
+def _recorder(task: QDGymTask | MujocoTask) -> _Recorder:
+    if isinstance(task, QDGymTask):
+        return _Bullet(task)
+    from elites.replays.mujoco import Recorder
+
+    return Recorder(task)
+
+
+def _record_compiled(
+    task: QDGymTask | MujocoTask,
     hidden: tuple[int, ...],
     parameters: np.ndarray,
     seeds: list[int],
@@ -126,22 +149,22 @@ def _record_bullet(
 
     with evaluator_of(task, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
-    own, worlds = threading.local(), []
+    own, recorders = threading.local(), []
 
     def movement(index: int) -> Movement:
-        if not hasattr(own, "world"):
-            own.world = _Bullet(task)
-            worlds.append(own.world)
-        world: _Bullet = own.world
+        if not hasattr(own, "recorder"):
+            own.recorder = _recorder(task)
+            recorders.append(own.recorder)
+        recorder: _Recorder = own.recorder
         actions = evaluation.transitions.actions[index, : evaluation.length[index]]
-        return world.movement(seeds[index], actions, every, float(evaluation.fitness[index]))
+        return recorder.movement(seeds[index], actions, every, float(evaluation.fitness[index]))
 
     try:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             yield from pool.map(movement, range(len(seeds)))
     finally:
-        for world in worlds:
-            world.close()
+        for recorder in recorders:
+            recorder.close()
 
 
 class _Bullet:
@@ -222,7 +245,7 @@ def _calls() -> tuple[Callable[..., Any], ...]:
         "b3RequestActualStateCommandInit": (address, address, integer),
         "b3GetStatusActualState2": (integer, *[address] * 13),
     }
-    return tuple(ctypes.CFUNCTYPE(*types)((name, b3.library)) for name, types in signatures.items())
+    return tuple(ctypes.CFUNCTYPE(*types)((name, b3.library.library)) for name, types in signatures.items())
 
 
 def _doubles(at: int, count: int) -> np.ndarray:

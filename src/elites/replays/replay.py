@@ -178,7 +178,9 @@ def _run(
 ) -> tuple[list[Scene], list[Replayed]]:
     """Runs the episodes again."""
     from elites.evaluation import evaluator_of
-    from elites.tasks.task import CompiledTask, DeviceTask
+    from elites.tasks.mujoco import MujocoTask
+    from elites.tasks.qdgym import QDGymTask
+    from elites.tasks.task import DeviceTask
 
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     parameters = archive.parameters[elites]
@@ -187,12 +189,16 @@ def _run(
         from elites.replays.brax import run
 
         scenes, fitness, descriptor, length = run(task, hidden, parameters, seeds, size, physics)
+    elif isinstance(task, MujocoTask):
+        from elites.replays import mujoco
+
+        scenes, fitness, descriptor, length = mujoco.run(task, hidden, parameters, seeds, size, physics)
     else:
         with evaluator_of(task, hidden, None, physics=physics) as evaluator:
             evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
         fitness, descriptor, length = evaluation.fitness, evaluation.descriptor, evaluation.length
         scene_class: Callable[..., Scene]
-        if isinstance(task, CompiledTask):
+        if isinstance(task, QDGymTask):
             from elites.replays.bullet import BulletScene
 
             scene_class = BulletScene

@@ -112,7 +112,8 @@ def header_of(operators: Sequence[str]) -> bytes:
 
 def records_of(words: np.ndarray) -> bytes:
     """The records of those of a batch that entered; `words` is int32 `[n, WORDS]`, of all of them."""
-    return words[_ENTERS[words[:, -1] >> 8 & 0xFF]].astype("<i4", copy=False).tobytes()
+    entered: np.ndarray = words[_ENTERS[words[:, -1] >> 8 & 0xFF]]
+    return entered.astype("<i4", copy=False).tobytes()
 
 
 def load_lineage(path: Path | str) -> Lineage:

@@ -8,11 +8,11 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.imports import object_at
 from elites.options import checked
-from elites.tasks import brax, qdgym
+from elites.tasks import brax, mujoco, qdgym
 from elites.tasks.function import FunctionTask, function_task
 from elites.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS)}
+TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS, *mujoco.TASKS)}
 
 
 def make_task(name: str, **parameters: Any) -> Task:
@@ -29,8 +29,7 @@ def make_task(name: str, **parameters: Any) -> Task:
         return _task_at(name, parameters)
     if name not in TASKS:
         raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, gym:ID, module:task")
-    task = TASKS[name]
-    return dataclasses.replace(task, **checked(type(task), parameters, name, task.fixed))
+    return TASKS[name].with_parameters(parameters)
 
 
 def register_task(task: Task) -> None:
@@ -42,8 +41,7 @@ def _task_at(path: str, parameters: dict[str, Any]) -> Task:
     """The task at `module:task`."""
     given = object_at(path, "task")
     if isinstance(given, Task):
-        values = checked(type(given), parameters, path, given.fixed)
-        return dataclasses.replace(given, name=path, **values)
+        return dataclasses.replace(given, name=path).with_parameters(parameters)
     if callable(given) and {"parameters", "descriptor_bounds"} <= parameters.keys():
         values = checked(FunctionTask, parameters, path, FunctionTask.fixed)
         return function_task(given, name=path, **values)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
 from elites.errors import require
-from elites.options import Cells, Count, EpisodeLength, Finite, Range, check_fields, converted
+from elites.options import Cells, Count, EpisodeLength, Finite, Range, check_fields, checked, converted
 
 if TYPE_CHECKING:
     import jax
@@ -54,6 +55,10 @@ class Task:
             self.grid,
             "a whole number for each descriptor dimension",
         )
+
+    def with_parameters(self, parameters: dict[str, Any]) -> Self:
+        """The task with these parameters in place of its own."""
+        return dataclasses.replace(self, **checked(type(self), parameters, self.name, self.fixed))
 
     @property
     def descriptor_size(self) -> int:

@@ -1,80 +1,35 @@
 """Bullet's C interface, as the pybullet library exports it, callable from Numba code.
 
-The library is loaded but not imported as a Python module, so it prints nothing and holds no lock. Each
-function is registered with LLVM under its own name, at the address it has in this process: compiled code
-refers to it by name, so Numba can keep that code on disk although addresses change.
+The library is loaded, not imported, so it prints nothing and holds no lock.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import llvmlite.binding
 import numba
 import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
+from elites.c_library import CLibrary, address, integer, nothing, real
 from elites.errors import ElitesError
 from elites.tasks.qdgym.library import VERSION, require_bullet
 
 FILES = require_bullet()
-try:
-    library = ctypes.CDLL(str(FILES.library))
-except OSError as error:
-    raise ElitesError(f"Bullet's library cannot be loaded: {error}") from None
-
-
-def _symbol(name: str) -> Any:
-    try:
-        return library[name]
-    except AttributeError:
-        raise ElitesError(
-            f"{FILES.library} does not export {name}; install the pybullet=={VERSION} wheel"
-        ) from None
-
-
-address, integer, real, nothing = types.intp, types.int32, types.float64, types.void
+library = CLibrary(FILES.library, "Bullet", f"install the pybullet=={VERSION} wheel")
+bind, external = library.bind, library.external
 client = command = status = address  # opaque handles
-_C_TYPES = {address: ctypes.c_ssize_t, integer: ctypes.c_int32, real: ctypes.c_double, nothing: None}
 
-
-def external(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-    """A C function for interpreted code."""
-    function = _symbol(name)
-    function.restype, function.argtypes = _C_TYPES[result], [_C_TYPES[argument] for argument in arguments]
-    return function  # type: ignore[no-any-return]
-
-
-if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1 runs the same code interpreted, for debuggers and coverage
-
-    def pointer(number: int) -> Any:
-        """The address `number` as a pointer, for numba.carray."""
-        return ctypes.c_void_p(int(number) or 1)  # carray refuses NULL, even for no elements
+if numba.config.DISABLE_JIT:
 
     def fma(a: float, b: float, c: float) -> float:
         """a * b + c; rounded twice here, once in compiled code."""
         return a * b + c
 
-    bind = external
-
 else:
-
-    def bind(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
-        """A C function for compiled code."""
-        llvmlite.binding.add_symbol(name, ctypes.cast(_symbol(name), ctypes.c_void_p).value)
-        return types.ExternalFunction(name, result(*arguments))  # type: ignore[no-any-return]
-
-    @intrinsic
-    def pointer(typing: Any, number: Any) -> Any:
-        """The address `number` as a pointer, for numba.carray."""
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.voidptr(types.intp), generate
 
     @intrinsic
     def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:

@@ -2,7 +2,8 @@
 
 The order of operations and their precision are those of PyBullet's own environments, so that results agree.
 Lines marked "sic" look wrong, but are part of the task as published results have it.
-All code that Numba compiles is in this file, in `bullet.py` and in `elites.policies.numba`.
+All code that Numba compiles is in this file, in `bullet.py`, in `elites.tasks.loops`, in `elites.c_library`
+and in `elites.policies.numba`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,30 @@ from typing import NamedTuple
 import numpy as np
 from numba import carray
 
+from elites import c_library
+from elites.c_library import pointer
 from elites.machine_code import Compiler
 from elites.policies import numba as policy
+from elites.tasks import loops
+from elites.tasks.loops import (
+    INVALID,
+    STOPPED,
+    TERMINATED,
+    TRUNCATED,
+    Trace,
+    add_noise,
+    any_nan,
+    clear,
+    fill,
+    pairwise_sum,
+    widest,
+)
 from elites.tasks.qdgym import bullet as b3
 
 TIME_STEP = 0.0165
 TARGET_X, TARGET_Y = 1e3, 0.0
-TERMINATED, TRUNCATED, INVALID, STOPPED = 0, 1, 2, 3  # elites.tasks.episode.Ending, and a run cut short
 
-compiled = Compiler(__file__, b3.__file__, policy.__file__)
+compiled = Compiler(__file__, b3.__file__, c_library.__file__, loops.__file__, policy.__file__)
 
 
 class World(NamedTuple):
@@ -52,29 +68,6 @@ class Anatomy(NamedTuple):
     torque: np.ndarray
     min_height: float
     max_pitch: float
-
-
-class Trace(NamedTuple):
-    """The arrays in which an episode is recorded; of length 0 if it is not."""
-
-    observations: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    contacts: np.ndarray
-
-
-@compiled
-def fill(target: np.ndarray, values: np.ndarray) -> None:
-    """target[:] = values, which takes Numba two seconds to compile."""
-    for i in range(len(values)):
-        target[i] = values[i]
-
-
-@compiled
-def clear(target: np.ndarray) -> None:
-    """target[:] = 0, which compiles as slowly."""
-    for i in range(len(target)):
-        target[i] = 0
 
 
 @compiled
@@ -157,24 +150,6 @@ def destroy(client: int) -> None:
 
 
 @compiled
-def pairwise_sum(values: np.ndarray) -> float:
-    """Adds up to 128 values in NumPy's order."""
-    if len(values) < 8:
-        total = values[0]
-        for value in values[1:]:
-            total += value
-        return total  # type: ignore[no-any-return]
-    lanes = values[:8].copy()
-    whole = len(values) - len(values) % 8
-    for i in range(8, whole):
-        lanes[i % 8] += values[i]
-    total = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]))
-    for value in values[whole:]:
-        total += value
-    return total  # type: ignore[no-any-return]
-
-
-@compiled
 def roll_pitch_yaw(x: float, y: float, z: float, w: float) -> tuple[float, float, float]:
     sine = -2 * (x * z - w * y)
     if sine <= -0.99999:
@@ -204,10 +179,10 @@ def observe(
     at = pointers.ctypes.data
     b3.actual_state(status, 0, 0, 0, 0, 0, at, at + 8, 0, 0, 0, at + 16, at + 24)
     coordinates = len(anatomy.moving_position)
-    q = carray(b3.pointer(pointers[0]), 7 + coordinates, np.float64)  # the base's pose first
-    u = carray(b3.pointer(pointers[1]), 6 + coordinates, np.float64)
-    link_poses = carray(b3.pointer(pointers[2]), (anatomy.links, 7), np.float64)
-    link_velocities = carray(b3.pointer(pointers[3]), (anatomy.links, 6), np.float64)
+    q = carray(pointer(pointers[0]), 7 + coordinates, np.float64)  # the base's pose first
+    u = carray(pointer(pointers[1]), 6 + coordinates, np.float64)
+    link_poses = carray(pointer(pointers[2]), (anatomy.links, 7), np.float64)
+    link_velocities = carray(pointer(pointers[3]), (anatomy.links, 6), np.float64)
 
     if anatomy.torso < 0:
         pose, velocity, speed_y = q[:7], u[:6], u[1]
@@ -291,7 +266,7 @@ def find_contacts(world: World, anatomy: Anatomy, contacts: np.ndarray) -> None:
     information = np.empty(1, b3.CONTACTS)
     b3.get_contacts(world.client, information.ctypes.data)
     clear(contacts)
-    points = carray(b3.pointer(information[0]["points"]), information[0]["count"], b3.CONTACT)
+    points = carray(pointer(information[0]["points"]), information[0]["count"], b3.CONTACT)
     for k in range(len(points)):
         for i in range(len(contacts)):
             if points[k]["link_a"] == anatomy.contacts[i] and points[k]["link_b"] == -1:
@@ -363,14 +338,6 @@ def step(
 
 
 @compiled
-def any_nan(values: np.ndarray) -> bool:
-    for value in values:  # noqa: SIM110 - a loop is what Numba compiles fast
-        if np.isnan(value):
-            return True
-    return False
-
-
-@compiled
 def rollout(
     world: World,
     anatomy: Anatomy,
@@ -391,10 +358,8 @@ def rollout(
     observation = np.empty(8 + 2 * motors + len(anatomy.contacts), np.float32)
     contacts = np.empty(len(anatomy.contacts), np.float32)
     action = np.empty(motors, np.float32)
-    widest = 0
-    for size in sizes:
-        widest = max(widest, size)
-    inputs, outputs = np.empty(widest, np.float32), np.empty(widest, np.float32)
+    width = widest(sizes)
+    inputs, outputs = np.empty(width, np.float32), np.empty(width, np.float32)
     descriptor = np.zeros(len(feet))
     fitness, steps, ending = 0.0, 0, TRUNCATED
 
@@ -408,9 +373,7 @@ def rollout(
         if any_nan(action):
             ending = INVALID
             break
-        if steps < len(noise):
-            for i in range(motors):
-                action[i] = min(max(action[i] + noise[steps, i], -1), 1)
+        add_noise(action, noise, steps)
         recorded = steps < len(trace.rewards)
         if recorded:
             fill(trace.observations[steps], observation)
@@ -421,7 +384,7 @@ def rollout(
         if recorded:
             fill(trace.observations[steps + 1], observation)
             for i in range(len(feet)):
-                trace.contacts[steps, i] = contacts[feet[i]]
+                trace.step_descriptors[steps, i] = contacts[feet[i]]
             trace.rewards[steps] = reward
         fitness += reward
         for i in range(len(feet)):

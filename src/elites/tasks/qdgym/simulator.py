@@ -12,6 +12,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import EpisodeResult, Transitions
+from elites.tasks.loops import INVALID, Trace, no_trace
 from elites.tasks.qdgym import bullet, episode
 from elites.tasks.qdgym.robots import FLOOR, Robot
 
@@ -67,11 +68,8 @@ class QDGymSimulator:
     def __init__(self, task: QDGymTask) -> None:
         self.task = task
         self.anatomy = anatomy(task.robot)
-        self._no_trace = episode.Trace(
-            np.empty((1, task.observation_size), np.float32),
-            np.empty((0, task.action_size), np.float32),
-            np.empty(0),
-            np.empty((0, task.descriptor_size), np.uint8),
+        self._no_trace = no_trace(
+            task.observation_size, task.action_size, np.empty((0, task.descriptor_size), np.uint8)
         )
         self._observation = np.zeros(task.observation_size, np.float32)
         self._contacts = np.zeros(len(self.anatomy.contacts), np.float32)
@@ -107,10 +105,10 @@ class QDGymSimulator:
             self.task.episode_length,
             self.task.ends_on_fall,
             stop,
-            self._no_trace if transitions is None else episode.Trace(*transitions),
+            self._no_trace if transitions is None else Trace(*transitions),
             draw_noise(seed, action_noise, self.task.episode_length, self.task.action_size),
         )
-        if ending == episode.INVALID:  # a world that has held NaN is not used again
+        if ending == INVALID:  # a world that has held NaN is not used again
             self.close()
             self._open()
         return EpisodeResult(fitness, descriptor, length, ending)

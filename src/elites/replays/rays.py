@@ -1,15 +1,19 @@
-"""A small software renderer: spheres and capsules on a chequered floor, one ray per pixel."""
+"""A small software renderer: limbs and solids on a chequered floor, one ray per pixel."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from elites.replays.solids import Solid, hit
 
 SKY, LIGHT, DARK = (250, 250, 252), (238, 238, 238), (160, 184, 226)
 SHADE = 0.62  # factor on the floor below a limb
 SUN = np.array([0.35, -0.5, 0.79])  # towards the light; its length is 1, nearly
 FIELD_OF_VIEW = 50.0  # vertical, in degrees
+OPACITY = 0.5  # of what is translucent
 
 
 class Shapes(NamedTuple):
@@ -32,40 +36,63 @@ class Camera:
         self._axes = np.stack([right, np.cross(right, forward), forward])
         self._focus = height / 2 / np.tan(np.radians(FIELD_OF_VIEW) / 2)  # pixels
         self._size, self._back = size, distance * forward
+        self._shaded = max(2.0, distance / 3)  # m from the target in which there are shadows
         x = (np.arange(width) + 0.5 - width / 2) / self._focus
         y = (height / 2 - np.arange(height) - 0.5) / self._focus
         rays = x[None, :, None] * self._axes[0] + y[:, None, None] * self._axes[1] + forward
         self._rays = rays / np.linalg.norm(rays, axis=-1, keepdims=True)
 
-    def shot(self, shapes: Shapes, target: np.ndarray) -> np.ndarray:
-        """A picture `[height, width, 3]`."""
+    def shot(self, shapes: Shapes, target: np.ndarray, solids: Sequence[Solid] = ()) -> np.ndarray:
+        """A picture `[height, width, 3]`. What is translucent casts no shadow."""
         origin = target - self._back
-        picture, depth = self._floor(origin, shapes, target)
-        for start, end, radius, colour in zip(*shapes, strict=True):
+        opaque = [solid for solid in solids if not solid.translucent]
+        picture, depth = self._floor(origin, shapes, opaque, target)
+
+        def paint(
+            start: np.ndarray, end: np.ndarray, radius: float, colour: np.ndarray, solid: Solid | None = None
+        ) -> None:
             rows, columns = self._box(origin, start, end, radius)
             rays = self._rays[rows, columns]
             if not rays.size:
-                continue
-            far, normal = _hit(origin, rays, start, end, radius)
+                return
+            far, normal = (
+                _hit(origin, rays, start, end, radius) if solid is None else hit(solid, origin, rays)
+            )
             seen = far < depth[rows, columns]
             light = 0.45 + 0.55 * np.clip(normal @ SUN, 0, 1)
-            picture[rows, columns][seen] = (light[..., None] * colour)[seen]
-            depth[rows, columns][seen] = far[seen]
+            painted = (light[..., None] * colour)[seen]
+            if solid is not None and solid.translucent:
+                painted = OPACITY * painted + (1 - OPACITY) * picture[rows, columns][seen]
+            else:
+                depth[rows, columns][seen] = far[seen]
+            picture[rows, columns][seen] = painted
+
+        for start, end, radius, colour in zip(*shapes, strict=True):
+            paint(start, end, radius, colour)
+        for solid in sorted(solids, key=lambda solid: solid.translucent):
+            paint(solid.centre, solid.centre, solid.radius, solid.colour, solid)
         return picture.astype(np.uint8)
 
-    def _floor(self, origin: np.ndarray, shapes: Shapes, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _floor(
+        self, origin: np.ndarray, shapes: Shapes, solids: Sequence[Solid], target: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         down = self._rays[..., 2] < -1e-3
         depth = np.where(down, -origin[2] / np.where(down, self._rays[..., 2], -1), np.inf)
         place = origin[:2] + np.where(down, depth, 0)[..., None] * self._rays[..., :2]
         odd = np.floor(place).astype(int).sum(-1) % 2 == 1
         picture = np.where(odd[..., None], DARK, LIGHT).astype(float)
-        near = down & (np.abs(place - target[:2]).max(-1) < 2)
+        near = down & (np.abs(place - target[:2]).max(-1) < self._shaded)
         points = place[near]
         below = np.zeros(len(points), bool)
         for start, end, radius, _ in zip(*shapes, strict=True):
             along = end[:2] - start[:2]
             share = np.clip((points - start[:2]) @ along / max(along @ along, 1e-12), 0, 1)
             below |= ((points - start[:2] - share[:, None] * along) ** 2).sum(-1) < radius**2
+        for solid in solids:
+            close = np.flatnonzero(((points - solid.centre[:2]) ** 2).sum(-1) < solid.radius**2)
+            places = np.column_stack([points[close], np.zeros(len(close))])
+            far, _ = hit(solid, places - [0, 0, 1e3], np.broadcast_to([0.0, 0.0, 1.0], places.shape))
+            below[close] |= np.isfinite(far)
         picture[near] *= np.where(below, SHADE, 1)[:, None]
         haze = np.clip(depth / 40, 0, 1)[..., None]
         picture = (1 - haze) * picture + haze * SKY

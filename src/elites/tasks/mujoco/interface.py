@@ -1,0 +1,55 @@
+"""MuJoCo's C functions, callable from Numba code, and calls of functions by their address."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import mujoco
+import numba
+from mujoco.introspect import structs
+from numba import types
+from numba.extending import intrinsic
+
+from elites.c_library import CLibrary, address, nothing
+from elites.tasks.mujoco.library import checked_layout, library_path
+
+LAYOUT = checked_layout()
+CONTACT = LAYOUT.contact
+DESCRIPTION = structs.__file__  # of the structs: compiled code depends on it
+library = CLibrary(library_path(), "MuJoCo", "install the mujoco wheel")
+
+step = library.bind("mj_step", nothing, address, address)
+forward = library.bind("mj_forward", nothing, address, address)
+reset = library.bind("mj_resetData", nothing, address, address)
+external_forces = library.bind("mj_rnePostConstraint", nothing, address, address)
+
+
+@numba.cfunc(types.void(types.voidptr))
+def _keep_quiet(message: Any) -> None:
+    """MuJoCo counts its warnings in `mjData`, where they are read."""
+
+
+ctypes.c_void_p.in_dll(library.library, "mju_user_warning").value = _keep_quiet.address
+mujoco.set_mjcb_time(None)  # MuJoCo's own timers take 5 % of the time
+
+if numba.config.DISABLE_JIT:
+
+    def call(function: int, moment: int) -> float:
+        """Calls the C function at an address."""
+        prototype = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_ssize_t)
+        return float(prototype(function)(moment))
+
+else:
+
+    @intrinsic
+    def call(typing: Any, function: Any, moment: Any) -> Any:
+        """Calls the C function at an address."""
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            from llvmlite import ir
+
+            target = ir.FunctionType(ir.DoubleType(), [ir.IntType(64)]).as_pointer()
+            return builder.call(builder.inttoptr(arguments[0], target), [arguments[1]])
+
+        return types.float64(types.intp, types.intp), generate

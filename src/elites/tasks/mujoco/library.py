@@ -1,0 +1,202 @@
+"""MuJoCo's library and the layout of its structs, as the installed version has them.
+
+Arrays of `mjData` come from MuJoCo's Python module, as views of its memory. Two fields of the struct have no
+view: the number of contacts and the pointer to them. Their offsets follow from the description of the structs
+that the module brings with it. They are compared with the module's own values before anything is read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import warnings
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from elites.errors import ElitesError
+from elites.files import one_line
+
+SIZES = {
+    **dict.fromkeys(("mjtNum", "double", "mjtSize", "size_t", "uintptr_t", "uint64_t", "int64_t"), 8),
+    **dict.fromkeys(("int", "float", "unsigned int", "uint32_t", "int32_t"), 4),
+    **dict.fromkeys(("mjtBool", "mjtByte", "char", "unsigned char"), 1),
+}  # of C types, in bytes; each is aligned to its size
+POINTER = 8
+TOUCHING = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="1 1 1"/>
+    <body pos="0 0 0.09"><freejoint/><geom size="0.1"/></body>
+    <body pos="1 0 0.09"><freejoint/><geom size="0.1"/></body>
+  </worldbody>
+</mujoco>
+"""  # two balls on the floor: two contacts
+
+
+class Sizes(NamedTuple):
+    """Sizes of a model."""
+
+    qpos: int
+    qvel: int
+    bodies: int
+    actuators: int
+
+
+class Layout(NamedTuple):
+    """Offsets in `mjData`, and the dtype of `mjContact`."""
+
+    contact_count: int
+    contacts: int
+    contact: np.dtype
+
+
+def missing_package() -> str:
+    """A line that says which package MuJoCo's tasks lack; empty if none."""
+    missing = [name for name in ("mujoco", "gymnasium") if find_spec(name) is None]
+    return (
+        f"mujoco tasks need {missing[0]}, which is not installed; install elites[mujoco]" if missing else ""
+    )
+
+
+def require_mujoco() -> Any:
+    """MuJoCo's Python module; an error if it is not installed."""
+    if lack := missing_package():
+        raise ElitesError(lack)
+    import mujoco
+
+    return mujoco
+
+
+def model_path(model: str) -> Path:
+    """The file of a model: a path, or the name of one of Gymnasium's."""
+    lack = missing_package()
+    if lack:
+        raise ElitesError(lack)
+    import gymnasium
+
+    given = Path(model).expanduser()
+    if given.is_file():
+        return given
+    assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+    if given.name == model and (assets / model).is_file():
+        return assets / model
+    raise ElitesError(f"{model} is not a file, nor one of Gymnasium's models in {assets}")
+
+
+def read_spec(path: str) -> Any:
+    """The model in a file, not yet compiled."""
+    try:
+        return require_mujoco().MjSpec.from_file(path)
+    except ValueError as error:
+        raise ElitesError(f"MuJoCo cannot read {path}: {one_line(error)}") from None
+
+
+def compile_spec(spec: Any, path: str) -> Any:
+    """The compiled model. MuJoCo's remarks on Gymnasium's models are not the user's concern."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return spec.compile()
+    except ValueError as error:
+        raise ElitesError(f"MuJoCo cannot compile {path}: {one_line(error)}") from None
+
+
+@cache
+def model_sizes(model: str) -> Sizes:
+    """The sizes of the model in a file."""
+    path = str(model_path(model))
+    compiled = compile_spec(read_spec(path), path)
+    return Sizes(compiled.nq, compiled.nv, compiled.nbody, compiled.nu)
+
+
+@cache
+def library_path() -> Path:
+    """The shared library of the installed version."""
+    mujoco = require_mujoco()
+    folder = Path(mujoco.__file__).parent
+    names = (f"libmujoco.so.{mujoco.__version__}", f"libmujoco.{mujoco.__version__}.dylib", "mujoco.dll")
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise ElitesError(f"{folder} holds no MuJoCo library ({' or '.join(names)}); install the mujoco wheel")
+
+
+@cache
+def checked_layout() -> Layout:
+    """The layout of the installed version's structs; an error if it is not the one in memory."""
+    mujoco = require_mujoco()
+    try:
+        layout = read_layout()
+    except (ImportError, KeyError, AttributeError) as error:
+        raise refusal(f"its structs are described in another way ({error!r})") from None
+    model = mujoco.MjModel.from_xml_string(TOUCHING)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    count, contacts = contact_views(data, layout)
+    if count[0] != data.ncon or data.ncon != 2:
+        raise refusal("ncon is at another place")
+    fields: Any = layout.contact.fields
+    here = [contacts[0] + fields[name][1] for name in ("geom", "other_geom", "exclude")]
+    geoms, exclude = data.contact.geom, data.contact.exclude
+    there = [geoms.ctypes.data, geoms.ctypes.data + 4, exclude.ctypes.data]
+    if here != there or layout.contact.itemsize != geoms.strides[0]:
+        raise refusal("contacts are at another place")
+    return layout
+
+
+def refusal(reason: str) -> ElitesError:
+    """The error for a version whose structs cannot be read."""
+    version = require_mujoco().__version__
+    return ElitesError(f"mujoco {version} cannot be used: {reason}; install another mujoco")
+
+
+def contact_views(data: Any, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Views of an `MjData`: the number of contacts, and the address of the first one."""
+    start = data._address
+    count = (ctypes.c_int32 * 1).from_address(start + layout.contact_count)
+    contacts = (ctypes.c_int64 * 1).from_address(start + layout.contacts)
+    return np.ctypeslib.as_array(count), np.ctypeslib.as_array(contacts)
+
+
+def read_layout() -> Layout:
+    """The layout that follows from MuJoCo's own description of its structs."""
+    from mujoco.introspect.structs import STRUCTS
+
+    offsets, _ = _offsets(STRUCTS, "mjData")
+    fields, size = _offsets(STRUCTS, "mjContact")
+    contact = np.dtype(
+        {
+            "names": ["geom", "other_geom", "exclude"],
+            "formats": ["<i4"] * 3,
+            "offsets": [fields["geom"], fields["geom"] + 4, fields["exclude"]],
+            "itemsize": size,
+        }
+    )
+    return Layout(offsets["ncon"], offsets["contact"], contact)
+
+
+def _offsets(structs: Any, name: str) -> tuple[dict[str, int], int]:
+    """The offset of each field of a struct, and its size."""
+    offsets, end, most = {}, 0, 1
+    for member in structs[name].fields:
+        size, alignment = _size(structs, member.type)
+        end = -(-end // alignment) * alignment
+        offsets[member.name], end, most = end, end + size, max(most, alignment)
+    return offsets, -(-end // most) * most
+
+
+def _size(structs: Any, kind: Any) -> tuple[int, int]:
+    """The size and the alignment of a C type."""
+    if hasattr(kind, "extents"):
+        size, alignment = _size(structs, kind.inner_type)
+        return size * int(np.prod(kind.extents)), alignment
+    if hasattr(kind, "inner_type"):
+        return POINTER, POINTER
+    if kind.name in SIZES:
+        return SIZES[kind.name], SIZES[kind.name]
+    _, size = _offsets(structs, kind.name)
+    inner = [_size(structs, member.type)[1] for member in structs[kind.name].fields]
+    return size, max(inner)
