@@ -22,7 +22,7 @@ RATE = 30.0  # pictures per second, about
 REGIONS = (8, 8)  # of descriptor space, each with its best elite
 GHOSTS = 3  # replications of an elite, if the archive was corrected
 COARSER = 2  # pictures of an elite's own episode per picture of a replication
-MOST_SECONDS = 10_000.0  # of all movements, beyond which a page has no more replications
+MOST_SECONDS = 11_000.0  # of all movements, beyond which a page has no more replications
 
 
 def describe_gaits(
@@ -114,8 +114,8 @@ class Episodes(NamedTuple):
 
 
 def episodes(content: Content, gaits: Gaits) -> Episodes:
-    """The episodes to show. If there is no room for all replications, those of the best elites come first,
-    then one of each of the others."""
+    """The episodes to show. If there is no room for all replications, the first one of each elite comes first,
+    then the others of the best elites of all regions."""
     archive = content.archive
     best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
     others = [] if gaits == "best" else sorted(set(range(len(archive.fitness))) - set(best))
@@ -123,9 +123,10 @@ def episodes(content: Content, gaits: Gaits) -> Episodes:
     seeds = _replications(content)
     if seeds is None:
         return Episodes(own, [])
-    few = range(min(GHOSTS, seeds.shape[1]))
-    ghosts = [(elite, int(seeds[elite, which])) for elite in best for which in few]
-    return Episodes(own, ghosts + [(elite, int(seeds[elite, which])) for which in few for elite in others])
+    first, *further = range(min(GHOSTS, seeds.shape[1]))
+    order = [(elite, first) for elite in best + others]
+    order += [(elite, which) for some in (best, others) for which in further for elite in some]
+    return Episodes(own, [(elite, int(seeds[elite, which])) for elite, which in order])
 
 
 def _replications(content: Content) -> np.ndarray | None:
