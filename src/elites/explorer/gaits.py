@@ -114,8 +114,8 @@ class Episodes(NamedTuple):
 
 
 def episodes(content: Content, gaits: Gaits) -> Episodes:
-    """The episodes to show. If there is no room for all replications, the first one of each elite comes first,
-    then the others of the best elites of all regions."""
+    """The episodes to show. If there is no room for all replications, one of each elite comes first, then the
+    others of the best elites of all regions."""
     archive = content.archive
     best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
     others = [] if gaits == "best" else sorted(set(range(len(archive.fitness))) - set(best))
