@@ -7,8 +7,9 @@ TESTS ?=
 CASES ?= 1000
 KILLS ?= 300
 SEED ?=
+TSC := npx --yes --package=typescript@7.0.2 tsc
 
-.PHONY: setup run test test-slow fuzz torture check docs benchmark lock clean
+.PHONY: setup run test test-slow fuzz torture check check-page docs benchmark lock clean
 
 setup: $(INSTALLED)
 	@$(BIN)/elites install-bullet || true # says what cannot run without it
@@ -46,6 +47,11 @@ check: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The types in the explorer's scripts. Node.js and TypeScript are needed for nothing else.
+check-page:
+	@if $(TSC) --version > /dev/null 2>&1; then $(TSC) --project tests/explorer/tsconfig.json; \
+	  else echo "there is no TypeScript: the types of the explorer's scripts were not checked"; fi
 
 # Material's warning of MkDocs 2 is not news: pyproject.toml has versions that work together.
 docs: setup

@@ -5,6 +5,7 @@ import json
 import re
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +16,27 @@ import elites
 from elites import ElitesError, cli
 from elites.explorer.ancestors import MOST_ANCESTORS
 from elites.explorer.blocks import Blocks
-from elites.explorer.content import Content, describe_run, operators_of, read_content
+from elites.explorer.content import (
+    MOST_PARAMETERS,
+    Content,
+    _differences,
+    _stays,
+    describe_run,
+    operators_of,
+    read_content,
+)
+from elites.explorer.explore import make_text
 from elites.explorer.gaits import describe_movement, episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
 from elites.reports.study.page import explorers
 from tests.explorer.archives import logged, made_up, replicated
 from tests.made_up import make_run, study_of
+
+ARRAYS = (  # of an archive, with a row per elite
+    *("parameters", "fitness", "descriptor", "cell", "evaluation", "seed", "generation", "operator"),
+    "parents",
+)
 
 
 def decoded(blocks, block):
@@ -30,8 +45,14 @@ def decoded(blocks, block):
     raw = zlib.decompress(base64.b64decode(blocks[first : first + length]), -zlib.MAX_WBITS)
     if not isinstance(block, dict):
         return raw
-    values = np.frombuffer(raw, f"<{block['type']}").reshape(block["shape"])
-    return values.cumsum() if block.get("rising") else values
+    planes = np.frombuffer(raw, np.uint8).reshape(np.dtype(block["type"]).itemsize, -1)
+    codes = np.ascontiguousarray(planes.T).view(f"<{block['type']}").reshape(block["shape"])
+    if block.get("rising"):
+        return codes.cumsum()
+    if "low" not in block:
+        return codes
+    low, high = np.array(block["low"]), np.array(block["high"])
+    return np.where(codes == 65535, np.nan, low + (high - low) * codes / 65534)
 
 
 def parts(page):
@@ -51,28 +72,63 @@ def test_the_page_has_every_number_of_the_archive(walker, tmp_path):
     operators = [one["name"] for one in header["operators"]]
     codes = decoded(blocks, run["elites"]["operator"])
     assert [operators[code] for code in codes] == archive.operator.tolist()
-    np.testing.assert_allclose(decoded(blocks, run["centroids"]), archive.centroids, rtol=1e-6)
+    np.testing.assert_allclose(decoded(blocks, run["centroids"]), archive.centroids, atol=1e-5)
     np.testing.assert_allclose(decoded(blocks, run["corrected"]["mean"]), corrected.mean_fitness, rtol=1e-6)
     np.testing.assert_array_equal(decoded(blocks, run["corrected"]["kept"]), corrected.kept)
     np.testing.assert_allclose(
         decoded(blocks, run["corrected"]["stays"]), corrected.spread().own_cell, rtol=1e-6
     )
     least, most = (decoded(blocks, run["corrected"][name])[:, None] for name in ("least", "most"))
-    samples = least + (most - least) * decoded(blocks, run["corrected"]["samples"]) / 254
-    assert (np.abs(samples - corrected.fitness) <= (most - least) / 254 * 0.51 + 1e-3).all()
-    assert [one["evaluations"] for one in run["snapshots"]] == [500, 1000, 1400]
+    changes = decoded(blocks, run["corrected"]["samples"])[0].T
+    samples = least + (most - least) * changes.cumsum(1) / 254
+    assert (np.abs(samples - np.sort(corrected.fitness)) <= (most - least) / 254 * 0.51 + 1e-3).all()
+    assert run["past"]["moments"] == [500, 1000, 1400]
     assert [curve["label"] for curve in run["curves"]] == ["QD-score", "max-fitness", "coverage"]
 
 
-def test_outlines_of_cells_fill_the_descriptor_space(walker, tmp_path):
-    header, blocks = parts(elites.explore(walker, out=tmp_path / "page.html", gaits="none"))
-    polygons = header["runs"][0]["polygons"]
-    sizes, corners = decoded(blocks, polygons["sizes"]), decoded(blocks, polygons["corners"]) / 65534
-    area = 0.0
-    for outline in np.split(corners, np.cumsum(sizes)[:-1]):
-        x, y = outline.T
-        area += abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
-    assert area == pytest.approx(1, abs=1e-3)
+def test_snapshots_have_each_solution_once(walker):
+    content, blocks = read_content(walker), Blocks()
+    past = describe_run(content, operators_of([content]), blocks)["past"]
+    read = {name: decoded(blocks.text(), block) for name, block in past.items() if name != "moments"}
+    for number, snapshot in enumerate(content.snapshots):
+        there = (read["first"] <= number) & (read["last"] >= number)
+        kept = read["since"] <= number
+        for name in ("evaluation", "cell", "fitness"):
+            shown = [*read[name][there], *getattr(content.archive, name)[kept]]
+            assert sorted(shown) == sorted(getattr(snapshot, name))
+    assert len(read["fitness"]) < sum(len(snapshot.fitness) for snapshot in content.snapshots) / 2
+
+
+def test_a_solution_that_was_away_is_there_twice():
+    archive = made_up(cells=32)
+    away = {name: getattr(archive, name)[1:] for name in ARRAYS}
+    snapshots = [archive, replace(archive, **away), archive]
+    found = [(stay.first, stay.last) for stay in _stays(snapshots) if stay.row == 0]
+    assert found == [(0, 0), (2, 2)]
+    assert len(_stays(snapshots)) == len(archive.fitness) + 1
+
+
+def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
+    archive = made_up(cells=32)
+    snapshots = [
+        replace(
+            archive, evaluation=archive.evaluation + 1000 * at, about={**archive.about, "evaluations": at}
+        )
+        for at in range(1, 9)
+    ]
+    monkeypatch.setattr("elites.explorer.content.MOST_PAST", 3 * len(archive.fitness))
+    content, blocks = Content(Path("run"), archive, snapshots=snapshots), Blocks()
+    past = describe_run(content, operators_of([content]), blocks)["past"]
+    assert past["moments"] == [4, 8]
+
+
+def test_the_best_elites_have_their_parameters_in_the_page():
+    archive = made_up(cells=64)
+    wide = np.arange(len(archive.fitness) * 20_000, dtype=np.float32).reshape(-1, 20_000)
+    for parameters, rows in ((archive.parameters, len(archive.fitness)), (wide, 2)):
+        content, blocks = Content(Path("run"), replace(archive, parameters=parameters)), Blocks()
+        block = describe_run(content, operators_of([content]), blocks)["parameters"]
+        np.testing.assert_array_equal(decoded(blocks.text(), block), parameters[:rows])
 
 
 def test_a_name_with_markup_is_text(make_folder, tmp_path):
@@ -115,13 +171,7 @@ def test_bad_input_is_one_line(arguments, message, walker, capsys):
 
 def test_an_empty_archive_is_refused(make_folder):
     archive = made_up(cells=64)
-    empty = {
-        name: getattr(archive, name)[:0]
-        for name in (
-            *("parameters", "fitness", "descriptor", "cell", "evaluation", "seed", "generation", "operator"),
-            "parents",
-        )
-    }
+    empty = {name: getattr(archive, name)[:0] for name in ARRAYS}
     with pytest.raises(ElitesError, match="the archive is empty"):
         elites.explore(make_folder(replace(archive, **empty)), gaits="none")
 
@@ -162,8 +212,7 @@ def test_a_log_has_the_whole_line_of_every_elite(make_folder):
     for name in ("cell", "generation", "parents"):
         np.testing.assert_array_equal(columns[name], getattr(log, name)[rows])
     assert [operators[code] for code in columns["operator"]] == log.operator[rows].tolist()
-    fitness = header["ancestors"]["fitness"]["low"] + columns["fitness"] / 65534 * np.ptp(log.fitness[rows])
-    np.testing.assert_allclose(fitness, log.fitness[rows], atol=0.02)
+    np.testing.assert_allclose(columns["fitness"][:, 0], log.fitness[rows], atol=0.02)
     lines = {int(one) for own in archive.evaluation for one in log.line(own).evaluation}
     others = {int(one) for row in log.rows(sorted(lines)) for one in log.parents[row] if one >= 0}
     assert set(columns["evaluation"].tolist()) == (lines | others) - set(archive.evaluation.tolist())
@@ -174,12 +223,17 @@ def test_a_log_has_the_whole_line_of_every_elite(make_folder):
     assert "lineage.bin is damaged: its first line" in header["unknown_parents"]
 
 
-def test_a_page_of_many_cells_stays_small(make_folder, tmp_path):
+def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path):
+    """With 50 replications, a log of lineages, and room for the parameters of a few controllers."""
     folder = make_folder(made_up(cells=10_000, filled=1.0))
     logged(folder, 300_000)
-    page = elites.explore(folder, out=tmp_path / "page.html", gaits="none")
-    assert page.stat().st_size < 2_000_000
-    assert parts(page)[0]["runs"][0]["ancestors"]["count"] == MOST_ANCESTORS
+    content = read_content(folder)
+    page = make_text([replace(content, corrected=replicated(content.archive))], "none")
+    room = 4 / 3 * 4 * MOST_PARAMETERS
+    assert len(page.encode()) + room < 2_000_000
+    path = tmp_path / "page.html"
+    path.write_text(page)
+    assert parts(path)[0]["runs"][0]["ancestors"]["count"] == MOST_ANCESTORS
 
 
 def test_lines_that_are_cut_are_cut_alike_and_told(make_folder, monkeypatch):
@@ -223,13 +277,24 @@ def test_a_study_report_links_to_explorers(tmp_path):
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), min_size=1, max_size=40))
 def test_quantised_numbers_are_close(values):
-    blocks, numbers = Blocks(), np.array(values)
+    blocks, numbers = Blocks(), np.array(values)[:, None]
+    block = blocks.add_quantised(np.concatenate([numbers, -3 * numbers], 1))
+    back = decoded(blocks.text(), block)
     finite = numbers[np.isfinite(numbers)]
-    low, high = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
-    block = blocks.add_quantised(numbers, "u2", low, high)
-    codes = decoded(blocks.text(), block).astype(float)
-    back = np.where(codes == 65535, np.nan, low + (high - low) * codes / 65534)
-    np.testing.assert_allclose(back, numbers, atol=(high - low) / 65534 * 0.51 + 1e-9)
+    span = np.ptp(finite) if len(finite) else 0.0
+    np.testing.assert_allclose(back[:, :1], numbers, atol=span / 65534 * 0.51 + 1e-9)
+    np.testing.assert_allclose(back[:, 1:], -3 * numbers, atol=3 * span / 65534 * 0.51 + 1e-9)
+
+
+@given(st.integers(1, 3), st.integers(1, 6), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_replications_survive_as_differences(d, replications, elites, seed):
+    codes = np.random.default_rng(seed).integers(0, 256, (elites, replications, d)).astype(np.uint8)
+    changes = _differences(codes).T
+    back = changes.copy()
+    back[..., 0] = changes[..., 0].cumsum(1).astype(np.uint8)
+    back[:, 1:, 1:] += changes[:, :1, 1:]
+    for one, other in zip(codes, back, strict=True):
+        assert sorted(map(tuple, one)) == sorted(map(tuple, other))
 
 
 def turned(generator, frames, bodies):
@@ -266,8 +331,14 @@ def test_elites_of_all_regions_move_first_as_they_were_found():
     archive = made_up()
     content = Content(None, archive, replicated(archive, 5))
     best = episodes(content, "best")
-    assert best[0] == (0, int(archive.seed[0]))
-    assert [elite for elite, _ in best[:5]] == [0, 0, 0, 0, best[4][0]]  # then three replications
-    assert len({elite for elite, _ in best}) <= 64
+    assert best.own[0] == (0, int(archive.seed[0]))
+    shown = [elite for elite, _ in best.own]
+    assert shown == sorted(set(shown))
+    assert len(shown) <= 64
+    assert [elite for elite, _ in best.ghosts] == 3 * shown
     everyone = episodes(content, "all")
-    assert {elite for elite, _ in everyone} == set(range(len(archive.fitness)))
+    assert [elite for elite, _ in everyone.own] == list(range(len(archive.fitness)))
+    others = sorted(set(range(len(archive.fitness))) - set(shown))
+    assert [elite for elite, _ in everyone.ghosts] == shown + others + 2 * shown + 2 * others
+    assert set(best.ghosts) < set(everyone.ghosts)
+    assert len(set(everyone.ghosts)) == 3 * len(archive.fitness)

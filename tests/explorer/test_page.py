@@ -1,5 +1,6 @@
 """The page in a real browser: what a person sees and does."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from PIL import Image
 
 import elites
+from elites.reports.maps import voronoi_polygons
+from elites.reports.scales import robust_limits
 from tests.explorer.archives import logged, made_up, replicated
 from tests.explorer.browser import Browser
 from tests.explorer.conftest import earlier
@@ -64,6 +67,7 @@ def on_map(browser, elite, view=0):
 
 def assert_looks_like(browser, name, tmp_path):
     """Compares a small screenshot with its baseline; fonts may differ a little. Paths are left out."""
+    browser.settle()
     browser.run("document.querySelectorAll('#facts code').forEach((code) => { code.textContent = ''; })")
     browser.settle()
     with Image.open(browser.screenshot(tmp_path / f"{name}.png")) as shot:
@@ -161,6 +165,41 @@ def test_every_colour_is_drawn(opened, colour):
     assert opened.run("state.colour") == colour
     assert opened.run("Array.from(views[0].now.colour).join()") != before
     assert opened.run("byId('legend').childNodes.length") > 0
+
+
+def test_outliers_do_not_flatten_the_scale(browser, make_folder, tmp_path_factory):
+    """The ends of a scale are those of figures."""
+    archive = made_up(cells=128)
+    fitness = archive.fitness.copy()
+    fitness[0], fitness[-1] = 1e6, -1e5
+    browser.problems.clear()
+    page = make_page(make_folder, tmp_path_factory, replace(archive, fitness=fitness), corrected=False)
+    browser.open(page)
+    ends = browser.run("[scaleNow().low, scaleNow().high]")
+    assert ends == pytest.approx(robust_limits(fitness))
+    assert ends[1] < 3000
+    legend = browser.run("byId('legend').textContent").replace("\u202f", "")
+    assert "lowest value \N{MINUS SIGN}100000, highest value 1000000" in legend
+    usual = browser.run("robustEnds([1, 2, 3, 4, 5, 6, 7, 8, 9, 10])")
+    assert usual == [1, 10]
+    assert browser.problems == []
+
+
+def test_cells_of_the_map_fill_it_and_are_voronois(opened, walker):
+    archive = elites.load_archive(walker)
+    starts, corners = (
+        np.array(opened.run(f"Array.from(views[0].layout.{name})")) for name in ("starts", "corners")
+    )
+    outlines = np.split(corners.reshape(-1, 2), starts[1:-1])
+    expected = voronoi_polygons(archive.centroids, archive.bounds)
+    for mine, theirs in zip(outlines, expected, strict=True):
+        assert area(mine) == pytest.approx(area(theirs), abs=2e-5)
+    assert sum(map(area, outlines)) == pytest.approx(1, abs=1e-5)
+
+
+def area(outline):
+    x, y = outline.T
+    return abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
 
 
 def test_the_less_certain_the_greyer(opened):
@@ -273,6 +312,31 @@ def test_filters_dim_and_the_table_sorts(opened, walker):
     assert opened.run("JSON.stringify(state.filters)") == "{}"
 
 
+def test_a_range_is_typed_beside_the_map(opened, walker):
+    archive = elites.load_archive(walker)
+    assert opened.run("byId('filters').hidden")
+    opened.run("byId('filter-by').value = 'fitness', byId('filter-by').dispatchEvent(new Event('change'))")
+    opened.settle()
+    assert f"{len(archive.fitness)} of {len(archive.fitness)} elites" in opened.run(
+        "byId('filters').innerText"
+    )
+    assert opened.run("document.activeElement.ariaLabel") == "fitness from"
+    opened.type("300")
+    opened.press("Tab", "")
+    assert opened.run("state.filters.fitness[0]") == 300
+    inside = (archive.fitness >= 300).sum()
+    assert f"{inside} of {len(archive.fitness)} elites" in opened.run("byId('filters').innerText")
+    bright = opened.run("views[0].now.colour.filter((value, at) => at % 4 === 3 && value === 1).length")
+    assert bright == inside
+    assert "only=fitness_300_" in opened.run("location.hash")
+    opened.run("change({filters: {...state.filters, d1: [0.25, 0.5]}, tab: 'axes'})")
+    opened.settle()
+    fields = "Array.from(document.querySelectorAll('.chip input'), (field) => Number(field.value))"
+    assert opened.run(fields)[2:] == [0.25, 0.5]
+    opened.press_button(".chip button")
+    assert list(opened.run("state.filters")) == ["d1"]
+
+
 def test_parallel_axes_filter_by_drawing(opened, tmp_path):
     opened.press_button("#tabs [data-key=axes]")
     x, y, height = opened.run(
@@ -281,7 +345,7 @@ def test_parallel_axes_filter_by_drawing(opened, tmp_path):
     )
     opened.drag((x + 60, y + 30), (x + 60, y + height / 2))
     assert list(opened.run("state.filters")) == ["fitness"]
-    assert "fitness" in opened.run("byId('filters').textContent")
+    assert opened.run("document.querySelector('.chip').textContent").startswith("fitness")
     assert_looks_like(opened, "axes", tmp_path)
     opened.click(x + 60, y + 60)
     assert opened.run("JSON.stringify(state.filters)") == "{}"

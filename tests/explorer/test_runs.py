@@ -21,7 +21,7 @@ def quiet(_):
     pass
 
 
-def made(folder, task, **parameters):
+def made(folder, task, physics=None, replications=3, **parameters):
     config = RunConfig(
         algorithm="map-elites",
         task=task,
@@ -29,9 +29,11 @@ def made(folder, task, **parameters):
         snapshots=2,
         hyper_parameters=SMALL,
         task_parameters=parameters,
+        physics=physics,
     )
     elites.run(config, folder, execution=elites.Execution(log=quiet))
-    elites.correct(folder, replications=3, log=quiet)
+    if replications:
+        elites.correct(folder, replications=replications, log=quiet)
     return folder
 
 
@@ -49,7 +51,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     browser.problems.clear()
     browser.open(page)
     assert browser.run("Object.keys(runs[0].header.gaits.elites).length") == len(archive.fitness)
-    assert browser.run("runs[0].snapshots.length") == 2
+    assert browser.run("runs[0].moments.length") == 2
     browser.wait("mainStage.shown.length === 4")  # the best elite with three replications
     heights = browser.run(
         "limbsAt(runs[0].header.gaits.limbs, mainStage.shown[0].gait, 0, false).map((limb) => limb.centre[2])"
@@ -60,6 +62,37 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     browser.run("clock.playing = false")
     browser.press("ArrowRight")
     assert browser.run("mainStage.shown.length") > 0
+    assert browser.problems == []
+
+
+def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monkeypatch):
+    monkeypatch.setattr("elites.explorer.gaits.MOST_SECONDS", 1e-9)
+    browser.problems.clear()
+    browser.open(elites.explore(hopper, out=tmp_path / "hopper.html", gaits="all"))
+    counts = browser.run("Object.values(runs[0].header.gaits.elites).map((all) => all.length)")
+    assert len(counts) == len(elites.load_archive(hopper).fitness)
+    assert sorted(counts)[-2:] == [1, 2]
+    without = counts.index(1)
+    browser.run(f"change({{chosen: {{run: 0, elite: {without}}}}})")
+    browser.wait("mainStage.caption.textContent.includes('its replications are not in this page')")
+    assert browser.problems == []
+
+
+def test_a_robot_of_brax_walks_in_the_page(browser, tmp_path):
+    folder = made(tmp_path / "brax", "brax-hopper", physics="native", replications=0, episode_length=40)
+    browser.resize(1280, 800)
+    browser.problems.clear()
+    browser.open(elites.explore(folder))
+    browser.wait("mainStage.shown.length === 1")
+    frames, heights = browser.run(
+        "(({gait}) => [gait.frames, limbsAt(runs[0].header.gaits.limbs, gait, 0, false).map("
+        "(limb) => limb.centre[2])])(mainStage.shown[0])"
+    )
+    assert frames > 2
+    assert heights == pytest.approx([1.25, 0.825, 0.35, 0.1], abs=0.03)  # torso to foot, standing
+    time = browser.run("clock.time")
+    browser.wait(f"clock.time > {time} + 0.05")
+    assert browser.run("mainStage.message.hidden")
     assert browser.problems == []
 
 
@@ -165,6 +198,10 @@ def test_a_served_page_evaluates_an_elite_again(address, hopper, browser):
 
     browser.problems.clear()
     browser.open(address)
+    saved = browser.run(
+        "asNpy(runs[0], 2).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
+    )
+    np.testing.assert_array_equal(np.load(io.BytesIO(bytes(saved))), archive.parameters[2])
     browser.wait("mainStage.shown.length === 4")
     browser.run("byId('again').click()")
     browser.wait("mainStage.shown.length === 5")
@@ -189,6 +226,7 @@ def test_requests_are_checked(address, body, message):
     status, text = answer(f"{address}evaluate", body)
     assert status == 400
     assert message in json.loads(text)["error"]
+    assert answer(f"{address}parameters", body)[0] == 400
 
 
 def test_other_pages_cannot_reach_the_server(address):
@@ -202,3 +240,4 @@ def test_other_pages_cannot_reach_the_server(address):
     assert answer(address, Host=f"evil.example:{port}")[0] == 404
     assert answer(f"{address}evaluate", body, Origin="https://evil.example")[0] == 404
     assert answer(f"{root}/evaluate", body)[0] == 404
+    assert answer(f"{root}/parameters", body)[0] == 404

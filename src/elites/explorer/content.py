@@ -7,15 +7,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from elites.errors import ElitesError
 from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
-from elites.explorer.blocks import Blocks
+from elites.explorer.blocks import Blocks, quantised
 from elites.metrics.metric import METRICS, metric_of
 from elites.reports.colours import operator_colours
+from elites.reports.corrections import correction_of
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
@@ -24,8 +24,10 @@ from elites.results.tables import metric_names
 
 MOST_ROWS = 400  # of a curve
 MOST_SNAPSHOTS = 100
-MOST_PARAMETERS = 500_000  # of all elites in the page
-MOST_CLOUD = 300_000  # replications whose descriptors are in the page, but at least FEWEST per elite
+MOST_PARAMETERS = 41_000  # of the best elites, in the page: two controllers of the usual size
+MOST_PAST = 20_000  # solutions of snapshots that are not elites of the end
+NEVER = 255  # stands for no snapshot
+MOST_CLOUD = 80_000  # replications whose descriptors are in the page, but at least FEWEST per elite
 FEWEST = 8
 THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
 
@@ -51,7 +53,10 @@ def read_content(path: Path) -> Content:
         return Content(path, load_archive(path), uncorrected="An archive in a file has no correction.")
     run = RunFolder(path)
     record, archive = run.read_record(), run.read_archive()
-    corrected, reason = _read_corrected(run, archive)
+    corrected, problem = correction_of(run, archive)
+    reason = "" if corrected else f"No elite was evaluated again yet; `elites correct {run}` does it."
+    if problem:
+        reason = f"Not corrected: {problem}."
     moments = [moment for moment in run.snapshots() if moment <= archive.about["evaluations"]]
     kept = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), MOST_SNAPSHOTS)).round().astype(int))
     snapshots = [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept]
@@ -65,23 +70,6 @@ def read_content(path: Path) -> Content:
         run.read_corrections() or {},
         record,
         find_ancestors(run, archive, snapshots),
-    )
-
-
-def _read_corrected(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
-    command = f"elites correct {run}"
-    if not run.is_corrected:
-        return None, f"No elite was evaluated again yet. This does it: {command}"
-    try:
-        corrected = run.read_corrected()
-    except ElitesError as error:
-        return None, f"{error}. This makes it again: {command}"
-    if corrected.is_correction_of(archive):
-        return corrected, ""
-    evaluations = corrected.about["evaluations"]
-    return (
-        None,
-        f"Only the archive after {evaluations:,} evaluations was corrected. This corrects it: {command}",
     )
 
 
@@ -117,12 +105,12 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "grid": archive.grid.tolist(),
         "metrics": _metrics(content),
         "elites": _elites(archive, operators, blocks),
+        "has_parameters": archive.has_parameters,
         "parameters": _parameters(archive, blocks),
-        "centroids": blocks.add(archive.centroids, "f4"),
-        "polygons": _polygons(archive, blocks),
+        "centroids": blocks.add_quantised(archive.centroids),
         "ancestors": _describe_ancestors(content.ancestors, operators, blocks),
         "unknown_parents": content.ancestors.unknown,
-        "snapshots": [_snapshot(snapshot, operators, blocks) for snapshot in content.snapshots],
+        "past": _past(content, operators, blocks),
         "corrected": None if content.corrected is None else _corrected(content.corrected, blocks),
         "uncorrected": content.uncorrected,
         "curves": _curves(content, blocks),
@@ -188,59 +176,90 @@ def _elites(archive: SavedArchive, operators: list[str], blocks: Blocks) -> dict
 
 
 def _parameters(archive: SavedArchive, blocks: Blocks) -> dict[str, Any] | None:
-    """The parameters of all elites, if they are few enough for a page."""
-    if not archive.parameters.size or archive.parameters.size > MOST_PARAMETERS:
+    """The parameters of as many elites as there is room for in a page, the best first."""
+    if not archive.parameters.size:
         return None
-    return blocks.add(archive.parameters, "f4")
+    count = min(len(archive.parameters), MOST_PARAMETERS // archive.parameters.shape[1])
+    return blocks.add(archive.parameters[:count], "f4") if count else None
 
 
 def _codes(names: np.ndarray, operators: list[str]) -> np.ndarray:
     return np.searchsorted(np.array(operators), names) if len(names) else np.zeros(0, np.int64)
 
 
-def _polygons(archive: SavedArchive, blocks: Blocks) -> dict[str, Any] | None:
-    """The outline of each cell in two dimensions, in units of the bounds' ranges."""
-    if archive.centroids.shape[1] != 2:
-        return None
-    low, high = archive.bounds.T
-    if len(archive.grid):
-        corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) / (2 * archive.grid)
-        outlines = list((archive.centroids - low)[:, None] / (high - low) + corners)
-    else:
-        from elites.reports.maps import voronoi_polygons
-
-        outlines = [
-            (outline - low) / (high - low) for outline in voronoi_polygons(archive.centroids, archive.bounds)
-        ]
-    return {
-        "sizes": blocks.add(np.array([len(outline) for outline in outlines]), "u1"),
-        "corners": blocks.add_quantised(np.concatenate(outlines), "u2", 0.0, 1.0),
-    }
-
-
 def _describe_ancestors(ancestors: Ancestors, operators: list[str], blocks: Blocks) -> dict[str, Any]:
-    fitness = ancestors.fitness
-    low, high = (float(fitness.min()), float(fitness.max())) if len(fitness) else (0.0, 1.0)
     return {
-        "count": len(fitness),
+        "count": len(ancestors.fitness),
         "evaluation": blocks.add_rising(ancestors.evaluation),
         "generation": blocks.add_rising(ancestors.generation),
         "cell": blocks.add(ancestors.cell, "i4"),
         "parents": blocks.add(ancestors.parents, "i4"),
-        "fitness": blocks.add_quantised(fitness, "u2", low, high),
+        "fitness": blocks.add_quantised(ancestors.fitness[:, None]),
         "operator": blocks.add(_codes(ancestors.operator, operators), "u1"),
     }
 
 
-def _snapshot(snapshot: SavedArchive, operators: list[str], blocks: Blocks) -> dict[str, Any]:
+class _Stay(NamedTuple):
+    """A solution in snapshots that follow each other."""
+
+    snapshot: SavedArchive
+    row: int
+    first: int
+    last: int
+
+
+def _stays(snapshots: list[SavedArchive]) -> list[_Stay]:
+    """All solutions of the snapshots; one that was away in between is there twice."""
+    done: list[_Stay] = []
+    now: dict[tuple[float, ...], _Stay] = {}
+    for number, snapshot in enumerate(snapshots):
+        before, now = now, {}
+        for row in range(len(snapshot.fitness)):
+            key = _key(snapshot, row)
+            stay = before.pop(key, None) or _Stay(snapshot, row, number, number)
+            now[key] = stay._replace(last=number)
+        done += before.values()
+    return done + list(now.values())
+
+
+def _key(archive: SavedArchive, row: int) -> tuple[float, ...]:
+    """What tells solutions apart."""
+    return int(archive.evaluation[row]), int(archive.cell[row]), float(archive.fitness[row])
+
+
+def _past(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
+    """The snapshots: each solution once, with the first and the last snapshot that has it.
+
+    For elites of the end that came to stay, `since` has the first.
+    """
+    snapshots = content.snapshots
+    stays = _stays(snapshots)
+    while len(stays) > MOST_PAST and len(snapshots) > 1:
+        snapshots = snapshots[::-2][::-1]
+        stays = _stays(snapshots)
+    since = np.full(len(content.archive.fitness), NEVER)
+    elites = {_key(content.archive, elite): elite for elite in range(len(since))}
+    rows = []
+    for stay in stays:
+        elite = elites.get(_key(stay.snapshot, stay.row)) if stay.last == len(snapshots) - 1 else None
+        if elite is None:
+            rows.append(stay)
+        else:
+            since[elite] = stay.first
+
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(stay.snapshot, name)[stay.row] for stay in rows])
+
+    descriptor = column("descriptor").reshape(len(rows), content.archive.descriptor.shape[1])
     return {
-        "evaluations": snapshot.about["evaluations"],
-        "cell": blocks.add(snapshot.cell, "i4"),
-        "fitness": blocks.add(snapshot.fitness, "f4"),
-        "descriptor": blocks.add(snapshot.descriptor, "f4"),
-        "operator": blocks.add(_codes(snapshot.operator, operators), "u1"),
-        "generation": blocks.add(snapshot.generation, "i4"),
-        "evaluation": blocks.add(snapshot.evaluation, "i4"),
+        "moments": [snapshot.about["evaluations"] for snapshot in snapshots],
+        "since": blocks.add(since, "u1"),
+        "first": blocks.add(np.array([stay.first for stay in rows]), "u1"),
+        "last": blocks.add(np.array([stay.last for stay in rows]), "u1"),
+        **{name: blocks.add(column(name), "i4") for name in ("cell", "evaluation", "generation")},
+        "fitness": blocks.add(column("fitness"), "f4"),
+        "descriptor": blocks.add_quantised(descriptor),
+        "operator": blocks.add(_codes(column("operator"), operators), "u1"),
     }
 
 
@@ -253,25 +272,42 @@ def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
     least[valid], most[valid] = np.nanmin(fitness[valid], 1), np.nanmax(fitness[valid], 1)
     share = (fitness - least[:, None]) / np.where(most > least, most - least, 1)[:, None]
     clouds = min(replications, max(FEWEST, MOST_CLOUD // max(1, count)))
-    low, high = corrected.bounds.T
     return {
         "replications": replications,
         "clouds": clouds,
         "invalid": int(corrected.invalid),
         "mean": blocks.add(corrected.mean_fitness, "f4"),
-        "descriptor": blocks.add(corrected.mean_descriptor, "f4"),
+        "descriptor": blocks.add_quantised(corrected.mean_descriptor),
         "cell": blocks.add(corrected.mean_cell, "i4"),
         "kept": blocks.add(corrected.kept, "u1"),
         "spread": blocks.add(spread.fitness, "f4"),
-        "scatter": blocks.add(spread.descriptor, "f4"),
         "stays": blocks.add(spread.own_cell, "f4"),
         "least": blocks.add(least, "f4"),
         "most": blocks.add(most, "f4"),
-        "samples": blocks.add_quantised(share, "u1", 0.0, 1.0),  # from the least to the most
-        "cloud": blocks.add_quantised(
-            (corrected.descriptor[:, :clouds] - low) / (high - low), "u1", 0.0, 1.0
-        ),
+        "samples": blocks.add(_differences(quantised(share, "u1")[..., None]), "u1"),  # from least to most
+        "cloud": blocks.add(_differences(_cloud(corrected, clouds)), "u1"),
     }
+
+
+def _cloud(corrected: CorrectedArchive, replications: int) -> np.ndarray:
+    """The descriptors of the first replications, in units of the bounds' ranges, as bytes."""
+    low, high = corrected.bounds.T
+    return quantised((corrected.descriptor[:, :replications] - low) / (high - low), "u1")
+
+
+def _differences(codes: np.ndarray) -> np.ndarray:
+    """Bytes `[elites, replications, d]` as `[d, replications, elites]`, made smaller.
+
+    The replications of an elite, whose order says nothing, are sorted by the first of the d bytes. The first
+    replication is as it is; of the others the first byte is the difference from the replication before, each
+    other byte that from the first replication. A column of like numbers deflates well.
+    """
+    order = np.argsort(codes[..., :1], 1, kind="stable")
+    ordered = np.take_along_axis(codes, order, 1)
+    changes = ordered.copy()
+    changes[:, 1:, 0] -= ordered[:, :-1, 0]
+    changes[:, 1:, 1:] -= ordered[:, :1, 1:]
+    return changes.T
 
 
 def _curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:

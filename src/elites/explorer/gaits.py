@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,9 @@ Gaits = Literal["none", "best", "all"]
 SECONDS = 5.0
 RATE = 30.0  # pictures per second, about
 REGIONS = (8, 8)  # of descriptor space, each with its best elite
-GHOSTS = 3  # replications of each of these, if the archive was corrected
-LUCKY = 8  # best elites whose replications are shown even if all elites are
+GHOSTS = 3  # replications of an elite, if the archive was corrected
+COARSER = 2  # pictures of an elite's own episode per picture of a replication
+MOST_SECONDS = 11_000.0  # of all movements, beyond which a page has no more replications
 
 
 def describe_gaits(
@@ -41,21 +42,28 @@ def describe_gaits(
         return {"gaits": None, "still": reason}
     robot = robot_of(task)
     steps, every = _pace(robot)
-    shown = episodes(content, gaits)
-    movements = record(
-        task,
-        tuple(int(width) for width in archive.policy_sizes[1:-1]),
-        archive.parameters[[elite for elite, _ in shown]],
-        [seed for _, seed in shown],
-        steps=steps,
-        every=every,
-        physics=physics,
-    )
+    own, ghosts = episodes(content, gaits)
+    hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     elites: dict[str, list[dict[str, Any]]] = {}
-    for done, ((elite, _), movement) in enumerate(zip(shown, movements, strict=True), 1):
-        elites.setdefault(str(elite), []).append(describe_movement(movement, steps, blocks))
-        if on_progress is not None:
-            on_progress(done, len(shown))
+    seconds, done = 0.0, 0
+    for shown, coarser in ((own, 1), (ghosts, COARSER)):
+        movements = record(
+            task,
+            hidden,
+            archive.parameters[[elite for elite, _ in shown]],
+            [seed for _, seed in shown],
+            steps=steps,
+            every=coarser * every,
+            physics=physics,
+        )
+        for (elite, _), movement in zip(shown, movements, strict=True):
+            entry = {**describe_movement(movement, steps, blocks), "coarser": coarser}
+            elites.setdefault(str(elite), []).append(entry)
+            seconds, done = seconds + movement.length * robot.seconds, done + 1
+            if on_progress is not None:
+                on_progress(done, len(own) + len(ghosts))
+            if shown is ghosts and seconds > MOST_SECONDS:
+                break
     yaw, pitch, distance, height = robot.view
     limbs = [
         {
@@ -98,19 +106,27 @@ def _pace(robot: Robot) -> tuple[int, int]:
     return math.ceil(SECONDS / robot.seconds), max(1, round(1 / (RATE * robot.seconds)))
 
 
-def episodes(content: Content, gaits: Gaits) -> list[tuple[int, int]]:
-    """Elites and seeds of the episodes to show: that in which an elite was found, then replications."""
+class Episodes(NamedTuple):
+    """Elites and seeds: of the episodes in which they were found, and of replications."""
+
+    own: list[tuple[int, int]]
+    ghosts: list[tuple[int, int]]
+
+
+def episodes(content: Content, gaits: Gaits) -> Episodes:
+    """The episodes to show. If there is no room for all replications, one of each elite comes first, then the
+    others of the best elites of all regions."""
     archive = content.archive
     best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
-    elites = best if gaits == "best" else list(range(len(archive.fitness)))
-    haunted = set(best if gaits == "best" else best[:LUCKY])
+    others = [] if gaits == "best" else sorted(set(range(len(archive.fitness))) - set(best))
+    own = [(elite, int(archive.seed[elite].flat[0])) for elite in sorted(best + others)]
     seeds = _replications(content)
-    shown = []
-    for elite in elites:
-        shown.append((elite, int(archive.seed[elite].flat[0])))
-        if seeds is not None and elite in haunted:
-            shown += [(elite, int(seed)) for seed in seeds[elite, :GHOSTS]]
-    return shown
+    if seeds is None:
+        return Episodes(own, [])
+    first, *further = range(min(GHOSTS, seeds.shape[1]))
+    order = [(elite, first) for elite in best + others]
+    order += [(elite, which) for some in (best, others) for which in further for elite in some]
+    return Episodes(own, [(elite, int(seeds[elite, which])) for elite, which in order])
 
 
 def _replications(content: Content) -> np.ndarray | None:

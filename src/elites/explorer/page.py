@@ -13,8 +13,8 @@ from typing import Any
 PALETTES = ("viridis", "cividis", "magma", "PuOr", "managua")
 STOPS = 64  # colours of a palette, between which the page interpolates
 SCRIPTS = (  # in this order: they share one scope
-    *("data", "format", "colour", "state", "geometry", "map", "legend", "stage", "elite", "charts", "table"),
-    *("export", "app"),
+    *("data", "format", "colour", "state", "geometry", "filters", "picture", "map", "marks", "gestures"),
+    *("legend", "gaits", "painter", "stage", "elite", "charts", "table", "export", "app"),
 )
 
 

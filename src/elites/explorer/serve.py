@@ -1,18 +1,19 @@
 """The page from this machine to this machine, where an elite can be evaluated again.
 
 The server listens on the loopback address only. Its address holds a random token, and requests with another
-host's name are refused, so that no other page can reach it. A request is three whole numbers; nothing that
-comes from the page is run, or names a file.
+host's name are refused, so that no other page can reach it. A request is two or three whole numbers; nothing
+that comes from the page is run, or names a file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http
+import io
 import json
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Annotated, Any
 
@@ -28,19 +29,24 @@ from elites.explorer.page import as_json
 
 HOST = "127.0.0.1"
 MOST_BYTES = 1000  # of a request
-PATH = "evaluate"
+EVALUATE, PARAMETERS = "evaluate", "parameters"  # the last part of the address of a request
 
 
-class Request(Struct, frozen=True, forbid_unknown_fields=True):
-    """An elite of a run, and the seed of the episode."""
+class Chosen(Struct, frozen=True, forbid_unknown_fields=True):
+    """An elite of a run."""
 
     run: Annotated[int, Meta(ge=0, lt=2**31)]
     elite: Annotated[int, Meta(ge=0, lt=2**31)]
+
+
+class Request(Chosen, frozen=True, forbid_unknown_fields=True):
+    """An elite of a run, and the seed of the episode."""
+
     seed: Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class Evaluations:
-    """Evaluates elites of some runs again, one at a time."""
+    """Evaluates elites of some runs again, one at a time, and gives their parameters."""
 
     def __init__(self, contents: Sequence[Content]) -> None:
         self._contents = contents
@@ -50,11 +56,7 @@ class Evaluations:
 
     def __call__(self, request: Request) -> dict[str, Any]:
         """Fitness, descriptor and length of the episode, and the movement if the task has a robot."""
-        if request.run >= len(self._contents):
-            raise ElitesError(f"run is {request.run}; it must be below {len(self._contents)}")
-        content = self._contents[request.run]
-        if request.elite >= len(content.archive.fitness):
-            raise ElitesError(f"elite is {request.elite}; it must be below {len(content.archive.fitness)}")
+        content = self._content(request)
         with self._lock:
             task, evaluator = self._evaluator(request.run)
             parameters = content.archive.parameters[request.elite : request.elite + 1]
@@ -69,6 +71,22 @@ class Evaluations:
             "movement": movement,
             "block": blocks.text(),
         }
+
+    def parameters(self, chosen: Chosen) -> bytes:
+        """The parameters of an elite, as a file of NumPy's."""
+        content = self._content(chosen)
+        content.archive.require_parameters(content.path)
+        file = io.BytesIO()
+        np.save(file, content.archive.parameters[chosen.elite])
+        return file.getvalue()
+
+    def _content(self, chosen: Chosen) -> Content:
+        if chosen.run >= len(self._contents):
+            raise ElitesError(f"run is {chosen.run}; it must be below {len(self._contents)}")
+        content = self._contents[chosen.run]
+        if chosen.elite >= len(content.archive.fitness):
+            raise ElitesError(f"elite is {chosen.elite}; it must be below {len(content.archive.fitness)}")
+        return content
 
     def _evaluator(self, run: int) -> tuple[Any, Any]:
         if run not in self._evaluators:
@@ -94,9 +112,9 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, page: str, evaluate: Callable[[Request], dict[str, Any]], port: int = 0) -> None:
+    def __init__(self, page: str, evaluations: Evaluations, port: int = 0) -> None:
         super().__init__((HOST, port), _Handler)
-        self.page, self.evaluate, self.token = page.encode(), evaluate, secrets.token_urlsafe(24)
+        self.page, self.evaluations, self.token = page.encode(), evaluations, secrets.token_urlsafe(24)
         self.hosts = {f"{name}:{self.server_port}" for name in (HOST, "localhost")}
 
     @property
@@ -113,14 +131,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(http.HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
 
     def do_POST(self) -> None:
-        if not self._allowed(PATH):
+        saves = self.path.endswith(f"/{PARAMETERS}")
+        if not self._allowed(PARAMETERS if saves else EVALUATE):
             return None
         length = self.headers.get("Content-Length", "")
         if not length.isdigit() or int(length) > MOST_BYTES:
             return self._error(http.HTTPStatus.BAD_REQUEST, f"a request has at most {MOST_BYTES} bytes")
         try:
-            request = msgspec.json.decode(self.rfile.read(int(length)), type=Request)
-            answer = self.server.evaluate(request)
+            body = self.rfile.read(int(length))
+            if saves:
+                raw = self.server.evaluations.parameters(msgspec.json.decode(body, type=Chosen))
+                return self._answer(http.HTTPStatus.OK, "application/octet-stream", raw)
+            answer = self.server.evaluations(msgspec.json.decode(body, type=Request))
         except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:
             return self._error(http.HTTPStatus.BAD_REQUEST, str(error))
         except Exception as error:  # of a task of the user's

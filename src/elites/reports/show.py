@@ -11,10 +11,10 @@ from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.metrics.metric import METRICS, metric_of
 from elites.options import converted
+from elites.reports.corrections import correction_of
 from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
 from elites.reports.tables import losses, trust
 from elites.results.archive import SavedArchive
-from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
@@ -60,7 +60,7 @@ def show(
     run = RunFolder(folder)
     record = run.read_record()
     archive, metrics = run.read_archive(), run.read_metrics()
-    corrected, problem = _read_corrected(run, archive)
+    corrected, problem = correction_of(run, archive)
     if colour in OF_CORRECTIONS and corrected is None:
         raise ElitesError(
             f"colour is {colour}, which takes a corrected archive: "
@@ -136,17 +136,3 @@ def _elite_rows(archive: SavedArchive) -> dict[str, str]:
         f"in generation {archive.generation[0]}, {episode}",
         "elites found by": ", ".join(f"{name} {count}" for name, count in operators),
     }
-
-
-def _read_corrected(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
-    """The corrected archive, or why there is none to show."""
-    if not run.is_corrected:
-        return None, ""
-    try:
-        corrected = run.read_corrected()
-    except ElitesError as error:
-        return None, f"{error}; `elites correct {run}` makes it again"
-    if corrected.is_correction_of(archive):
-        return corrected, ""
-    evaluations = corrected.about["evaluations"]
-    return None, f"only the archive after {evaluations:,} evaluations; `elites correct {run}` corrects this"

@@ -174,7 +174,7 @@ function drawMoment() {
     state.moment === null
       ? `${fixed(last)} evaluations`
       : `${fixed(now)} evaluations, ${fixed(frame.count)} cells`;
-  byId("moment-text").title = runs[0].snapshots.length
+  byId("moment-text").title = runs[0].moments.length
     ? "snapshots of the archive"
     : "without snapshots: when the elites of the last archive were found";
 }
@@ -216,31 +216,6 @@ function drawDetail() {
   else drawPins(parent);
 }
 
-function drawFilters() {
-  const run = runs[0];
-  byId("filters").replaceChildren(
-    ...Object.entries(state.filters).map(([key, [low, high]]) => {
-      const label =
-        key.startsWith("d") && /^d\d+$/.test(key)
-          ? run.header.names[Number(key.slice(1))]
-          : QUANTITIES[key].label;
-      return element(
-        "span",
-        { class: "chip" },
-        `${label} ${short(low)} to ${short(high)}`,
-        element(
-          "button",
-          {
-            "aria-label": `Remove the filter of ${label}`,
-            onclick: () => change({ filters: without(state.filters, [key]) }),
-          },
-          "×",
-        ),
-      );
-    }),
-  );
-}
-
 function drawTip() {
   const tip = byId("tip"),
     { hover } = state;
@@ -277,20 +252,11 @@ function drawTip() {
               : short(value);
       lines.push(element("div", {}, `${QUANTITIES[key].label} ${text}`));
     }
-    const at = row * run.dims;
+    const place = frame.descriptor.slice(row * run.dims, (row + 1) * run.dims);
     lines.push(
-      element(
-        "div",
-        { class: "soft" },
-        run.header.names
-          .map(
-            (/** @type {string} */ name, /** @type {number} */ axis) =>
-              `${name} ${short(frame.descriptor[at + axis])}`,
-          )
-          .join(", "),
-      ),
+      element("div", { class: "soft" }, run.placeText(place)),
+      element("div", { class: "soft" }, `cell ${fixed(frame.cell[row])}`),
     );
-    lines.push(element("div", { class: "soft" }, `cell ${fixed(frame.cell[row])}`));
   }
   tip.replaceChildren(...lines);
   tip.hidden = false;
@@ -475,6 +441,7 @@ async function start() {
   byId("theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));
   byId("help").addEventListener("click", showHelp);
   byId("save").addEventListener("click", showSave);
+  byId("filter-by").addEventListener("change", (/** @type {any} */ event) => addFilter(event.target.value));
   byId("search").addEventListener("change", (/** @type {any} */ event) => search(event.target.value));
   byId("search").addEventListener(
     "keydown",

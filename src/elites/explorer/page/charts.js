@@ -213,8 +213,9 @@ function columnsOf(run) {
 
 /** @param {Run} run @param {number} elite @param {string} key */
 function columnValue(run, elite, key) {
-  return /^d\d+$/.test(key)
-    ? run.elites.descriptor[elite * run.dims + Number(key.slice(1))]
+  const axis = axisOf(key);
+  return axis >= 0
+    ? run.elites.descriptor[elite * run.dims + axis]
     : valueOf(run, run.end, elite, key, "found");
 }
 
@@ -235,17 +236,7 @@ function drawParallel(parent) {
   );
   parent.replaceChildren(canvas);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const ranges = columns.map(({ key }) => {
-    let [low, high] = [Infinity, -Infinity];
-    for (let elite = 0; elite < run.count; elite++) {
-      const value = columnValue(run, elite, key);
-      if (Number.isFinite(value)) {
-        low = Math.min(low, value);
-        high = Math.max(high, value);
-      }
-    }
-    return low > high ? [0, 1] : [low, high];
-  });
+  const ranges = columns.map(({ key }) => extentOf(run, key));
   const x = (/** @type {number} */ column) =>
     pad.x + ((width - 2 * pad.x) * column) / Math.max(1, columns.length - 1);
   const y = (/** @type {number} */ column, /** @type {number} */ value) => {
@@ -302,12 +293,10 @@ function drawParallel(parent) {
       const filter = state.filters[key];
       if (!filter) return;
       context.fillStyle = dark() ? "#ffffff30" : "#00000022";
-      context.fillRect(
-        x(column) - 6,
-        y(column, filter[1]),
-        12,
-        Math.max(2, y(column, filter[0]) - y(column, filter[1])),
+      const [bottom, top] = filter.map((end) =>
+        Math.max(pad.top, Math.min(height - pad.bottom, y(column, end))),
       );
+      context.fillRect(x(column) - 6, top, 12, Math.max(2, bottom - top));
     });
   };
   /** @type {{column: number, start: number} | null} */
@@ -330,13 +319,10 @@ function drawParallel(parent) {
     const range = [drag.start, event.offsetY]
       .map((py) => valueAt(/** @type {any} */ (drag).column, py))
       .sort((one, other) => one - other);
-    change({
-      filters: { ...state.filters, [columns[drag.column].key]: /** @type {[number, number]} */ (range) },
-    });
+    setFilter(columns[drag.column].key, /** @type {[number, number]} */ (range));
   });
   canvas.addEventListener("pointerup", (event) => {
-    if (drag && Math.abs(event.offsetY - drag.start) < 3)
-      change({ filters: without(state.filters, [columns[drag.column].key]) });
+    if (drag && Math.abs(event.offsetY - drag.start) < 3) setFilter(columns[drag.column].key, null);
     drag = null;
   });
   paint();

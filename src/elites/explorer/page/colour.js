@@ -48,42 +48,47 @@ function valueOf(run, frame, row, key, view) {
   return corrected[key][elite];
 }
 
+const ROBUST = [0.02, 0.98]; // shares of the values that are below the ends of a scale
+const FEWEST = 10; // values; of fewer, all are within the ends
+const NEARBY = 0.25; // extremes no further from these shares than this part of their distance are within, too
+
+/** Ends of a scale, as figures have them: the least and the greatest value, unless single ones lie far beyond the others.
+ * @param {ArrayLike<number>} values @returns {[number, number] | null} null if there is no finite value */
+function robustEnds(values) {
+  const sorted = Float64Array.from(values).filter(Number.isFinite).sort(),
+    last = sorted.length - 1;
+  if (last < 0) return null;
+  const least = sorted[0],
+    most = sorted[last],
+    low = sorted[Math.ceil(ROBUST[0] * last)],
+    high = sorted[Math.floor(ROBUST[1] * last)],
+    near = NEARBY * (high - low);
+  if (last + 1 < FEWEST || !(low < high)) return [least, most];
+  return [low - least <= near ? least : low, most - high <= near ? most : high];
+}
+
 /** The range of a quantity over whole runs, found and corrected alike, so that their pictures share one scale. */
 class Scale {
   /** @param {Run[]} runs @param {string} key */
   constructor(runs, key) {
     this.key = key;
-    let low = Infinity,
-      high = -Infinity;
-    const take = (/** @type {Numbers} */ values) => {
-      for (const value of values)
-        if (Number.isFinite(value)) {
-          low = Math.min(low, value);
-          high = Math.max(high, value);
-        }
-    };
-    for (const run of runs) {
-      const frames = key === "generation" || key === "age" ? [run.end] : [run.end, ...run.snapshots];
-      if (["fitness", "mean", "certain"].includes(key)) {
-        frames.forEach((frame) => take(frame.fitness));
-        if (run.corrected)
-          take(
-            run.corrected.mean.filter(
-              (/** @type {number} */ _, /** @type {number} */ elite) => run.corrected.kept[elite],
-            ),
-          );
-      } else
-        for (const frame of frames)
-          take(
-            Float32Array.from({ length: frame.count }, (_, row) => valueOf(run, frame, row, key, "found")),
-          );
-    }
-    if (low > high) [low, high] = [0, 1];
+    const parts = runs.flatMap((run) => valuesOf(run, key)),
+      ends = parts.map(robustEnds).filter((pair) => pair !== null);
+    let low = ends.length ? Math.min(...ends.map(([least]) => least)) : 0,
+      high = ends.length ? Math.max(...ends.map(([, most]) => most)) : 1;
     if (key === "loss" || key === "change") [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
     if (key === "stays") [low, high] = [0, 1];
     if (key === "spread") low = 0;
     this.low = low;
     this.high = high;
+    this.least = low; // of all values
+    this.most = high;
+    for (const part of parts)
+      for (const value of part)
+        if (Number.isFinite(value)) {
+          this.least = Math.min(this.least, value);
+          this.most = Math.max(this.most, value);
+        }
     const spreads = runs
       .flatMap((run) => (run.corrected ? Array.from(run.corrected.spread) : []))
       .filter(Number.isFinite);
@@ -118,6 +123,18 @@ class Scale {
     const middle = (Math.min(classes - 1, Math.floor(share * classes)) + 0.5) / classes;
     return mixed(along(this.stops, middle), this.grey, (level / (LEVELS - 1)) * 0.85);
   }
+}
+
+/** The values of a quantity that pictures of a run show: found ones, those of snapshots, corrected ones.
+ * @param {Run} run @param {string} key @returns {Numbers[]} */
+function valuesOf(run, key) {
+  const { end, past, corrected } = run;
+  if (!["fitness", "mean", "certain"].includes(key))
+    return [Float32Array.from({ length: end.count }, (_, row) => valueOf(run, end, row, key, "found"))];
+  const kept = corrected?.mean.filter(
+    (/** @type {number} */ _, /** @type {number} */ elite) => corrected.kept[elite],
+  );
+  return [end.fitness, past.fitness, ...(kept ? [kept] : [])];
 }
 
 /** @param {RGB[]} stops @param {number} share @returns {RGB} */

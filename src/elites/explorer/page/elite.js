@@ -145,10 +145,7 @@ function again(run, elite) {
 
 /** @param {Run} run @param {{seed: number, fitness: number, descriptor: number[], length: number}} answer */
 function told(run, answer) {
-  const place = answer.descriptor
-    .map((value, axis) => `${run.header.names[axis]} ${short(value)}`)
-    .join(", ");
-  return `seed ${answer.seed}: fitness ${short(answer.fitness)}, ${place}, ${fixed(answer.length)} steps`;
+  return `seed ${answer.seed}: fitness ${short(answer.fitness)}, ${run.placeText(answer.descriptor)}, ${fixed(answer.length)} steps`;
 }
 
 /** The ancestors of an elite, as far as they are known, along the first parent that is known. @param {Run} run @param {number} elite */
@@ -206,8 +203,16 @@ function lineage(run, elite) {
   return list;
 }
 
+/** Whether the page, or its server, has the parameters of an elite. @param {Run} run @param {number} elite */
+const hasParameters = (run, elite) =>
+  run.header.has_parameters && (HEADER.served || elite < (run.header.parameters?.shape[0] ?? 0));
+
 /** The parameters of an elite as a file of NumPy's. @param {Run} run @param {number} elite */
 async function asNpy(run, elite) {
+  if (HEADER.served) {
+    const body = JSON.stringify({ run: run.index, elite });
+    return (await fetch("parameters", { method: "POST", body })).blob();
+  }
   const all = await numbers(run.header.parameters),
     size = run.header.parameters.shape[1];
   const about = `{'descr': '<f4', 'fortran_order': False, 'shape': (${size},), }`;
@@ -233,8 +238,16 @@ function commands(run, elite) {
     (header.controller ? `act = archive.policy(${elite})` : `vector = archive.parameters[${elite}]`);
   const shown = /** @type {[string, string][]} */ ([["load it in Python", load]]);
   if (header.replayable) shown.unshift(["replay", `elites replay ${header.shell_path} --cell ${cell}`]);
-  const save = async () => download(await asNpy(run, elite), `cell-${cell}.npy`);
-  const buttons = header.parameters ? [element("button", { onclick: save }, "download its parameters")] : [];
+  const file = `cell-${cell}.npy`,
+    save = async () => download(await asNpy(run, elite), file);
+  const buttons = hasParameters(run, elite)
+    ? [element("button", { onclick: save }, "download its parameters")]
+    : [];
+  if (header.has_parameters && !buttons.length)
+    shown.push([
+      "save its parameters",
+      `numpy.save("${file}", elites.load_archive(${path}).parameters[${elite}])`,
+    ]);
   const made = shown.map(([name, text]) =>
     element(
       "div",
@@ -319,16 +332,7 @@ function drawPins(parent) {
           "×",
         ),
       ),
-      element(
-        "div",
-        { class: "soft" },
-        run.header.names
-          .map(
-            (/** @type {string} */ name, /** @type {number} */ axis) =>
-              `${name} ${short(run.descriptor(elite)[axis])}`,
-          )
-          .join(", "),
-      ),
+      element("div", { class: "soft" }, run.placeText(run.descriptor(elite))),
       ...(runs.length > 1 ? [element("div", { class: "soft" }, run.title)] : []),
     );
   });

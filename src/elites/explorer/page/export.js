@@ -88,8 +88,8 @@ function svgOf(view) {
     parts.push(drawn("path", { d: text, ...look }));
   }
   const context = svgPen();
-  view.drawAxes(/** @type {any} */ (context));
-  if (state.view === "difference") view.drawArrows(/** @type {any} */ (context));
+  drawAxes(view, /** @type {any} */ (context));
+  if (state.view === "difference") drawArrows(view, /** @type {any} */ (context));
   return [
     drawn("clipPath", { id: clip }, drawn("rect", { x: plot.x, y: plot.y, width: plot.w, height: plot.h })),
     drawn("g", { "clip-path": `url(#${clip})` }, ...parts),

@@ -32,14 +32,17 @@ class Layout {
   }
 
   _cells() {
-    const { sizes, corners } = this.run;
-    this.tiles = sizes.length;
-    this.starts = new Uint32Array(sizes.length + 1);
-    for (let tile = 0; tile < sizes.length; tile++) this.starts[tile + 1] = this.starts[tile] + sizes[tile];
-    this.corners = corners;
+    const { run } = this,
+      [across, up] = run.header.grid;
+    this.tiles = run.cells;
     this.centres = Float32Array.from({ length: 2 * this.tiles }, (_, at) =>
-      this.run.unit(this.run.centroids[at], at % 2),
+      run.unit(run.centroids[at], at % 2),
     );
+    const outlines = across
+      ? { starts: evenly(this.tiles), corners: rectangles(this.centres, 0.5 / across, 0.5 / up) }
+      : voronoi(this.centres);
+    this.starts = outlines.starts;
+    this.corners = outlines.corners;
   }
 
   _profile() {
@@ -64,7 +67,7 @@ class Layout {
     );
     this.shape = [a, b, c, d];
     this.tiles = a * b * c * d;
-    this.starts = Uint32Array.from({ length: this.tiles + 1 }, (_, tile) => 4 * tile);
+    this.starts = evenly(this.tiles);
     this.corners = new Float32Array(8 * this.tiles);
     this.centres = new Float32Array(2 * this.tiles);
     const inner = 1 - 2 * GAP;
@@ -149,4 +152,85 @@ class Layout {
     }
     return best;
   }
+}
+
+/** Where the corners of tiles with four corners each begin. @param {number} tiles */
+const evenly = (tiles) => Uint32Array.from({ length: tiles + 1 }, (_, tile) => 4 * tile);
+
+/** Rectangles around centres. @param {Float32Array} centres @param {number} wide half of the width @param {number} high */
+function rectangles(centres, wide, high) {
+  const corners = new Float32Array(4 * centres.length);
+  for (let tile = 0; tile < centres.length / 2; tile++) {
+    const x = centres[2 * tile],
+      y = centres[2 * tile + 1];
+    corners.set([x - wide, y - high, x + wide, y - high, x + wide, y + high, x - wide, y + high], 8 * tile);
+  }
+  return corners;
+}
+
+/** The Voronoi cells of points in the unit square. From the whole square, a cell loses what is nearer to another point,
+ * the near ones first: beyond twice the distance of its farthest corner, no point takes anything more.
+ * @param {Float32Array} points x, y, x, y, … */
+function voronoi(points) {
+  const count = points.length / 2,
+    side = Math.max(1, Math.floor(Math.sqrt(count / 2)));
+  /** @type {number[][]} */
+  const buckets = Array.from({ length: side * side }, () => []);
+  const bucket = (/** @type {number} */ at) => Math.max(0, Math.min(side - 1, Math.floor(at * side)));
+  for (let point = 0; point < count; point++)
+    buckets[bucket(points[2 * point + 1]) * side + bucket(points[2 * point])].push(point);
+  const starts = new Uint32Array(count + 1);
+  /** @type {number[]} */
+  const corners = [];
+  for (let point = 0; point < count; point++) {
+    const px = points[2 * point],
+      py = points[2 * point + 1],
+      column = bucket(px),
+      row = bucket(py);
+    let outline = [0, 0, 1, 0, 1, 1, 0, 1];
+    for (let ring = 0; ring < side; ring++) {
+      for (let y = Math.max(0, row - ring); y <= Math.min(side - 1, row + ring); y++) {
+        const step = Math.abs(y - row) === ring ? 1 : 2 * ring; // only the edge of the ring
+        for (let x = column - ring; x <= column + ring; x += step) {
+          if (x < 0 || x >= side) continue;
+          for (const other of buckets[y * side + x])
+            if (other !== point) outline = nearer(outline, px, py, points[2 * other], points[2 * other + 1]);
+        }
+      }
+      let far = 0;
+      for (let at = 0; at < outline.length; at += 2)
+        far = Math.max(far, Math.hypot(outline[at] - px, outline[at + 1] - py));
+      if (ring / side >= 2 * far) break;
+    }
+    corners.push(...outline);
+    starts[point + 1] = corners.length / 2;
+  }
+  return { starts, corners: Float32Array.from(corners) };
+}
+
+/** The part of a convex outline that is nearer to a point than to another one.
+ * @param {number[]} outline @param {number} px @param {number} py @param {number} qx @param {number} qy */
+function nearer(outline, px, py, qx, qy) {
+  const nx = qx - px,
+    ny = qy - py,
+    limit = (nx * (px + qx) + ny * (py + qy)) / 2;
+  if (nx === 0 && ny === 0) return outline;
+  let cut = false;
+  for (let at = 0; at < outline.length && !cut; at += 2)
+    cut = nx * outline[at] + ny * outline[at + 1] > limit;
+  if (!cut) return outline;
+  /** @type {number[]} */
+  const kept = [];
+  for (let at = 0; at < outline.length; at += 2) {
+    const next = (at + 2) % outline.length,
+      [x0, y0, x1, y1] = [outline[at], outline[at + 1], outline[next], outline[next + 1]],
+      d0 = nx * x0 + ny * y0 - limit,
+      d1 = nx * x1 + ny * y1 - limit;
+    if (d0 <= 0) kept.push(x0, y0);
+    if (d0 < 0 !== d1 < 0 && d0 !== 0 && d1 !== 0) {
+      const share = d0 / (d0 - d1);
+      kept.push(x0 + (x1 - x0) * share, y0 + (y1 - y0) * share);
+    }
+  }
+  return kept;
 }

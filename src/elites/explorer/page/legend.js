@@ -13,22 +13,40 @@ function swatch(operator) {
   return element("span", {}, dot, operator.name);
 }
 
-/** A bar from the least to the greatest value. @param {Scale} scale @param {string} label */
+/** A bar from the low to the high end of the scale. Where values lie beyond an end, it has a tip, and beside that the
+ * farthest of them. @param {Scale} scale @param {string} label */
 function ramp(scale, label) {
+  const least = scale.least < scale.low ? short(scale.least) : "",
+    most = scale.most > scale.high ? short(scale.most) : "";
   const width = 230,
-    picture = drawn("svg", { width: width + 40, height: 48, role: "img", "aria-label": label });
+    tip = 9,
+    room = (/** @type {string} */ text) => (text ? tip + 10 + 6.4 * text.length : 20),
+    left = room(least),
+    right = left + width;
+  const picture = drawn("svg", { width: right + room(most), height: 48, role: "img", "aria-label": label });
   const stops = scale.stops.map((colour, index) =>
     drawn("stop", { offset: index / (scale.stops.length - 1), "stop-color": css(colour) }),
   );
-  const marks = scale.high > scale.low ? ticks(scale.low, scale.high, 4) : [scale.low];
+  const marks = scale.high > scale.low ? ticks(scale.low, scale.high, 5) : [scale.low];
+  const outline = [
+    `M${left + 5} 17H${right - 5}`,
+    most ? `h5l${tip} 5l${-tip} 5h-5` : "a5 5 0 0 1 0 10",
+    `H${left + 5}`,
+    least ? `h-5l${-tip} -5l${tip} -5h5` : "a5 5 0 0 1 0 -10",
+    "Z",
+  ];
+  const note = [least && `lowest value ${least}`, most && `highest value ${most}`].filter(Boolean).join(", ");
   picture.append(
+    ...(note ? [drawn("title", {}, note)] : []),
     drawn("defs", {}, drawn("linearGradient", { id: "ramp" }, ...stops)),
-    drawn("text", { x: 20, y: 11 }, label),
-    drawn("rect", { x: 20, y: 17, width, height: 10, rx: 5, fill: "url(#ramp)" }),
+    drawn("text", { x: left, y: 11 }, label),
+    drawn("path", { d: outline.join(""), fill: "url(#ramp)" }),
+    drawn("text", { x: left - tip - 6, y: 26, "text-anchor": "end" }, least),
+    drawn("text", { x: right + tip + 6, y: 26 }, most),
     ...marks.map((value) =>
       drawn(
         "text",
-        { x: 20 + width * scale.share(value), y: 42, "text-anchor": "middle" },
+        { x: left + width * scale.share(value), y: 42, "text-anchor": "middle" },
         tickText(value, marks),
       ),
     ),
@@ -66,14 +84,15 @@ function wedge(scale) {
       );
     }
   }
-  const edge = radius * Math.sin(spread) + 8;
+  const edge = radius * Math.sin(spread) + 8,
+    [low, high] = [scale.low, scale.high].map((end) => tickText(end, ticks(scale.low, scale.high, 3)));
   picture.append(
     drawn(
       "text",
       { x: middle - edge, y: 24, "text-anchor": "end" },
-      tickText(scale.low, ticks(scale.low, scale.high, 3)),
+      scale.least < scale.low ? `≤ ${low}` : low,
     ),
-    drawn("text", { x: middle + edge, y: 24 }, tickText(scale.high, ticks(scale.low, scale.high, 3))),
+    drawn("text", { x: middle + edge, y: 24 }, scale.most > scale.high ? `≥ ${high}` : high),
     drawn("text", { x: middle + edge - 14, y: 44 }, `inwards: spread up to ${two(scale.widest)}`),
     drawn("text", { x: middle - edge + 10, y: 44, "text-anchor": "end" }, "fitness"),
   );

@@ -28,7 +28,6 @@ class MapView {
   moving = false;
   zooming = false;
   timer = 0;
-  /** @type {number[] | null} */ region = null; // what the cache shows: factor, and its left, bottom, right and top
   /** @type {number[] | null} */ arrowsFrom = null;
 
   /** @param {HTMLElement} parent @param {Run} run @param {() => Scale} scale @param {boolean} named */
@@ -53,13 +52,13 @@ class MapView {
       this.box.append(element("span", { class: "name" }, mark, run.title));
     }
     parent.append(this.box);
-    this.cache = document.createElement("canvas");
+    this.picture = new Picture();
     this.begun = 0;
     this.target = this.from = this.now = new Target(0);
     this.arrows = [0, 0]; // how long they are, and how visible
     new ResizeObserver(() => this.resize()).observe(this.box);
     this.resize();
-    this.listen();
+    listen(this);
   }
 
   resize() {
@@ -78,7 +77,7 @@ class MapView {
       w: wide,
       h: Math.min(high, this.layout?.kind === "profile" ? high : WIDEST * wide),
     };
-    this.region = null;
+    this.picture.region = null;
     this.paint();
   }
 
@@ -136,7 +135,8 @@ class MapView {
             : layout.place(frame.descriptor, row * run.dims),
           2 * tile,
         );
-      } else if (layout.kind === "profile") target.place.set([0, known ? this.height(value) : 0], 2 * tile);
+      } else if (layout.kind === "profile")
+        target.place.set([0, known ? Math.max(0, Math.min(1, this.height(value))) : 0], 2 * tile);
     }
     return target;
   }
@@ -186,7 +186,7 @@ class MapView {
     const wanted = state.view === "difference" && this.frame === this.run.end ? 1 : 0;
     const passing = this.arrowsFrom && state.view === "corrected" && this.from.rows !== this.target.rows;
     this.arrows = [wanted || passing ? eased : 0, wanted ? 1 : passing ? Math.sin(Math.PI * done) : 0];
-    this.region = null;
+    this.picture.region = null;
     this.paint();
     this.moving = done < 1;
     if (this.moving) requestAnimationFrame(() => this.step());
@@ -218,55 +218,36 @@ class MapView {
       Math.min(1, cx + half),
       Math.min(1, cy + half),
     ];
-    const region = this.region;
+    const { region } = this.picture;
     const covered =
-      region && seen[0] >= region[1] && seen[1] >= region[2] && seen[2] <= region[3] && seen[3] <= region[4];
-    if (!region || !covered || (region[0] !== zoom && !this.zooming)) this.render(seen);
-    const [, left, bottom, right, top] = /** @type {number[]} */ (this.region);
+      region &&
+      seen[0] >= region.left &&
+      seen[1] >= region.bottom &&
+      seen[2] <= region.right &&
+      seen[3] <= region.top;
+    if (!region || !covered || (region.zoom !== zoom && !this.zooming)) this.picture.render(this, seen);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, this.ground.width, this.ground.height);
     context.save();
     context.beginPath();
     context.rect(plot.x * ratio, plot.y * ratio, plot.w * ratio, plot.h * ratio);
     context.clip();
-    const [x0, y0] = this.toScreen(left, top),
-      [x1, y1] = this.toScreen(right, bottom);
-    context.drawImage(this.cache, x0 * ratio, y0 * ratio, (x1 - x0) * ratio, (y1 - y0) * ratio);
+    this.picture.draw(this, context);
     context.restore();
     this.paintAbove();
-  }
-
-  /** Draws what is seen and as much again around it, so that panning need not draw. @param {number[]} seen */
-  render(seen) {
-    const { plot, ratio, cache } = this,
-      zoom = state.zoom[0],
-      around = 0.5 / zoom;
-    const left = Math.max(0, seen[0] - around),
-      bottom = Math.max(0, seen[1] - around);
-    const right = Math.min(1, seen[2] + around),
-      top = Math.min(1, seen[3] + around);
-    this.region = [zoom, left, bottom, right, top];
-    cache.width = Math.max(1, Math.round((right - left) * zoom * plot.w * ratio));
-    cache.height = Math.max(1, Math.round((top - bottom) * zoom * plot.h * ratio));
-    const context = /** @type {CanvasRenderingContext2D} */ (cache.getContext("2d"));
-    const sx = cache.width / (right - left || 1),
-      sy = cache.height / (top - bottom || 1);
-    const place = {
-      x: (/** @type {number} */ x) => (x - left) * sx,
-      y: (/** @type {number} */ y) => (top - y) * sy,
-    };
-    this.drawTiles(context, place, [left, bottom, right, top], ratio);
   }
 
   /** Draws tiles, those of one colour at once. @param {CanvasRenderingContext2D} context
    * @param {{x: (x: number) => number, y: (y: number) => number}} place @param {number[]} window @param {number} ratio */
   drawTiles(context, place, window, ratio) {
-    const { layout, now } = this,
+    const { layout, now, plot } = this,
       radius = this.radius() * ratio;
     if (layout.kind === "dots") {
+      const [wide, high] = [plot.w, plot.h].map((side) => this.radius() / (side * state.zoom[0]));
       for (let tile = now.rows.length - 1; tile >= 0; tile--) {
         const [x, y] = [now.place[2 * tile], now.place[2 * tile + 1]];
-        if (x < window[0] || x > window[2] || y < window[1] || y > window[3]) continue;
+        if (x < window[0] - wide || x > window[2] + wide || y < window[1] - high || y > window[3] + high)
+          continue;
         context.beginPath();
         context.arc(place.x(x), place.y(y), radius, 0, 7);
         context.fillStyle = css(now.colour.subarray(4 * tile), now.colour[4 * tile + 3]);
@@ -290,8 +271,9 @@ class MapView {
       if (group) group.push(tile);
       else groups.set(key, [tile]);
     }
-    const size = Math.sqrt((this.plot.w * this.plot.h) / now.rows.length) * state.zoom[0]; // of a tile, in pixels
-    const fine = layout.kind === "cells";
+    const size = Math.sqrt((plot.w * plot.h) / now.rows.length) * state.zoom[0]; // of a tile, in pixels
+    const fine = layout.kind === "cells",
+      apart = fine && size > 16; // with paper between them
     context.lineJoin = "round";
     if (fine && size > 9) {
       // where nothing was found, the cells themselves, faintly
@@ -326,18 +308,15 @@ class MapView {
       for (const tile of tiles) this.trace(context, tile, place);
       context.fillStyle = context.strokeStyle = css([colour >> 16, (colour >> 8) & 255, colour & 255], alpha);
       context.fill();
-      if (fine && alpha === 1) {
+      if (apart) {
+        context.strokeStyle = ink("paper");
+        context.lineWidth = Math.min(1.6, size / 22) * ratio;
+        context.stroke();
+      } else if (fine && alpha === 1) {
         // closes the seams that smooth edges leave
         context.lineWidth = 0.8;
         context.stroke();
       }
-    }
-    if (fine && size > 16) {
-      context.beginPath();
-      for (const tiles of groups.values()) for (const tile of tiles) this.trace(context, tile, place);
-      context.strokeStyle = ink("paper");
-      context.lineWidth = Math.min(1.6, size / 22) * ratio;
-      context.stroke();
     }
   }
 
@@ -390,20 +369,20 @@ class MapView {
     const context = /** @type {CanvasRenderingContext2D} */ (this.above.getContext("2d"));
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.box.clientWidth, this.box.clientHeight);
-    this.drawAxes(context);
+    drawAxes(this, context);
     context.save();
     context.beginPath();
     context.rect(this.plot.x - 1, this.plot.y - 1, this.plot.w + 2, this.plot.h + 2);
     context.clip();
-    this.drawArrows(context);
+    drawArrows(this, context);
     state.pins.forEach(
-      (pin, index) => pin.run === this.run.index && this.drawRing(context, pin.elite, LETTERS[index]),
+      (pin, index) => pin.run === this.run.index && drawRing(this, context, pin.elite, LETTERS[index]),
     );
-    if (state.chosen.run === this.run.index) this.drawRing(context, state.chosen.elite, "", true);
-    else if (state.hover === null) this.drawRing(context, this.counterpart(state.chosen), "", false);
+    if (state.chosen.run === this.run.index) drawRing(this, context, state.chosen.elite, "", true);
+    else if (state.hover === null) drawRing(this, context, this.counterpart(state.chosen), "", false);
     const { hover } = state;
-    if (hover?.run === this.run.index && hover.tile >= 0) this.drawOutline(context, hover.tile, 2);
-    else if (hover && hover.elite >= 0) this.drawRing(context, this.counterpart(hover), "", false);
+    if (hover?.run === this.run.index && hover.tile >= 0) drawOutline(this, context, hover.tile, 2);
+    else if (hover && hover.elite >= 0) drawRing(this, context, this.counterpart(hover), "", false);
     context.restore();
   }
 
@@ -419,147 +398,9 @@ class MapView {
     return this.run.nearest(run.descriptor(other.elite));
   }
 
-  /** @param {CanvasRenderingContext2D} context */
-  drawAxes(context) {
-    const { plot, layout, run } = this,
-      soft = ink("soft");
-    context.font = "12px system-ui, sans-serif";
-    context.fillStyle = soft;
-    context.strokeStyle = dark() ? "#ffffff22" : "#00000018";
-    context.lineWidth = 1;
-    context.strokeRect(plot.x - 0.5, plot.y - 0.5, plot.w + 1, plot.h + 1);
-    const [x0, y0] = this.toUnit(plot.x, plot.y + plot.h),
-      [x1, y1] = this.toUnit(plot.x + plot.w, plot.y);
-    const axes = layout.kind === "nested" || layout.kind === "dots" ? layout.axes : [0, 1];
-    const value = (/** @type {number} */ unit, /** @type {number} */ axis) => {
-      const [low, high] = run.header.bounds[axis];
-      return low + (high - low) * unit;
-    };
-    context.textAlign = "center";
-    const across = ticks(value(x0, axes[0]), value(x1, axes[0]), plot.w / 110);
-    for (const at of across) {
-      const x = this.toScreen(run.unit(at, axes[0]), 0)[0];
-      if (x >= plot.x - 1 && x <= plot.x + plot.w + 1)
-        context.fillText(tickText(at, across), x, plot.y + plot.h + 16);
-    }
-    context.textAlign = "right";
-    const profile = layout.kind === "profile",
-      { low, high } = this.range();
-    const unitOf = (/** @type {number} */ at) =>
-      profile ? (at - low) / (high - low) : run.unit(at, axes[1]);
-    const [from, to] = profile
-      ? [low + (high - low) * y0, low + (high - low) * y1]
-      : [value(y0, axes[1]), value(y1, axes[1])];
-    const up = profile && this.scale().key === "operator" ? [] : ticks(from, to, plot.h / 70);
-    for (const at of up) {
-      const y = this.toScreen(0, unitOf(at))[1];
-      if (y >= plot.y - 1 && y <= plot.y + plot.h + 1) context.fillText(tickText(at, up), plot.x - 8, y + 4);
-    }
-    context.textAlign = "center";
-    const { labels, names } = run.header,
-      inner = layout.kind === "nested" ? axes.slice(2) : [];
-    const label = (/** @type {string} */ text, /** @type {number | undefined} */ within) =>
-      fitted(context, within === undefined ? text : `${text}; within a block: ${names[within]}`, plot.w);
-    context.fillText(label(labels[axes[0]], inner[0]), plot.x + plot.w / 2, plot.y + plot.h + 34);
-    context.save();
-    context.translate(plot.x - 42, plot.y + plot.h / 2);
-    context.rotate(-Math.PI / 2);
-    const key = state.view === "difference" ? "change of fitness" : QUANTITIES[state.colour].label;
-    context.fillText(profile ? key : fitted(context, label(labels[axes[1]], inner[1]), plot.h), 0, 0);
-    context.restore();
-  }
-
-  /** Arrows from where elites claimed to be to where they are on average. @param {CanvasRenderingContext2D} context */
-  drawArrows(context) {
-    const { run, layout } = this,
-      after = run.corrected;
-    if (!after || this.frame !== run.end) return;
-    const [grown, seen] = this.arrows;
-    if (grown && seen) {
-      const moved = [];
-      for (let elite = 0; elite < run.count; elite++) {
-        if (
-          after.cell[elite] !== run.elites.cell[elite] &&
-          after.cell[elite] >= 0 &&
-          passes(run, run.end, elite)
-        )
-          moved.push(elite);
-      }
-      const alpha = Math.max(0.1, Math.min(0.6, (240 * state.zoom[0]) / (moved.length + 1))) * seen; // of many, each says less
-      context.strokeStyle = context.fillStyle = dark()
-        ? `rgba(255,255,255,${alpha})`
-        : `rgba(20,20,24,${alpha})`;
-      context.lineWidth = 1;
-      for (const elite of moved) this.arrow(context, elite, grown, 5);
-    }
-    const { hover, chosen } = state;
-    const one =
-      hover?.run === run.index && hover.elite >= 0
-        ? hover.elite
-        : chosen.run === run.index
-          ? chosen.elite
-          : -1;
-    if (one >= 0 && Number.isFinite(after.mean[one]) && layout.kind !== "dots") {
-      context.strokeStyle = context.fillStyle = ink("paper");
-      context.lineWidth = 4.5;
-      this.arrow(context, one, 1);
-      context.strokeStyle = context.fillStyle = ink("mark");
-      context.lineWidth = 1.8;
-      this.arrow(context, one, 1);
-    }
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {number} elite @param {number} grown @param {number} size of the head */
-  arrow(context, elite, grown, size = 8) {
-    const { run, layout } = this,
-      at = elite * run.dims,
-      after = run.corrected;
-    const begin = layout.place(run.elites.descriptor, at),
-      end = layout.place(after.descriptor, at);
-    if (layout.kind === "profile") {
-      [begin[1], end[1]] = [run.elites.fitness[elite], after.mean[elite]].map((value) => this.height(value));
-    }
-    const [x0, y0] = this.toScreen(...begin),
-      [x, y] = this.toScreen(...end);
-    const x1 = x0 + (x - x0) * grown,
-      y1 = y0 + (y - y0) * grown,
-      length = Math.hypot(x1 - x0, y1 - y0);
-    if (length < 2) return;
-    const head = Math.min(size, 0.45 * length),
-      dx = (x1 - x0) / length,
-      dy = (y1 - y0) / length;
-    context.beginPath();
-    context.moveTo(x0, y0);
-    context.lineTo(x1 - dx * head, y1 - dy * head);
-    context.stroke();
-    context.beginPath();
-    context.moveTo(x1, y1);
-    context.lineTo(x1 - dx * head - dy * head * 0.42, y1 - dy * head + dx * head * 0.42);
-    context.lineTo(x1 - dx * head + dy * head * 0.42, y1 - dy * head - dx * head * 0.42);
-    context.fill();
-  }
-
   /** The tile in which an elite is now; -1 if it is in none. @param {number} elite */
   tileOf(elite) {
     return elite < 0 ? -1 : this.now.rows.findIndex((row) => row >= 0 && this.frame.elite[row] === elite);
-  }
-
-  /** A ring that shows on every colour. @param {CanvasRenderingContext2D} context @param {number} elite @param {string} letter
-   * @param {boolean} strong */
-  drawRing(context, elite, letter, strong = true) {
-    const tile = this.tileOf(elite);
-    if (tile < 0) return;
-    this.drawOutline(context, tile, strong ? 3 : 1.5);
-    if (!letter) return;
-    const [x, y] = this.middle(tile);
-    context.beginPath();
-    context.arc(x, y, 9, 0, 7);
-    context.fillStyle = ink("ink");
-    context.fill();
-    context.fillStyle = ink("paper");
-    context.font = "650 12px system-ui, sans-serif";
-    context.textAlign = "center";
-    context.fillText(letter, x, y + 4.3);
   }
 
   /** The middle of a tile on the screen. @param {number} tile */
@@ -568,41 +409,6 @@ class MapView {
     if (layout.kind === "dots") return this.toScreen(now.place[2 * tile], now.place[2 * tile + 1]);
     if (layout.kind === "profile") return this.toScreen(layout.centres[2 * tile], now.place[2 * tile + 1]);
     return this.toScreen(layout.centres[2 * tile], layout.centres[2 * tile + 1]);
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {number} tile @param {number} width */
-  drawOutline(context, tile, width) {
-    if (this.layout.kind === "profile") {
-      this.drawPointer(context, tile, width);
-      return;
-    }
-    context.beginPath();
-    if (this.layout.kind === "dots") context.arc(...this.middle(tile), this.radius() + 1, 0, 7);
-    else this.trace(context, tile, { x: (x) => this.toScreen(x, 0)[0], y: (y) => this.toScreen(0, y)[1] });
-    context.lineJoin = "round";
-    context.strokeStyle = ink("paper");
-    context.lineWidth = width + 3;
-    context.stroke();
-    context.strokeStyle = ink("mark");
-    context.lineWidth = width;
-    context.stroke();
-  }
-
-  /** A triangle above a bar, which may be too narrow for a ring. @param {CanvasRenderingContext2D} context @param {number} tile
-   * @param {number} width */
-  drawPointer(context, tile, width) {
-    const [x, y] = this.middle(tile),
-      size = 4 + width;
-    context.beginPath();
-    context.moveTo(x, y - 2);
-    context.lineTo(x - size, y - 2 - 1.5 * size);
-    context.lineTo(x + size, y - 2 - 1.5 * size);
-    context.closePath();
-    context.fillStyle = ink("mark");
-    context.strokeStyle = ink("paper");
-    context.lineWidth = 1.5;
-    context.fill();
-    context.stroke();
   }
 
   /** What is at a place on the screen. @param {number} px @param {number} py @returns {Hover | null} */
@@ -648,83 +454,6 @@ class MapView {
     }, 120);
   }
 
-  listen() {
-    const { box } = this;
-    /** @type {Map<number, [number, number]>} */
-    const fingers = new Map();
-    let travelled = 0;
-    const at = (/** @type {PointerEvent | WheelEvent | MouseEvent} */ event) => {
-      const { left, top } = box.getBoundingClientRect();
-      return /** @type {[number, number]} */ ([event.clientX - left, event.clientY - top]);
-    };
-    box.addEventListener(
-      "wheel",
-      (event) => {
-        event.preventDefault();
-        this.zoomAt(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...at(event));
-      },
-      { passive: false },
-    );
-    box.addEventListener("pointerdown", (event) => {
-      fingers.set(event.pointerId, at(event));
-      travelled = 0;
-      try {
-        box.setPointerCapture(event.pointerId);
-      } catch {
-        /* the pointer is gone already */
-      }
-    });
-    box.addEventListener("pointermove", (event) => {
-      const place = at(event),
-        before = fingers.get(event.pointerId);
-      if (!before) {
-        change({ hover: this.pick(...place) });
-        return;
-      }
-      const others = [...fingers].filter(([id]) => id !== event.pointerId).map(([, other]) => other);
-      fingers.set(event.pointerId, place);
-      travelled += Math.hypot(place[0] - before[0], place[1] - before[1]);
-      if (others.length) {
-        const apart = (/** @type {number[]} */ one) =>
-          Math.hypot(one[0] - others[0][0], one[1] - others[0][1]) || 1;
-        this.zoomAt(
-          apart(place) / apart(before),
-          (place[0] + others[0][0]) / 2,
-          (place[1] + others[0][1]) / 2,
-        );
-      }
-      if (travelled > 4) {
-        const [zoom, cx, cy] = state.zoom,
-          share = others.length ? 0.5 : 1;
-        setZoom(
-          zoom,
-          cx - (share * (place[0] - before[0])) / this.plot.w / zoom,
-          cy + (share * (place[1] - before[1])) / this.plot.h / zoom,
-        );
-      }
-    });
-    const end = (/** @type {PointerEvent} */ event) => {
-      const down = fingers.delete(event.pointerId);
-      if (!down || fingers.size || travelled > 4 || event.type === "pointercancel") return;
-      const found = this.pick(...at(event));
-      if (found && found.elite >= 0) {
-        change({ chosen: { run: this.run.index, elite: found.elite } });
-        if (event.shiftKey) togglePin({ run: this.run.index, elite: found.elite });
-      }
-    };
-    box.addEventListener("pointerup", end);
-    box.addEventListener("pointercancel", end);
-    box.addEventListener("pointerleave", () => change({ hover: null }));
-    box.addEventListener("dblclick", (event) => {
-      event.preventDefault();
-      setZoom(1, 0.5, 0.5);
-    });
-    box.addEventListener(
-      "focus",
-      () => state.chosen.run !== this.run.index && change({ chosen: { run: this.run.index, elite: 0 } }),
-    );
-  }
-
   /** The elite next to the chosen one in a direction of the screen. @param {number} dx @param {number} dy */
   neighbour(dx, dy) {
     const from = this.tileOf(state.chosen.elite);
@@ -742,23 +471,4 @@ class MapView {
     });
     return best;
   }
-}
-
-/** Text that is cut where there is no room. @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
-function fitted(context, text, room) {
-  let cut = text;
-  while (cut.length > 4 && context.measureText(cut).width > room) cut = `${cut.slice(0, -2)}…`;
-  return cut;
-}
-
-/** Whether a solution passes the filters. @param {Run} run @param {Frame} frame @param {number} row */
-function passes(run, frame, row) {
-  for (const key in state.filters) {
-    const [low, high] = state.filters[key];
-    const axis = key.startsWith("d") && /^d\d+$/.test(key) ? Number(key.slice(1)) : -1;
-    const value =
-      axis >= 0 ? frame.descriptor[row * run.dims + axis] : valueOf(run, frame, row, key, "found");
-    if (!(value >= low && value <= high)) return false;
-  }
-  return true;
 }

@@ -124,7 +124,7 @@ function readHash(text, runs) {
   if (zoom.length === 3 && zoom.every(Number.isFinite) && zoom[0] >= 1) read.zoom = zoom;
   for (const filter of (parts.get("only") ?? "").split("~")) {
     const [key, low, high] = filter.split("_");
-    if (Object.hasOwn(QUANTITIES, key) || /^d\d+$/.test(key))
+    if (Object.hasOwn(QUANTITIES, key) || axisOf(key) >= 0)
       if (Number(low) <= Number(high)) read.filters[key] = [Number(low), Number(high)];
   }
   const [key, way] = (parts.get("sort") ?? "").split("_");
