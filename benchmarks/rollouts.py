@@ -302,7 +302,8 @@ def main() -> None:
     if options.memory:
         memory()
         return
-    steps, rounds = (500, 2) if options.quick else (3000, 15)
+    whole = (3000, 15) if options.suite == "qdgym" else (1500, 5)  # steps of a measurement, rounds
+    steps, rounds = (500, 2) if options.quick else whole
     figures = {name: measure(name, stock, steps, rounds) for name, stock in SUITES[options.suite].items()}
     print(
         "| task | environment, steps/s | ours, 1 thread | ours, 2 threads | speed-up per core | "
