@@ -7,7 +7,7 @@ TESTS ?=
 CASES ?= 1000
 KILLS ?= 300
 SEED ?=
-TSC := npx --yes --package=typescript@7.0.2 tsc
+TSC := npm_config_fetch_retries=0 npx --yes --package=typescript@7.0.2 tsc
 
 .PHONY: setup run test test-slow fuzz torture check check-page docs benchmark lock clean
 
