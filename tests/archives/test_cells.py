@@ -41,9 +41,10 @@ def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch)
     of = make_cells(task)
     assert of.centroids.shape == (task.cells, task.descriptor_size)
     assert len(np.unique(of.centroids, axis=0)) == task.cells
-    assert (of.centroids > 0).all()
-    assert (of.centroids < 1).all()
-    spread = np.random.default_rng(1).random((20_000, task.descriptor_size)).astype(np.float32)
+    low, high = of.bounds.T
+    assert (of.centroids > low).all()
+    assert (of.centroids < high).all()
+    spread = np.random.default_rng(1).uniform(low, high, (20_000, task.descriptor_size)).astype(np.float32)
     shares = np.bincount(of.of(jnp.array(spread)), minlength=task.cells) / len(spread) * task.cells
     assert (shares > 0).mean() > 0.99
     assert shares.std() < 0.6
