@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from elites.tasks.episode import EpisodeResult, Transitions
 
 MOST_DIMENSIONS = 20  # of a descriptor: cells in more of them take too long to compute
+GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
+MOST_CELLS = 1024  # default of a CVT in more than four dimensions
+
+
+def default_grid(dimensions: int) -> tuple[int, ...]:
+    """The grid of a task that has none of its own, by the dimensions of its descriptor."""
+    return GRIDS.get(dimensions, (2,) * dimensions)
+
+
+def default_cells(grid: tuple[int, ...]) -> int:
+    """The cells of the CVT archive of a task that has no number of its own."""
+    return min(math.prod(grid), MOST_CELLS) if len(grid) > 4 else math.prod(grid)
 
 
 @dataclass(frozen=True, kw_only=True)

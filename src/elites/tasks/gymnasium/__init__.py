@@ -26,7 +26,7 @@ from elites.imports import (
     require_function,
 )
 from elites.options import Patience, checked
-from elites.tasks.task import HostTask, Task
+from elites.tasks.task import HostTask, Task, default_cells, default_grid
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium.remote import RemoteSimulator
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 LENGTH = 1000  # steps of an episode in environments without a limit of their own
-GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
-MOST_CELLS = 1024  # default of a CVT in more than four dimensions
 OF_THE_RECORD = ("qd_offset", "qd_offset_from", "patience")  # not compared with a task that is passed again
 
 
@@ -153,10 +151,8 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         given = {**_inspected(name, environment, given), **given}
     size = len(given["descriptor_bounds"])
     given.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
-    given.setdefault("grid", GRIDS.get(size, (2,) * size))
-    given.setdefault(
-        "cells", min(math.prod(given["grid"]), MOST_CELLS) if size > 4 else math.prod(given["grid"])
-    )
+    given.setdefault("grid", default_grid(size))
+    given.setdefault("cells", default_cells(given["grid"]))
     given.setdefault("qd_offset", math.nan)
     return GymnasiumTask(name=name, environment=environment, **given)
 

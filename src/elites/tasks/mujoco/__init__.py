@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from elites.errors import ElitesError, require
 from elites.options import Count, Finite, Range, Spread
 from elites.tasks.mujoco.library import Sizes, missing_package, model_sizes
-from elites.tasks.task import CompiledTask, Task
+from elites.tasks.task import CompiledTask, Task, default_cells, default_grid
 
 if TYPE_CHECKING:
     from elites.tasks.mujoco.simulator import MujocoSimulator
 
 UNLIMITED = 1e30
 EVERYTHING = (-math.inf, math.inf)
-GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
 DESCRIPTORS = {"feet": "contact of {}", "position": "final {}", "velocity": "mean velocity along {}"}
 Length = Annotated[float, Range(0, 1e6, above=True)]
 Limits = tuple[Finite, Finite]
@@ -105,8 +104,8 @@ class MujocoTask(RobotRules, CompiledTask):
         parameters = with_options(parameters)
         descriptor = parameters.get("descriptor", self.descriptor)
         if descriptor != self.descriptor and descriptor in tuple(DESCRIPTORS):
-            size = len(described_by(self.robot, descriptor))
-            parameters = {"grid": GRIDS[size], "cells": math.prod(GRIDS[size]), **parameters}
+            grid = default_grid(len(described_by(self.robot, descriptor)))
+            parameters = {"grid": grid, "cells": default_cells(grid), **parameters}
         return super().with_parameters(parameters)
 
     @property
@@ -283,15 +282,15 @@ def _pair(
     kind: type[MujocoTask], name: str, robot: Robot, qd_offset: float, **parameters: Any
 ) -> list[MujocoTask]:
     """The uncertain and the deterministic task of a robot."""
-    size = len(described_by(robot, parameters.get("descriptor", "feet")))
+    grid = default_grid(len(described_by(robot, parameters.get("descriptor", "feet"))))
     facts: dict[str, Any] = {
         "robot": robot,
         "observation_size": 0,
         "action_size": 0,
         "descriptor_names": (),
         "descriptor_bounds": (),
-        "cells": math.prod(GRIDS[size]),
-        "grid": GRIDS[size],
+        "cells": default_cells(grid),
+        "grid": grid,
         "qd_offset": qd_offset,
         **parameters,
     }

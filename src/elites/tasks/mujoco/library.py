@@ -75,9 +75,7 @@ def require_mujoco() -> Any:
 
 def model_path(model: str) -> Path:
     """The file of a model: a path, or the name of one of Gymnasium's."""
-    lack = missing_package()
-    if lack:
-        raise ElitesError(lack)
+    require_mujoco()
     import gymnasium
 
     given = Path(model).expanduser()
@@ -147,8 +145,12 @@ def _kind(kind: str) -> Any:
 
 def model_sizes(model: str) -> Sizes:
     """The sizes of the model in a file."""
-    compiled = read_model(model_path(model))
-    return Sizes(compiled.nq, compiled.nv, compiled.nbody, compiled.nu)
+    return sizes_of(read_model(model_path(model)))
+
+
+def sizes_of(model: Any) -> Sizes:
+    """The sizes of a compiled model."""
+    return Sizes(model.nq, model.nv, model.nbody, model.nu)
 
 
 def read_model(path: Path) -> Any:

@@ -16,18 +16,18 @@ import numpy as np
 from elites.errors import ElitesError, require
 from elites.imports import path_or_pickle, require_function
 from elites.options import Finite, Range, Spread, checked
-from elites.tasks.mujoco import GRIDS, MujocoTask, Robot, described_by, with_options
+from elites.tasks.mujoco import MujocoTask, Robot, described_by, with_options
 from elites.tasks.mujoco.library import (
     Sizes,
     geoms_of,
     identify,
-    missing_package,
     modified,
     named,
     read_model,
     require_mujoco,
+    sizes_of,
 )
-from elites.tasks.task import Task
+from elites.tasks.task import Task, default_cells, default_grid
 from elites.text import shortened
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from elites.tasks.mujoco.simulator import MujocoSimulator
 
 PREFIX = "mujoco:"
-MOST_CELLS = 1024  # default of a CVT in more than four dimensions
 BOUNDS = {"feet": (0.0, 1.0), "position": (-30.0, 30.0), "velocity": (-5.0, 5.0)}  # of each dimension
 FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of a model's compiler
 BUILT_IN = {"forward_reward_weight": 1.0, "ctrl_cost_weight": 0.0}  # defaults of the built-in reward
@@ -73,7 +72,7 @@ class RobotTask(MujocoTask):
     def __post_init__(self) -> None:
         object.__setattr__(self, "model_digest", self._same_digest())
         model = read_model(Path(self.xml_file))
-        object.__setattr__(self, "robot", Robot(self.xml_file, _sizes(model), self.dimensions, self.feet))
+        object.__setattr__(self, "robot", Robot(self.xml_file, sizes_of(model), self.dimensions, self.feet))
         super().__post_init__()
         self._check(model)
 
@@ -185,8 +184,7 @@ def mujoco_task(
 
 def make(name: str, parameters: dict[str, Any]) -> RobotTask:
     """The task with the name `mujoco:FILE`. Parameters that are not given are read from the model."""
-    if lack := missing_package():
-        raise ElitesError(lack)
+    require_mujoco()
     path = Path(name.removeprefix(PREFIX)).expanduser().absolute()
     if not path.is_file():
         raise ElitesError(f"{path} is not a file; {PREFIX}FILE names a model in MuJoCo's XML")
@@ -203,7 +201,7 @@ def make(name: str, parameters: dict[str, Any]) -> RobotTask:
     return RobotTask(
         name=name,
         xml_file=str(path),
-        robot=Robot(str(path), _sizes(model), given["dimensions"], given["feet"]),
+        robot=Robot(str(path), sizes_of(model), given["dimensions"], given["feet"]),
         observation_size=0,
         action_size=0,
         descriptor_names=(),
@@ -281,13 +279,8 @@ def _archive(feet: tuple[tuple[str, str], ...], descriptor: str, dimensions: int
     """The default bounds, grid and cells."""
     robot = Robot("", Sizes(0, 0, 0, 0), dimensions, feet)
     size = len(described_by(robot, descriptor))
-    grid = GRIDS.get(size, (2,) * size)
-    cells = min(math.prod(grid), MOST_CELLS) if size > 4 else math.prod(grid)
-    return {"descriptor_bounds": (BOUNDS.get(descriptor, (0, 1)),) * size, "grid": grid, "cells": cells}
-
-
-def _sizes(model: Any) -> Sizes:
-    return Sizes(model.nq, model.nv, model.nbody, model.nu)
+    grid, bounds = default_grid(size), (BOUNDS.get(descriptor, (0, 1)),) * size
+    return {"descriptor_bounds": bounds, "grid": grid, "cells": default_cells(grid)}
 
 
 def _first_body(model: Any, owner: str) -> str:
