@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 from elites.errors import ElitesError
 from elites.imports import object_at
@@ -12,6 +12,7 @@ from elites.tasks import brax, mujoco, qdgym
 from elites.tasks.function import FunctionTask, function_task
 from elites.tasks.task import Task
 
+Kind = TypeVar("Kind", bound=Task)
 TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS, *mujoco.TASKS)}
 
 
@@ -36,6 +37,22 @@ def make_task(name: str, **parameters: Any) -> Task:
         kinds = "gym:ID, mujoco:FILE, module:task"
         raise ElitesError(f"unknown task {name!r}; the tasks are {', '.join(TASKS)}, {kinds}")
     return TASKS[name].with_parameters(parameters)
+
+
+def task_of_environment(task: str | Kind, kind: type[Kind], called: str, parameters: dict[str, Any]) -> Kind:
+    """The task of a Gymnasium environment of ours, by its name and parameters, or as it is."""
+    if "episode_length" in parameters:
+        raise ElitesError(
+            "episode_length is a parameter of evaluators; Gymnasium's limit is max_episode_steps"
+        )
+    if isinstance(task, str):
+        named = make_task(task, **parameters)
+        if not isinstance(named, kind):
+            raise ElitesError(f"task is {task}; it must be a {called} task")
+        return named
+    if parameters:
+        raise ElitesError(f"parameters are {parameters}; they must be none where the task is not a name")
+    return task
 
 
 def register_task(task: Task) -> None:

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.tasks import make_task
+from elites.tasks import task_of_environment
 from elites.tasks.mujoco import MujocoTask
 from elites.tasks.mujoco.simulator import MujocoSimulator
 
@@ -25,18 +25,7 @@ class MujocoEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, task: str | MujocoTask, **parameters: Any) -> None:
         """`parameters` are the task's: `noise`, `healthy_reward`, `frame_skip` and so on."""
-        if "episode_length" in parameters:
-            raise ElitesError(
-                "episode_length is a parameter of evaluators; Gymnasium's limit is max_episode_steps"
-            )
-        if isinstance(task, str):
-            named = make_task(task, **parameters)
-            if not isinstance(named, MujocoTask):
-                raise ElitesError(f"task is {task}; it must be a mujoco task")
-            task = named
-        elif parameters:
-            raise ElitesError(f"parameters are {parameters}; they must be none where the task is not a name")
-        self.task = task
+        self.task = task = task_of_environment(task, MujocoTask, "mujoco", parameters)
         self._simulator = MujocoSimulator(task)
         model = self._simulator.model
         low, high = model.actuator_ctrlrange.astype(np.float32).T

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.tasks import make_task
+from elites.tasks import task_of_environment
 from elites.tasks.qdgym import QDGymTask
 from elites.tasks.qdgym.simulator import QDGymSimulator
 
@@ -24,18 +24,7 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, task: str | QDGymTask, **parameters: Any) -> None:
         """`parameters` are the task's: `noise`, `noise_distribution`, `ends_on_fall`."""
-        if "episode_length" in parameters:
-            raise ElitesError(
-                "episode_length is a parameter of evaluators; Gymnasium's limit is max_episode_steps"
-            )
-        if isinstance(task, str):
-            named = make_task(task, **parameters)
-            if not isinstance(named, QDGymTask):
-                raise ElitesError(f"task is {task}; it must be a QDGym task")
-            task = named
-        elif parameters:
-            raise ElitesError(f"parameters are {parameters}; they must be none where the task is not a name")
-        self.task = task
+        self.task = task = task_of_environment(task, QDGymTask, "QDGym", parameters)
         self.observation_space = gymnasium.spaces.Box(-5, 5, (task.observation_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1, 1, (task.action_size,), np.float32)
         self._simulator = QDGymSimulator(task)
