@@ -78,12 +78,15 @@ def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monk
     assert browser.problems == []
 
 
-def test_a_robot_of_brax_walks_in_the_page(browser, tmp_path):
-    folder = made(tmp_path / "brax", "brax-hopper", physics="native", replications=0, episode_length=40)
+@pytest.mark.parametrize(
+    ("task", "physics", "replications"), [("brax-hopper", "native", 0), ("mujoco-hopper", None, 2)]
+)
+def test_a_robot_of_another_simulator_walks_in_the_page(task, physics, replications, browser, tmp_path):
+    folder = made(tmp_path / "run", task, physics=physics, replications=replications, episode_length=40)
     browser.resize(1280, 800)
     browser.problems.clear()
     browser.open(elites.explore(folder))
-    browser.wait("mainStage.shown.length === 1")
+    browser.wait(f"mainStage.shown.length === {1 + replications}")
     frames, heights = browser.run(
         "(({gait}) => [gait.frames, limbsAt(runs[0].header.gaits.limbs, gait, 0, false).map("
         "(limb) => limb.centre[2])])(mainStage.shown[0])"
