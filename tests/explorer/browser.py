@@ -232,6 +232,14 @@ class PageError(Exception):
     """What went wrong in the page."""
 
 
+def on_map(browser, elite, view=0):
+    """Where an elite is on the screen."""
+    return browser.run(
+        f"(() => {{ const view = views[{view}], box = view.box.getBoundingClientRect(), "
+        f"[x, y] = view.middle(view.tileOf({elite})); return [box.x + x, box.y + y]; }})()"
+    )
+
+
 def _pipe():
     """Two ends of a pipe, numbered so high that the browser's 3 and 4 are free."""
     ends = []

@@ -11,7 +11,7 @@ import elites
 from elites.reports.maps import voronoi_polygons
 from elites.reports.scales import robust_limits
 from tests.explorer.archives import logged, made_up, replicated
-from tests.explorer.browser import Browser
+from tests.explorer.browser import Browser, on_map
 from tests.explorer.conftest import earlier
 
 BASELINES = Path(__file__).parent / "baselines"
@@ -55,14 +55,6 @@ def make_page(make_folder, tmp_path_factory, *archives, corrected=True):
     folders = [make_folder(archive, replicated(archive, 8) if corrected else None) for archive in archives]
     out = tmp_path_factory.mktemp("pages") / "page.html"
     return elites.explore(*folders, out=out, gaits="none")
-
-
-def on_map(browser, elite, view=0):
-    """Where an elite is on the screen."""
-    return browser.run(
-        f"(() => {{ const view = views[{view}], box = view.box.getBoundingClientRect(), "
-        f"[x, y] = view.middle(view.tileOf({elite})); return [box.x + x, box.y + y]; }})()"
-    )
 
 
 def assert_looks_like(browser, name, tmp_path):

@@ -13,6 +13,7 @@ import elites
 from elites import RunConfig, cli
 from elites.explorer.explore import serve
 from tests.experiments.test_gymnasium_runs import task as push
+from tests.explorer.browser import on_map
 
 SMALL = {"initial": 40, "batch": 40, "hidden": (8,)}
 
@@ -35,6 +36,46 @@ def made(folder, task, physics=None, replications=3, **parameters):
     if replications:
         elites.correct(folder, replications=replications, log=quiet)
     return folder
+
+
+def use_everything(browser):
+    """Every view, colour and tab of an open page, the slider, the pointer and the keyboard."""
+    keys = (
+        "Array.from(document.querySelectorAll('%s [data-key]:not([aria-disabled=true])'), "
+        "(button) => button.dataset.key)"
+    )
+    views, tabs = browser.run(keys % "#views"), browser.run(keys % "#tabs")
+    assert "found" in views
+    assert len(tabs) >= 3
+    for view in views:
+        browser.press_button(f"#views [data-key={view}]")
+        assert browser.run("state.view") == view
+    browser.press("1")
+    for colour in browser.run("Array.from(byId('colours').options, (option) => option.value)"):
+        browser.run(f"byId('colours').value = '{colour}', byId('colours').dispatchEvent(new Event('change'))")
+        browser.settle()
+        assert browser.run("state.colour") == colour
+    elite = browser.run("runs[0].count") - 1
+    x, y = on_map(browser, elite)
+    browser.move(x, y)
+    assert browser.run("state.hover.elite") == elite
+    browser.click(x, y)
+    assert browser.run("state.chosen.elite") == elite
+    browser.press("p")
+    assert browser.run("state.pins.length") == 1
+    for tab in tabs:
+        browser.press_button(f"#tabs [data-key={tab}]")
+        assert browser.run("state.tab") == tab
+        assert browser.run("byId('detail').childElementCount") > 0
+    if len(browser.run("runs[0].moments.map(Number)")) > 1:
+        browser.run("byId('moment').value = byId('moment').min")
+        browser.run("byId('moment').dispatchEvent(new Event('input'))")
+        browser.settle()
+        assert browser.run("state.moment") is not None
+    browser.prefer(prefers_color_scheme="dark")
+    browser.settle()
+    browser.prefer(prefers_color_scheme="light")
+    assert browser.problems == []
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +103,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     browser.run("clock.playing = false")
     browser.press("ArrowRight")
     assert browser.run("mainStage.shown.length") > 0
-    assert browser.problems == []
+    use_everything(browser)
 
 
 def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monkeypatch):
@@ -96,7 +137,7 @@ def test_a_robot_of_another_simulator_walks_in_the_page(task, physics, replicati
     time = browser.run("clock.time")
     browser.wait(f"clock.time > {time} + 0.05")
     assert browser.run("mainStage.message.hidden")
-    assert browser.problems == []
+    use_everything(browser)
 
 
 def test_the_page_plays_the_replayed_poses(hopper, browser, tmp_path):
@@ -140,7 +181,7 @@ def test_an_environment_is_shown_as_it_draws_itself(browser, tmp_path):
     without = next(elite for elite in range(browser.run("runs[0].count")) if elite not in shown)
     browser.run(f"change({{chosen: {{run: 0, elite: {without}}}}})")
     browser.wait("mainStage.caption.textContent.includes('the nearest that moves')")
-    assert browser.problems == []
+    use_everything(browser)
     browser.open(elites.explore(folder, gaits="none"))
     browser.wait("mainStage.message.textContent.includes('without movements')")
     assert browser.problems == []
@@ -161,7 +202,7 @@ def test_vectors_without_an_environment(browser, tmp_path):
     parameters = np.load(io.BytesIO(bytes(saved)))
     np.testing.assert_array_equal(parameters, elites.load_archive(folder).parameters[3])
     assert "elites replay" not in browser.run("document.querySelector('#facts').innerText")
-    assert browser.problems == []
+    use_everything(browser)
 
 
 @pytest.fixture
