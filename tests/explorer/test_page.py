@@ -249,7 +249,9 @@ def test_search_finds_cells_and_descriptors(opened, walker):
     nearest = int(((archive.descriptor - [0.3, 0.7]) ** 2).sum(1).argmin())
     assert search("0.3 0.7") == search("0.3, 0.7") == nearest
     search("99999")
-    assert "cells from 0 to 255" in opened.run("byId('note').textContent")
+    assert "99999 was given; it must be a cell from 0 to 255" in opened.run("byId('note').textContent")
+    search("0.1 0.2 0.3")
+    assert "3 numbers were given" in opened.run("byId('note').textContent")
     search("<b>")
     assert opened.run("byId('note').querySelector('b')") is None
 
@@ -284,6 +286,10 @@ def test_the_address_holds_the_view(opened, page, walker):
     )
     assert opened.run("state.view") == "found"
     assert opened.run("JSON.stringify(state.filters)") == "{}"
+    for wrong in ("zoom=1e9_0.5_0.5", "zoom=2_5_5", "at=1e99"):
+        opened.open(page, wrong)
+        assert opened.run("state.zoom") == [1, 0.5, 0.5]
+        assert opened.run("state.moment") is None
 
 
 def test_filters_dim_and_the_table_sorts(opened, walker):
@@ -415,6 +421,41 @@ def test_two_runs_share_one_scale_and_the_choice(browser, make_folder, tmp_path_
     assert browser.run("state.chosen") == {"run": 1, "elite": 3}
     assert_looks_like(browser, "two", tmp_path)
     assert browser.problems == []
+
+
+def test_heights_and_arrows_of_a_profile_are_those_of_its_axis(browser, make_folder, tmp_path_factory):
+    archive = made_up(cells=64, dims=1)
+    fitness = archive.fitness.copy()
+    fitness[0] = 40 * fitness.max()  # far beyond the scale of colours
+    browser.resize(1280, 800)
+    browser.problems.clear()
+    browser.open(make_page(make_folder, tmp_path_factory, replace(archive, fitness=fitness)))
+    assert browser.run("scaleNow().high < scaleNow().most")
+    tops = browser.run("[0, 1].map((elite) => views[0].now.place[2 * views[0].now.rows.indexOf(elite) + 1])")
+    bottom = min(0, fitness.min())
+    np.testing.assert_allclose(tops[1] / tops[0], (fitness[1] - bottom) / (fitness[0] - bottom), rtol=1e-4)
+    browser.press("3")
+    browser.settle()
+    ends = browser.run(
+        "(() => { const lines = []; const context = new Proxy({}, {get: (_, name) => (...at) => "
+        "{ if (name === 'moveTo' || name === 'lineTo') lines.push(at[1]); }, set: () => true}); "
+        "for (const elite of arrowsInSight(views[0])) { lines.push('arrow'); "
+        "drawArrow(views[0], context, elite, 1); } return lines; })()"
+    )
+    arrows = [at for at, end in enumerate(ends) if end == "arrow" and at + 2 < len(ends)]
+    drawn = [at for at in arrows if ends[at + 1] != "arrow"]
+    assert drawn
+    assert all(ends[at + 1] == pytest.approx(ends[at + 2]) for at in drawn)  # along the axis
+    assert browser.problems == []
+
+
+def test_the_slider_ends_with_the_longest_run(browser, make_folder, tmp_path_factory):
+    archive = made_up(cells=64)
+    later = replace(archive, about={**archive.about, "evaluations": 90_000})
+    browser.open(make_page(make_folder, tmp_path_factory, archive, later))
+    lengths = browser.run("runs.map((run) => run.header.evaluations)")
+    assert lengths[1] > lengths[0]
+    assert browser.run("Number(byId('moment').max)") == lengths[1]
 
 
 def test_a_run_that_was_not_corrected_is_grey_beside_one_that_was(browser, make_folder, tmp_path_factory):

@@ -40,7 +40,10 @@ def explore(
     target = first / EXPLORER if out is None else Path(out)
     if target.suffix not in (".html", ".htm"):
         raise ElitesError(f"out is {target}; it must end in .html")
-    page = make_text(_read(paths), gaits, on_progress)
+    contents = _read(paths)
+    if not target.parent.is_dir():
+        raise ElitesError(f"out is {target}; its folder must exist")
+    page = make_text(contents, gaits, on_progress)
 
     def write(file: IO[bytes]) -> None:
         file.write(page.encode())

@@ -56,8 +56,11 @@ function applyTheme() {
 }
 
 function drawHeader() {
+  const alike = runs.every((run) => run.header.task === runs[0].header.task);
   byId("about").textContent =
-    runs.length === 1 ? runs[0].header.summary : runs.map((run) => run.title).join(" · ");
+    runs.length === 1
+      ? runs[0].header.summary
+      : runs.map((run) => run.title).join(" · ") + (alike ? "" : ": different tasks, on one scale of fitness");
 }
 
 /** @param {HTMLElement} parent @param {Record<string, string>} choices @param {string} now @param {(key: string) => void} choose
@@ -162,10 +165,13 @@ function note(text) {
   byId("note").hidden = !text;
 }
 
+/** Evaluations of the longest run. */
+const lastMoment = () => Math.max(...runs.map((run) => run.header.evaluations));
+
 function drawMoment() {
-  const last = runs[0].header.evaluations,
+  const last = lastMoment(),
     now = state.moment ?? last,
-    frame = runs[0].frame(state.moment);
+    cells = runs.map((run) => fixed(run.frame(state.moment).count)).join(" and ");
   const slider = byId("moment");
   slider.max = last;
   slider.step = Math.max(1, Math.round(last / 1000));
@@ -173,7 +179,7 @@ function drawMoment() {
   byId("moment-text").textContent =
     state.moment === null
       ? `${fixed(last)} evaluations`
-      : `${fixed(now)} evaluations, ${fixed(frame.count)} cells`;
+      : `${fixed(now)} evaluations, ${cells} cells`;
   byId("moment-text").title = runs[0].moments.length
     ? "snapshots of the archive"
     : "without snapshots: when the elites of the last archive were found";
@@ -181,7 +187,7 @@ function drawMoment() {
 
 let playing = 0;
 function togglePlay() {
-  const last = runs[0].header.evaluations;
+  const last = lastMoment();
   if (playing) {
     cancelAnimationFrame(playing);
     playing = 0;
@@ -315,6 +321,9 @@ function search(text) {
       .map(Number);
   if (!text.trim() || values.some((value) => !Number.isFinite(value)))
     return note(text.trim() ? "A cell's number, or a descriptor's coordinates." : "");
+  const cells = `a cell from 0 to ${fixed(run.cells - 1)}`;
+  if (values.length !== 1 && values.length !== run.dims)
+    return note(`${values.length} numbers were given; it must be ${cells}, or ${run.dims} of a descriptor.`);
   note("");
   if (values.length === 1 && (run.dims > 1 || Number.isInteger(values[0]))) {
     const elite = run.elites.cell.indexOf(values[0]);
@@ -322,10 +331,10 @@ function search(text) {
       note(
         values[0] >= 0 && values[0] < run.cells && Number.isInteger(values[0])
           ? `Cell ${values[0]} is empty.`
-          : `There are cells from 0 to ${fixed(run.cells - 1)}.`,
+          : `${values[0]} was given; it must be ${cells}${run.dims > 1 ? `, or ${run.dims} numbers of a descriptor` : ""}.`,
       );
     else change({ chosen: { run: run.index, elite } });
-  } else change({ chosen: { run: run.index, elite: run.nearest(values.slice(0, run.dims)) } });
+  } else change({ chosen: { run: run.index, elite: run.nearest(values) } });
 }
 
 /** @param {KeyboardEvent} event */
@@ -435,7 +444,7 @@ async function start() {
   );
   byId("moment").addEventListener("input", (/** @type {any} */ event) => {
     const value = Number(event.target.value);
-    change({ moment: value >= runs[0].header.evaluations ? null : value });
+    change({ moment: value >= lastMoment() ? null : value });
   });
   byId("play").addEventListener("click", togglePlay);
   byId("theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));

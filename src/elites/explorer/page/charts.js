@@ -223,18 +223,18 @@ function columnValue(run, elite, key) {
 function drawParallel(parent) {
   const run = runs[state.chosen.run],
     columns = columnsOf(run).filter(({ key }) => key !== "operator");
-  const width = parent.clientWidth,
-    height = Math.max(140, parent.clientHeight - 8),
-    pad = { x: 60, top: 26, bottom: 18 };
+  const pad = { x: 60, top: 26, bottom: 18 },
+    width = Math.max(parent.clientWidth, 2 * pad.x + 66 * (columns.length - 1)), // scrolls where there is less room
+    height = Math.max(140, parent.clientHeight - 8);
   const ratio = window.devicePixelRatio || 1;
   const canvas = /** @type {HTMLCanvasElement} */ (
     element("canvas", {
       width: width * ratio,
       height: height * ratio,
-      style: { width: `${width}px`, height: `${height}px`, touchAction: "none", cursor: "ns-resize" },
+      style: { width: `${width}px`, height: `${height}px`, touchAction: "pan-x", cursor: "ns-resize" },
     })
   );
-  parent.replaceChildren(canvas);
+  parent.replaceChildren(element("div", { class: "wide" }, canvas));
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const ranges = columns.map(({ key }) => extentOf(run, key));
   const x = (/** @type {number} */ column) =>

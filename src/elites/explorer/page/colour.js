@@ -19,11 +19,15 @@ const QUANTITIES = {
   certain: { label: "fitness and its uncertainty", palette: "viridis", corrected: true },
   loss: { label: "loss of fitness", corrected: true },
   spread: { label: "spread of fitness", palette: "magma", corrected: true },
-  stays: { label: "share that stays in the cell", palette: "cividis", corrected: true },
+  stays: { label: "stays in its cell", palette: "cividis", corrected: true },
   operator: { label: "operator" },
   generation: { label: "generation", palette: "cividis", whole: true },
   age: { label: "age in evaluations", palette: "cividis", whole: true },
 };
+
+/** Whether colours and heights are those of fitness. */
+const showsFitness = () =>
+  state.view !== "difference" && ["fitness", "mean", "certain"].includes(state.colour);
 
 /** A quantity of a solution in a frame; in the corrected archive fitness is the mean. NaN if it is not known.
  * @param {Run} run @param {Frame} frame @param {number} row @param {string} key @param {string} view */

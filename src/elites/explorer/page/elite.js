@@ -126,6 +126,8 @@ function again(run, elite) {
   );
   const button = element("button", { id: "again", onclick: ask }, "evaluate");
   async function ask() {
+    if (!seed.value || !seed.checkValidity()) return note("A seed is a whole number from 0 to 4294967295.");
+    note("");
     button.setAttribute("disabled", "");
     const body = JSON.stringify({ run: run.index, elite, seed: Number(seed.value) });
     const answer = await fetch("evaluate", { method: "POST", body })
@@ -211,7 +213,9 @@ const hasParameters = (run, elite) =>
 async function asNpy(run, elite) {
   if (HEADER.served) {
     const body = JSON.stringify({ run: run.index, elite });
-    return (await fetch("parameters", { method: "POST", body })).blob();
+    const response = await fetch("parameters", { method: "POST", body });
+    if (!response.ok) throw new Error((await response.json()).error);
+    return response.blob();
   }
   const all = await numbers(run.header.parameters),
     size = run.header.parameters.shape[1];
@@ -239,7 +243,7 @@ function commands(run, elite) {
   const shown = /** @type {[string, string][]} */ ([["load it in Python", load]]);
   if (header.replayable) shown.unshift(["replay", `elites replay ${header.shell_path} --cell ${cell}`]);
   const file = `cell-${cell}.npy`,
-    save = async () => download(await asNpy(run, elite), file);
+    save = () => asNpy(run, elite).then((blob) => download(blob, file), (error) => note(error.message));
   const buttons = hasParameters(run, elite)
     ? [element("button", { onclick: save }, "download its parameters")]
     : [];
@@ -319,6 +323,7 @@ function drawPins(parent) {
       const stage = new Stage(box, false);
       stage.letter.textContent = LETTERS[place];
       stage.show(run, elite);
+      box.append(stage.caption); // below: there is no room beside the robot
     }
     box.append(
       element(
@@ -328,7 +333,11 @@ function drawPins(parent) {
         `fitness ${short(run.elites.fitness[elite])}${corrected}`,
         element(
           "button",
-          { "aria-label": `Unpin ${LETTERS[place]}`, onclick: () => togglePin({ run: index, elite }) },
+          {
+            class: "unpin",
+            "aria-label": `Unpin ${LETTERS[place]}`,
+            onclick: () => togglePin({ run: index, elite }),
+          },
           "×",
         ),
       ),

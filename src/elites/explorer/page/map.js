@@ -135,8 +135,10 @@ class MapView {
             : layout.place(frame.descriptor, row * run.dims),
           2 * tile,
         );
-      } else if (layout.kind === "profile")
-        target.place.set([0, known ? Math.max(0, Math.min(1, this.height(value))) : 0], 2 * tile);
+      } else if (layout.kind === "profile") {
+        const shown = known || !showsFitness() ? value : frame.fitness[row];
+        target.place.set([0, Number.isFinite(shown) ? Math.max(0, Math.min(1, this.height(shown))) : 0], 2 * tile);
+      }
     }
     return target;
   }
@@ -151,10 +153,8 @@ class MapView {
   range() {
     const scale = this.scale();
     if (scale.key === "operator") return { low: -1, high: HEADER.operators.length };
-    return {
-      low: Math.min(0, scale.low),
-      high: scale.high > scale.low ? scale.high + 0.08 * (scale.high - scale.low) : scale.low + 1,
-    };
+    const low = Math.min(0, scale.least);
+    return { low, high: scale.most > low ? scale.most + 0.08 * (scale.most - low) : low + 1 };
   }
 
   step() {

@@ -1,6 +1,8 @@
 // What is above the tiles of a map: axes, arrows, rings.
 "use strict";
 
+const APART = 44; // px between arrows
+
 /** @param {MapView} view @param {CanvasRenderingContext2D} context */
 function drawAxes(view, context) {
   const { plot, layout, run } = view,
@@ -57,21 +59,11 @@ function drawArrows(view, context) {
   if (!after || view.frame !== run.end) return;
   const [grown, seen] = view.arrows;
   if (grown && seen) {
-    const moved = [];
-    for (let elite = 0; elite < run.count; elite++) {
-      if (
-        after.cell[elite] !== run.elites.cell[elite] &&
-        after.cell[elite] >= 0 &&
-        passes(run, run.end, elite)
-      )
-        moved.push(elite);
-    }
-    const alpha = Math.max(0.1, Math.min(0.6, (240 * state.zoom[0]) / (moved.length + 1))) * seen; // of many, each says less
     context.strokeStyle = context.fillStyle = dark()
-      ? `rgba(255,255,255,${alpha})`
-      : `rgba(20,20,24,${alpha})`;
+      ? `rgba(255,255,255,${0.55 * seen})`
+      : `rgba(20,20,24,${0.55 * seen})`;
     context.lineWidth = 1;
-    for (const elite of moved) drawArrow(view, context, elite, grown, 5);
+    for (const elite of arrowsInSight(view)) drawArrow(view, context, elite, grown, 5);
   }
   const { hover, chosen } = state;
   const one =
@@ -86,6 +78,23 @@ function drawArrows(view, context) {
   }
 }
 
+/** Elites that leave their cell: the fittest of each square of the screen, so that zooming in shows more. @param {MapView} view */
+function arrowsInSight(view) {
+  const { run, layout, plot } = view,
+    after = run.corrected,
+    squares = new Map();
+  for (let elite = 0; elite < run.count; elite++) {
+    const left = after.cell[elite] !== run.elites.cell[elite] && after.cell[elite] >= 0;
+    if (!left || !passes(run, run.end, elite)) continue;
+    const [x, y] = view.toScreen(...layout.place(run.elites.descriptor, elite * run.dims));
+    if (x < plot.x || x > plot.x + plot.w) continue;
+    const square = `${Math.floor(x / APART)} ${layout.kind === "profile" ? 0 : Math.floor(y / APART)}`;
+    const best = squares.get(square);
+    if (best === undefined || run.elites.fitness[elite] > run.elites.fitness[best]) squares.set(square, elite);
+  }
+  return squares.values();
+}
+
 /** @param {MapView} view @param {CanvasRenderingContext2D} context @param {number} elite @param {number} grown @param {number} size of the head */
 function drawArrow(view, context, elite, grown, size = 8) {
   const { run, layout } = view,
@@ -94,7 +103,10 @@ function drawArrow(view, context, elite, grown, size = 8) {
   const begin = layout.place(run.elites.descriptor, at),
     end = layout.place(after.descriptor, at);
   if (layout.kind === "profile") {
-    [begin[1], end[1]] = [run.elites.fitness[elite], after.mean[elite]].map((value) => view.height(value));
+    const value = valueOf(run, run.end, elite, view.scale().key, "found");
+    const ends = showsFitness() ? [run.elites.fitness[elite], after.mean[elite]] : [value, value];
+    if (!ends.every(Number.isFinite)) return;
+    [begin[1], end[1]] = ends.map((end) => view.height(end));
   }
   const [x0, y0] = view.toScreen(...begin),
     [x, y] = view.toScreen(...end);
@@ -155,12 +167,13 @@ function drawOutline(view, context, tile, width) {
 /** A triangle above a bar, which may be too narrow for a ring. @param {MapView} view @param {CanvasRenderingContext2D} context @param {number} tile
  * @param {number} width */
 function drawPointer(view, context, tile, width) {
-  const [x, y] = view.middle(tile),
-    size = 4 + width;
+  const [x, top] = view.middle(tile),
+    size = 4 + width,
+    y = Math.max(top - 2, view.plot.y + 1.5 * size);
   context.beginPath();
-  context.moveTo(x, y - 2);
-  context.lineTo(x - size, y - 2 - 1.5 * size);
-  context.lineTo(x + size, y - 2 - 1.5 * size);
+  context.moveTo(x, y);
+  context.lineTo(x - size, y - 1.5 * size);
+  context.lineTo(x + size, y - 1.5 * size);
   context.closePath();
   context.fillStyle = ink("mark");
   context.strokeStyle = ink("paper");

@@ -120,8 +120,11 @@ function readHash(text, runs) {
     .slice(0, MOST_PINS);
   const moment = parts.get("at"),
     zoom = (parts.get("zoom") ?? "").split("_").map(Number);
-  if (moment && Number(moment) >= 0) read.moment = Number(moment);
-  if (zoom.length === 3 && zoom.every(Number.isFinite) && zoom[0] >= 1) read.zoom = zoom;
+  const last = Math.max(...runs.map((run) => run.header.evaluations));
+  if (moment && Number(moment) >= 0 && Number(moment) < last) read.moment = Number(moment);
+  const [factor, ...middle] = zoom;
+  if (zoom.length === 3 && factor >= 1 && factor <= MOST_ZOOM && middle.every((at) => at >= 0 && at <= 1))
+    read.zoom = zoom;
   for (const filter of (parts.get("only") ?? "").split("~")) {
     const [key, low, high] = filter.split("_");
     if (Object.hasOwn(QUANTITIES, key) || axisOf(key) >= 0)
