@@ -18,6 +18,8 @@ def test_the_page_has_the_final_values():
     with (DOCS / "reproduction" / "brax-walker2d" / "final.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["algorithm"] for row in rows} == {"pga-map-elites", "map-elites"}
+    with (DOCS / "reproduction" / "noise" / "final.csv").open() as file:
+        rows += [row for row in csv.DictReader(file) if "loss" in row["metric"]]
     for row in rows:
         value = float(row["median"])
         share = "loss" in row["metric"] or "coverage" in row["metric"]
