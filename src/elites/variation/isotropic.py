@@ -18,7 +18,7 @@ FLAT = 1e-12  # distance between the ranking values of the best and the worst sa
 
 
 class Ranking(NamedTuple):
-    """How the samples of each strategy did."""
+    """The ranking of the samples of each strategy."""
 
     order: jax.Array  # indices of the samples from best to worst [strategies, batch]
     values: jax.Array  # ranking values of the samples, in their own order [strategies, batch, …]
