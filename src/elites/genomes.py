@@ -24,7 +24,7 @@ class Genome(Protocol):
         """Lengths of the tensors that it consists of."""
 
     def init(self, key: jax.Array) -> jax.Array:
-        """A random one."""
+        """A random vector."""
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ class ExecutionOptions:
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
     log: tuple[str, ...] = ()
-    """Loggers beside metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A resumed run
-    goes on with those that it had."""
+    """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A
+    resumed run continues with its loggers."""
     pictures: Pictures | None = None
     """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
     take at most 2 % of the time; 0: none."""
