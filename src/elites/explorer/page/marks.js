@@ -1,4 +1,4 @@
-// What is above the tiles of a map: axes, arrows, rings.
+// Marks above the tiles of a map: axes, arrows, rings.
 "use strict";
 
 /** @param {MapView} view @param {CanvasRenderingContext2D} context */
@@ -50,7 +50,7 @@ function drawAxes(view, context) {
   context.restore();
 }
 
-/** Arrows from where elites claimed to be to where they are on average. @param {MapView} view @param {CanvasRenderingContext2D} context */
+/** Arrows from the recorded descriptors of elites to their mean descriptors. @param {MapView} view @param {CanvasRenderingContext2D} context */
 function drawArrows(view, context) {
   const { run, layout } = view,
     after = run.corrected;
@@ -66,7 +66,7 @@ function drawArrows(view, context) {
       )
         moved.push(elite);
     }
-    const alpha = Math.max(0.1, Math.min(0.6, (240 * state.zoom[0]) / (moved.length + 1))) * seen; // of many, each says less
+    const alpha = Math.max(0.1, Math.min(0.6, (240 * state.zoom[0]) / (moved.length + 1))) * seen; // the more arrows, the fainter they are
     context.strokeStyle = context.fillStyle = dark()
       ? `rgba(255,255,255,${alpha})`
       : `rgba(20,20,24,${alpha})`;
@@ -116,7 +116,7 @@ function drawArrow(view, context, elite, grown, size = 8) {
   context.fill();
 }
 
-/** A ring that shows on every colour. @param {MapView} view @param {CanvasRenderingContext2D} context @param {number} elite @param {string} letter
+/** A ring that is visible on every colour. @param {MapView} view @param {CanvasRenderingContext2D} context @param {number} elite @param {string} letter
  * @param {boolean} strong */
 function drawRing(view, context, elite, letter, strong = true) {
   const tile = view.tileOf(elite);
