@@ -100,7 +100,7 @@ def open_file(path: Path) -> IO[bytes]:
 
 @dataclass(frozen=True)
 class Array:
-    """What an array in a file must be.
+    """The required type, shape and values of an array in a file.
 
     `kinds` are those of its dtype: b, i, f or U. `shape` names its lengths: equal names are equal lengths in
     all arrays of a file, numbers are exact, and "*" at the end stands for any further ones.

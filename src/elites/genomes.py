@@ -1,4 +1,4 @@
-"""What is evolved: the parameters of a controller, or a plain vector."""
+"""Genomes: the parameters of a controller, or a plain vector."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class CMAMAPElites(Algorithm):
         return State(self.empty_archive(), self.strategies.start(), start())
 
     def start_round(self) -> Round:
-        """As many genomes as all strategies sample."""
+        """A round with as many genomes as all strategies sample together."""
         return Round(START, self.config.emitters * self.config.emitter_batch)
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:

@@ -59,8 +59,8 @@ class TaskOptions:
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
     environment_options: str | None = None
-    """As JSON: of gym: tasks, the arguments of the environment: '{"gravity": -9.8}'; of mujoco- tasks, the
-    options of Gymnasium's version 5, and all other parameters: '{"healthy_reward": 0}'."""
+    """Options as JSON. gym: tasks: arguments of the environment, '{"gravity": -9.8}'. mujoco- tasks: options
+    of Gymnasium's version 5 and all other parameters, '{"healthy_reward": 0}'."""
     fresh: bool | None = None
     """gym: tasks: whether each episode gets a new environment; the default is true."""
     patience: Patience | None = None

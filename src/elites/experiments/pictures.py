@@ -16,7 +16,7 @@ FIRST_SECONDS = 1.0  # of a picture, before one has been drawn
 
 
 class Pictures:
-    """When pictures are due: after equal parts of the budget, or as soon as they are cheap enough."""
+    """The schedule of pictures: after equal parts of the budget, or as soon as they are cheap enough."""
 
     def __init__(self, count: int | None, budget: int, evaluations: int) -> None:
         """`count` is the number of pictures, None for the default; `evaluations` are those so far."""

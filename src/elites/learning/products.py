@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 Precision = Literal["float32", "bfloat16"]
 Product = Callable[[jax.Array, jax.Array], jax.Array]
-"""Of inputs `[…, k]` and weights `[k, n]`."""
+"""A function that multiplies inputs `[…, k]` by weights `[k, n]`."""
 
 
 @jax.custom_vjp

@@ -18,7 +18,7 @@ Layers = tuple[tuple[jax.Array, jax.Array], ...]
 
 
 class Controllable(Protocol):
-    """What a policy needs to know about a task."""
+    """The part of a task that a policy needs."""
 
     def controller(self, hidden: tuple[int, ...] = ...) -> tuple[int, ...]:
         """Layer sizes, observation and action included."""

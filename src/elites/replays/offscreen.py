@@ -102,9 +102,9 @@ def _end(process: subprocess.Popen[bytes], channel: Connection, lifeline: tuple[
 def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
     """Draws what the parent asks for, until the parent is gone."""
     end_with(lifeline, parent, by_main)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     for output in (1, 2):
-        os.dup2(nowhere, output)
+        os.dup2(null, output)
     channel = Connection(channel_file)
     try:
         library, content, size, view, field = channel.recv()

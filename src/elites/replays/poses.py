@@ -144,7 +144,7 @@ def _record_compiled(
     every: int,
     physics: Physics | None,
 ) -> Iterator[Movement]:
-    """One world per thread: an episode does not depend on those before it."""
+    """Records with one world per thread: an episode does not depend on earlier ones."""
     from elites.evaluation import evaluator_of
 
     with evaluator_of(task, hidden, None, physics=physics) as evaluator:

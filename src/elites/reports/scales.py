@@ -40,7 +40,7 @@ class Scale(NamedTuple):
         return self.norm.vmin, self.norm.vmax
 
     def beyond(self, *values: np.ndarray) -> Beyond:
-        """Which of the values lie beyond it."""
+        """The sides on which values lie beyond the scale, and a note."""
         finite = _finite(*values)
         low, high = self.ends
         if not finite.size or (finite.min() >= low and finite.max() <= high):

@@ -58,7 +58,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_parameters: dict[str, Any] = {}
     metrics: list[str] = []  # further ones, by their import paths
     physics: Physics | None = None  # of a task in JAX; null in runs before the choice: xla
-    start: StartRecord | None = None  # what replaced random genomes
+    start: StartRecord | None = None  # the archive that replaced random genomes
     versions: dict[str, str | None] = {}
 
     @property
@@ -132,12 +132,12 @@ class Pace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             )
 
     def fields(self) -> dict[str, float]:
-        """Those that are given."""
+        """The fields that are given."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
 class TaskAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an archive says about its task."""
+    """The description of a task in an archive."""
 
     name: Name
     parameters: dict[str, Any] = {}

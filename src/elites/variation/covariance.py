@@ -102,7 +102,7 @@ class CovarianceStrategies:
         )
 
     def tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
-        """As `IsotropicStrategies.tell`; the samples are drawn again."""
+        """See `IsotropicStrategies.tell`. The samples are drawn again."""
         return jax.pure_callback(  # type: ignore[no-any-return]
             self._tell, _shapes(arrays), arrays, ranking, vmap_method="sequential"
         )

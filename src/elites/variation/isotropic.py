@@ -52,7 +52,7 @@ class IsotropicStrategies:
         return {"mean": mean, "sigma": jnp.float32(self.sigma), "ps": jnp.zeros_like(mean)}
 
     def _tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
-        """The same for one strategy."""
+        """As `tell`, for one strategy."""
         order, values, parents, fresh = ranking
         n, mean, sigma = self.dimensions, arrays["mean"], arrays["sigma"]
         weights = recombination_weights(jnp.maximum(parents, 1), self.batch)

@@ -222,7 +222,7 @@ def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda 
 
 
 def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...]:
-    """Those of every run, then those that some runs have."""
+    """The metrics that every run has, then those that only some runs have."""
     paths = list(dict.fromkeys(path for run in runs for path in run.record.metrics))
     names = dict.fromkeys([*(metric.name for metric in METRICS), *metric_names(columns)])
     return tuple(metric_of(name, paths) for name in names)
@@ -401,7 +401,7 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
 
 
 def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
-    """Which corrections of a task's runs do not count, and at which evaluations the others are compared."""
+    """Notes on corrections of a task's runs that do not count, and on the evaluations of the others."""
     notes = []
     outdated = [
         f"{c.run.name} was corrected at {c.corrections['evaluations'][-1]:,.0f} of {c.archived:,} evaluations"

@@ -164,7 +164,7 @@ def _read_model(path: str, modified: int) -> Any:
 
 
 def modified(path: Path) -> int:
-    """When a file was last changed."""
+    """The time of the last change of a file."""
     return path.stat().st_mtime_ns
 
 
