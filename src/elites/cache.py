@@ -1,4 +1,4 @@
-"""The cache folder, for compiled code and centroids, and what a process keeps of its own."""
+"""The cache folder for compiled code and centroids, and caches within a process."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Processes that run the user's code for this one, and end with it, however it ends."""
+"""Child processes that run the user's code. They end when this process ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """Starts `main` of a module, with these file descriptors, the arguments of `end_with` and the others.
 
-    `lifeline` is the reading end of a pipe whose other end this process keeps.
+    `lifeline` is the reading end of a pipe. This process keeps the other end.
     """
     by_main = threading.current_thread() is threading.main_thread()
     numbers = (*descriptors, lifeline, os.getpid(), int(by_main), *arguments)
@@ -63,7 +63,7 @@ def _search_path() -> list[str]:
 
 
 def end_with(lifeline: int, parent: int, by_main: int) -> None:
-    """Makes this process ignore Ctrl-C, and end with its parent, however that ends.
+    """Makes this process ignore Ctrl-C, and end with its parent, even if that is killed.
 
     Linux kills it, even if the interpreter hangs, when the thread that started it ends: only the main thread
     lives as long as its process. Otherwise a thread waits for the end of a pipe that only the parent holds

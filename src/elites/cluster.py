@@ -79,7 +79,7 @@ def versions() -> dict[str, str | None]:
 
 
 def differing_package(ours: dict[str, str | None], theirs: dict[str, str | None]) -> str | None:
-    """The first package of which two machines have different versions; None if all are the same.
+    """The first package with different versions on two machines; None if all are the same.
 
     An optional package may be missing on either machine: a task that needs it reports that itself.
     """

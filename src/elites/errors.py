@@ -18,5 +18,5 @@ def describe(error: BaseException) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """An exception in one line: our own as they are, others with their type."""
+    """An exception in one line: an ElitesError as it is, others with their type."""
     return str(error) if isinstance(error, ElitesError) else describe(error)

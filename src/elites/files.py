@@ -25,7 +25,7 @@ from elites.errors import ElitesError
 PARTIAL = ".partial"  # suffix of a file that is being written
 MOST_COMPRESSED = 4 * 2**30  # bytes that a compressed file may declare
 ALWAYS_ALLOWED = 64 * 2**20  # bytes that it may declare however small it is
-HIGHEST_RATIO = 100  # of the declared bytes beyond these to the bytes of the file
+HIGHEST_RATIO = 100  # of further declared bytes to the bytes of the file
 COPIED = 2**20  # bytes of a file at a time
 LONGEST_EMPTY = 10**6  # length of an array without elements
 MOST_TEXT = 300  # characters of an error of a library
@@ -73,7 +73,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Raises an error if so many bytes do not fit on the disk of a folder, which need not exist yet."""
+    """Raises an error if `needed` bytes do not fit on the disk of a folder, which need not exist yet."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
@@ -84,7 +84,7 @@ def require_space(folder: Path, needed: int, what: str) -> None:
 
 
 def in_bytes(count: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes as text, with a unit."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -92,7 +92,7 @@ def in_bytes(count: int) -> str:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Opens a file to read. Anything else of that name is an error; a pipe would be waited for."""
+    """Opens a file to read. Anything else with that name is an error: opening a pipe would block."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a file" if not path.is_dir() else "it is a folder, not a file")
     return path.open("rb")
@@ -100,7 +100,7 @@ def open_file(path: Path) -> IO[bytes]:
 
 @dataclass(frozen=True)
 class Array:
-    """What an array in a file must be.
+    """The required type, shape and values of an array in a file.
 
     `kinds` are those of its dtype: b, i, f or U. `shape` names its lengths: equal names are equal lengths in
     all arrays of a file, numbers are exact, and "*" at the end stands for any further ones.
@@ -234,10 +234,10 @@ def read_arrays(path: Path, arrays: Mapping[str, Array], what: str) -> dict[str,
             lengths: dict[str, int] = {}
             for name, array in arrays.items():
                 array.check(name, *file.declared(name), lengths)
-            found = {name: file[name] for name in arrays}
+            loaded = {name: file[name] for name in arrays}
         for name, array in arrays.items():
-            array.check_values(name, found[name])
-        return found
+            array.check_values(name, loaded[name])
+        return loaded
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except Exception as error:  # damage takes many forms

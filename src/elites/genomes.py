@@ -1,4 +1,4 @@
-"""What is evolved: the parameters of a controller, or a plain vector."""
+"""Genomes: the parameters of a controller, or a plain vector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Genome(Protocol):
         """Lengths of the tensors that it consists of."""
 
     def init(self, key: jax.Array) -> jax.Array:
-        """A random one."""
+        """A random vector."""
 
 
 @dataclass(frozen=True)

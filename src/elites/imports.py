@@ -1,7 +1,7 @@
-"""Objects by their import path, `module:name`: what a run's record and a worker process know them by.
+"""Objects by their import path, `module:name`, which runs' records and worker processes use.
 
 A function that no other process can import, such as one of a notebook's cell, is pickled. Its path begins
-with `in-memory:` and is known to this process and to those that the pickle is sent to; no file has it.
+with `in-memory:`. Only this process and those that receive the pickle know it; no file has it.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def pickled(paths: Iterable[str | None]) -> dict[str, str]:
 
 
 def add_pickled(functions: Mapping[str, str]) -> None:
-    """Makes functions that another process has sent known to this one."""
+    """Registers functions that another process has sent."""
     _pickles.update({path: base64.b64decode(text) for path, text in functions.items()})
 
 
 def put_in_memory(path: str, function: Callable[..., Any]) -> None:
-    """Makes this function the one at a path in memory."""
+    """Registers a function under a path in memory."""
     _pickles[path] = _pickle(function)
 
 
@@ -122,7 +122,7 @@ def import_module(name: str, what: str) -> ModuleType:
 
 
 def object_at(path: str, what: str, kind: str = "object") -> Any:
-    """What `module:name` names; `what` is what it is for, `kind` what it should be."""
+    """The object at `module:name`. For messages, `what` is its purpose and `kind` what it should be."""
     module_name, colon, name = path.partition(":")
     if not (colon and module_name and name):
         raise ElitesError(f"{what} is {path!r}; it must be module:{kind}")
@@ -131,8 +131,8 @@ def object_at(path: str, what: str, kind: str = "object") -> Any:
     for part in name.split("."):
         value = getattr(value, part, None)
     if value is None or (kind == "function" and not callable(value)):
-        public = ((key, each) for key, each in vars(module).items() if not key.startswith("_"))
-        names = [key for key, each in public if kind != "function" or inspect.isfunction(each)]
+        public = ((key, member) for key, member in vars(module).items() if not key.startswith("_"))
+        names = [key for key, member in public if kind != "function" or inspect.isfunction(member)]
         where = getattr(module, "__file__", module_name)
         raise ElitesError(
             f"{what} {path!r}: {where} has no {kind} {name!r}; its {kind}s are {', '.join(names) or 'none'}"

@@ -25,12 +25,12 @@ def available_bytes() -> int:
     return max(0, min([free, *free_in_cgroups()]))
 
 
-def require_bytes(count: int, each: int, what: str, things: str) -> None:
-    """Raises an error if `count` things of `each` bytes do not fit into memory, with the number that fits."""
+def require_bytes(count: int, size: int, what: str, items: str) -> None:
+    """Raises an error if `count` items of `size` bytes do not fit into memory, with the number that fits."""
     free = available_bytes()
-    if count * each > free:
-        fits = f"{free // each:,} {things} fit" if free >= each else "smaller sizes take less"
-        raise ElitesError(f"{what} {count * each / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {fits}")
+    if count * size > free:
+        fits = f"{free // size:,} {items} fit" if free >= size else "smaller sizes take less"
+        raise ElitesError(f"{what} {count * size / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {fits}")
 
 
 def free_in_cgroups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> Iterator[int]:

@@ -56,12 +56,12 @@ Spread = Annotated[float, Range(0, 1000)]
 Finite = Annotated[float, Range(-1e30, 1e30)]
 """A number that float32 holds with room for a sum and a square root."""
 Cells = Annotated[int, Range(1, 100_000)]
-"""Cells of a CVT, which is made from so many samples."""
+"""Cells of a CVT, at most the number of samples that it is made from."""
 EpisodeLength = Annotated[int, Range(1, 10_000_000)]
 Seed = Annotated[int, Range(0, 2**32 - 1)]
 Evaluations = Annotated[int, Range(1, 2**31 - 1)]
 Interval = Annotated[int, Range(0, 2**31 - 1)]
-"""A number of evaluations; 0 is never."""
+"""A number of evaluations; 0 means never."""
 Seeds = Annotated[int, Range(1, 10_000)]
 Snapshots = Annotated[int, Range(0, 10_000)]
 Pictures = Annotated[int, Range(0, 100)]
@@ -86,19 +86,19 @@ Physics = Literal["xla", "native", "cuda"]
 def types_of(kind: type[Any]) -> dict[str, Any]:
     """The type of each field of a dataclass, with its `Range`.
 
-    Left out are types that cannot be evaluated, such as names that are imported only for type checkers.
+    Types that cannot be evaluated are left out, such as names that are imported only for type checkers.
     """
-    found: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         names = {**vars(typing), **vars(sys.modules.get(base.__module__, typing)), **vars(base)}
         for name, text in inspect.get_annotations(base).items():
-            found.pop(name, None)
+            types.pop(name, None)
             try:
-                found[name] = eval(text, names) if isinstance(text, str) else text
+                types[name] = eval(text, names) if isinstance(text, str) else text
             except Exception:  # of any type
                 continue
     fields = [field.name for field in dataclasses.fields(kind)]
-    return {name: found[name] for name in fields if name in found}
+    return {name: types[name] for name in fields if name in types}
 
 
 def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[str] = ()) -> dict[str, Any]:

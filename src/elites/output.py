@@ -1,4 +1,4 @@
-"""Standard output and error that never end a program: in any encoding, full, or closed by their reader."""
+"""Standard output and error that never fail: not for any encoding, a full disk or a closed pipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 
 class Output:
-    """A text stream that writes what its encoding lacks as escapes, and drops what cannot be written."""
+    """A text stream that escapes characters outside its encoding, and drops text that cannot be written."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -40,13 +40,13 @@ class Output:
         if self.failure is None:
             self.failure = error if isinstance(error, OSError) else OSError(errno.EBADF, str(error))
         with contextlib.suppress(OSError, ValueError):  # a stream without a file, or a closed one
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())  # the buffer is written once more at the end
-            os.close(nowhere)
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.stream.fileno())  # the buffer is written once more at the end
+            os.close(null)
 
     @property
     def was_lost(self) -> str:
-        """Why text was lost; empty if none was, or if its reader has only stopped reading, as `head` does."""
+        """The reason why text was lost; empty if none was, or if the reader stopped, as `head` does."""
         if self.failure is None or isinstance(self.failure, BrokenPipeError):
             return ""
         return os.strerror(self.failure.errno) if self.failure.errno else str(self.failure)
@@ -56,7 +56,7 @@ class Output:
 
 
 def open_standard_files() -> None:
-    """Opens standard files that are closed; else the next file would take their place, and their output."""
+    """Opens standard files that are closed: otherwise the next opened file would receive their output."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

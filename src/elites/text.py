@@ -1,4 +1,4 @@
-"""Names and other text of users, as it is shown: on a terminal, in figures, in the names of folders."""
+"""Names and other text of users, made safe to show: on a terminal, in figures, in names of folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def printable(text: object) -> str:
 
 
 def shortened(text: object, most: int = MOST_SHOWN) -> str:
-    """The text in one line; of a long one the beginning and the end, with an ellipsis between them."""
+    """The text in one line; a long one is shortened in the middle, with an ellipsis."""
     line = printable(text)
     if len(line) <= most:
         return line
@@ -28,7 +28,7 @@ def shortened(text: object, most: int = MOST_SHOWN) -> str:
 
 def folder_name(text: str) -> str:
     """The text as the name of a folder; different texts have different names."""
-    plain = re.sub(r"[\s:,]+", "-", text)  # these only separate words; others leave a hash
+    plain = re.sub(r"[\s:,]+", "-", text)  # these only separate words; for others, a hash is added
     plain, replaced = re.subn(r"[^\w.-]+", "-", plain)
     plain = plain.lstrip(".").rstrip("-.")
     if plain and not replaced and len(plain.encode()) <= MOST_NAME_BYTES:
@@ -39,7 +39,7 @@ def folder_name(text: str) -> str:
 
 
 def file_name(text: str) -> str:
-    """The text as a part of a file's name, in ASCII; all but separators of words leave a hash."""
+    """The text as a part of a file's name, in ASCII; a hash is added if more than separators change."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
     if re.fullmatch(r"[\w.]+([:,/\s-]+[\w.]+)*", text, re.ASCII) and len(plain) <= MOST_NAME_BYTES:
         return plain
@@ -51,7 +51,7 @@ def _digest(text: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Days, hours, minutes and seconds, from the first that is not 0, two of them."""
+    """A duration in its two largest units: days, hours, minutes or seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -7,7 +7,7 @@ import importlib.metadata
 
 def package_version(name: str) -> str | None:
     """The installed version; None if the package is not there."""
-    if name == "pybullet":  # may be there as files alone
+    if name == "pybullet":  # may be installed as files only
         from elites.tasks.qdgym.library import bullet_version
 
         return bullet_version()

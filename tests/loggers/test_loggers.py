@@ -129,7 +129,7 @@ def test_a_damaged_record_of_loggers_is_told_and_the_run_goes_on(tmp_path):
     assert resume(tmp_path / "run", Execution(log=told)).finished
     assert len(told) == 1
     assert "loggers.json is damaged" in told[0]
-    assert told[0].endswith("; loggers begin anew")
+    assert told[0].endswith("; loggers start new logs")
 
 
 def test_a_logger_that_is_gone_when_the_run_is_resumed_is_left_out(tmp_path):

@@ -138,7 +138,7 @@ def test_a_tracker_that_cannot_be_reached_does_not_end_the_run(monkeypatch, tmp_
     outcome = run(config(), tmp_path / "run", execution=Execution(loggers=("wandb", "mlflow"), log=lines))
     assert outcome.finished
     assert len(lines) == 2
-    assert lines[0].startswith("logger wandb failed: no one is logged in: `wandb login`")
+    assert lines[0].startswith("logger wandb failed: not logged in: run `wandb login`")
     assert lines[1].startswith("logger mlflow failed: ")
     assert lines[1].endswith("; the run goes on without it")
     assert len(lines[1]) < 500

@@ -60,7 +60,7 @@ def test_a_record_that_was_cut_short_is_left_out(tmp_path_factory, more):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"evaluation": 4}, "evaluations do not rise"),
+        ({"evaluation": 4}, "evaluations do not increase"),
         ({"parents": (9, -1)}, "a parent is not an earlier evaluation"),
         ({"parents": (-2, -1)}, "a parent is not an earlier evaluation"),
         ({"cell": -1}, "a cell or a generation is negative"),

@@ -224,8 +224,8 @@ MEMBERS = {
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"cell": np.array([2, 0, 0])}, "cell must be numbers from 0 on that do not fall"),
-        ({"cell": np.array([-1, 0, 0])}, "cell must be numbers from 0 on that do not fall"),
+        ({"cell": np.array([2, 0, 0])}, "cell must be numbers from 0 on, in ascending order"),
+        ({"cell": np.array([-1, 0, 0])}, "cell must be numbers from 0 on, in ascending order"),
         ({"parameters": np.ones(3, np.float32)}, "parameters has shape [3]"),
         ({"evaluations": np.array("many")}, "it must be whole numbers"),
     ],
@@ -340,7 +340,7 @@ def test_any_byte_of_an_archive_may_be_wrong(name, made, tmp_path):
         (("\n2,40,", "\n2,-40,"), "evaluations is not a number from 0 on in every row"),
         (("\n2,40,", "\n2,nan,"), "evaluations is not a number from 0 on in every row"),
         (("\n2,40,", "\n2,1e308,"), "evaluations is not a number from 0 on in every row"),
-        (("\n2,40,", "\n2,4,"), "evaluations do not rise"),
+        (("\n2,40,", "\n2,4,"), "evaluations do not increase"),
         (("\n2,40,", "\n2,,"), "evaluations has an empty cell"),
         (("\n2,40,", "\n2,40,1,"), "columns"),
         (("\n2,40,", "\n2,\udcff40,"), "is damaged"),

@@ -141,9 +141,9 @@ def test_what_is_not_one_study_is_refused(tmp_path):
     with folder_lock(b):
         merging_fails([a, b], out, "b is being run by another process")
     merging_fails([], out, "no folder to merge")
-    merging_fails([a, tmp_path / "nowhere"], out, "nowhere is no folder")
+    merging_fails([a, tmp_path / "nowhere"], out, "nowhere is not a folder")
     (tmp_path / "empty").mkdir()
-    merging_fails([a, tmp_path / "empty"], out, r"empty is no folder of a study: there is no study\.json")
+    merging_fails([a, tmp_path / "empty"], out, r"empty is not the folder of a study: .*study\.json")
     merging_fails([a, b], a / "all", r"is in .*/a, which stays as it is")
     overlap = make_piece(tmp_path, "overlap", 1, 2)
     merging_fails([a, b, overlap], out, r"a/.*seed-1 and .*overlap/.*seed-1 are the same run")

@@ -109,7 +109,7 @@ def test_a_study_of_one_s_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tasks = [", "is no TOML file"),
+        ("tasks = [", "is not a TOML file"),
         ("tasks = ['qd-ant']", "has no algorithms"),
         ("wings = 2", "has a field 'wings'; a study has name, tasks, algorithms, evaluations, seeds"),
         ("tasks = 'qd-ant'\nalgorithms = ['td3']", "it must be a list"),
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_a_study_is_told_in_one_line(text, message, tmp_path,
         (["study", "run", "no.toml", "--out", "x"], "no.toml does not exist"),
         (["study", "run", "ablation", "--out", "x", "--workers", "0"], "workers is 0"),
         (["study", "run", "ablation", "--out", "x", "--threads", "0"], "threads is 0"),
-        (["study", "report", "nowhere"], "nowhere is no folder"),
+        (["study", "report", "nowhere"], "nowhere is not a folder"),
     ],
 )
 def test_wrong_input_gets_one_line(arguments, message, capsys):

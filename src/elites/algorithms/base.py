@@ -52,7 +52,7 @@ class Batch(NamedTuple):
     parameters: jax.Array
     operator: jax.Array  # int32, an index into the algorithm's `operators`
     parents: jax.Array  # int32 [n, 2], evaluations of the parents; -1: none
-    training: Training | None = None  # of critics, before these genomes were made
+    training: Training | None = None  # of the critics, before these genomes were made
 
 
 class Stream(IntEnum):
@@ -102,7 +102,7 @@ class Algorithm(ABC):
     operators: tuple[str, ...]
     """Names of the variation operators, as shown in columns and figures."""
     greedy: ClassVar[str] = ""
-    """The operator whose offspring are copies of the actor that is trained; empty if none are evaluated."""
+    """Name of the operator that evaluates copies of the trained actor; empty if there is none."""
 
     opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
     generation: tuple[Round, ...]  # rounds of all other generations
@@ -110,7 +110,7 @@ class Algorithm(ABC):
     keeps_members: bool = False  # whether the members of all cells are saved at the end
     given: int = 0  # genomes that a run begins with, in place of random ones: see `begin_with`
     needs_policy: ClassVar[bool] = False
-    """Whether it needs a task with an environment, and evolves controllers only."""
+    """Whether it evolves controllers only, and so needs a task with an environment."""
     has_members: ClassVar[bool] = False
     """Whether a cell holds several members. The best one is the elite."""
 
@@ -156,15 +156,15 @@ class Algorithm(ABC):
         """Updates the state with their evaluation. Returns the Status of each genome."""
 
     def start_round(self) -> Round | None:
-        """The round in which genomes of an earlier archive are evaluated, if a run is to begin with them.
+        """The round that evaluates the genomes of an earlier archive, if a run begins with one.
 
-        By default that of the first random genomes; None if the algorithm has no use for any.
+        By default, the first round of random genomes; None if the algorithm cannot begin with an archive.
         """
         rounds = (round for rounds in self.opening for round in rounds if round.name == "random")
         return next(rounds, None)
 
     def begin_with(self, genomes: int) -> None:
-        """Replaces the random genomes of the opening by so many given ones, made by the operator `start`.
+        """Replaces the random genomes of the opening by this number of given ones, of the operator `start`.
 
         `ask` is not called for them; `tell` gets them in the rounds of `start_round`.
         """
@@ -197,7 +197,7 @@ class Algorithm(ABC):
         return jnp.zeros((), jnp.int32)
 
     def working_bytes(self) -> int:
-        """Memory of its largest arrays beside the state and the batch, at least."""
+        """Lower bound for the memory of its largest arrays, apart from the state and the batch."""
         return 0
 
     # Helpers for subclasses.
@@ -212,7 +212,7 @@ class Algorithm(ABC):
         return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
 
     def starting(self, parameters: jax.Array) -> Batch:
-        """Given genomes, which a run begins with."""
+        """A batch of given genomes, which a run begins with."""
         return self.batch(start=orphans(parameters))
 
     def batch(self, **offspring: Offspring) -> Batch:
@@ -250,12 +250,12 @@ def advance(progress: Progress, evaluation: Evaluation[jax.Array]) -> Progress:
 def random_rounds(
     initial: int, batch: int, *, episodes: int = 1, transitions: bool = False
 ) -> tuple[tuple[Round, ...], ...]:
-    """Rounds of `initial` random genomes, in generations of the usual size: it is compiled only once."""
+    """Rounds of `initial` random genomes. They have the usual size, so that they share a compiled program."""
     return split_rounds(Round("random", batch, episodes, transitions), initial)
 
 
 def split_rounds(usual: Round, genomes: int) -> tuple[tuple[Round, ...], ...]:
-    """Generations of one such round each for so many genomes; the last one is smaller if need be."""
+    """Splits `genomes` into generations of one `usual` round each; the last one may be smaller."""
     whole, rest = divmod(genomes, usual.policies)
     return ((usual,),) * whole + ((usual._replace(policies=rest),),) * (rest > 0)
 
@@ -296,6 +296,6 @@ def solutions(batch: Batch, evaluation: Evaluation[jax.Array], progress: Progres
 
 
 def mark_skipped(evaluation: Evaluation[jax.Array], status: jax.Array) -> jax.Array:
-    """The status; SKIPPED for offspring beyond the budget."""
+    """The status of each offspring, with SKIPPED for those beyond the budget."""
     first = evaluation.ending.reshape(len(status), -1)[:, 0]
     return jnp.where(first == Ending.SKIPPED, Status.SKIPPED, status)

@@ -1,10 +1,10 @@
 """CMA-MAP-Elites: M. C. Fontaine, J. Togelius, S. Nikolaidis and A. K. Hoover, "Covariance matrix adaptation
 for the rapid illumination of behavior space", 2020.
 
-With improvement emitters, as in the paper on PGA-MAP-Elites. With its 20 000 parameters and 20 samples per
-strategy, the learning rates of a full covariance, c1 + cμ, are 3 to 5·10^-8: in 10^4 generations it moves by
-less than 10^-3, and what the paper ran was practically isotropic. That is the default, in JAX alone. The
-strategies that adapt a covariance are those of pyribs.
+The emitters are improvement emitters, as in the paper on PGA-MAP-Elites. With its 20 000 parameters and 20
+samples per strategy, the learning rates of a full covariance, c1 + cμ, are 3 to 5·10^-8: in 10^4 generations
+the covariance changes by less than 10^-3. The paper's strategies were therefore practically isotropic, which
+is the default here, in pure JAX. The strategies that adapt a covariance are those of pyribs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class State(NamedTuple):
 
 
 class CMAMAPElites(Algorithm):
-    """Emitters are evolution strategies that maximise improvement. Without any they restart at an elite."""
+    """Emitters are evolution strategies that maximise improvement. One without any restarts at an elite."""
 
     Config = CMAMAPElitesConfig
     operators = ("cma",)
@@ -91,7 +91,7 @@ class CMAMAPElites(Algorithm):
         return State(self.empty_archive(), self.strategies.start(), start())
 
     def start_round(self) -> Round:
-        """As many genomes as all strategies sample."""
+        """A round with as many genomes as all strategies sample together."""
         return Round(START, self.config.emitters * self.config.emitter_batch)
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
@@ -112,15 +112,15 @@ class CMAMAPElites(Algorithm):
         rank, gain = improvement(state.archive, cells, offspring)
         archive, status = insert(state.archive, cells, offspring)
 
-        each, samples = (self.config.emitters, self.config.emitter_batch), batch.parameters
-        if round.name == START:  # not samples of the strategies: without any parent, they restart
-            rank = gain = jnp.zeros(each)
-            samples = jnp.zeros((*each, samples.shape[1]))
-        rank, gain = rank.reshape(each), gain.reshape(each)
+        shape, samples = (self.config.emitters, self.config.emitter_batch), batch.parameters
+        if round.name == START:  # not samples of the strategies: with 0 parents, all restart
+            rank = gain = jnp.zeros(shape)
+            samples = jnp.zeros((*shape, samples.shape[1]))
+        rank, gain = rank.reshape(shape), gain.reshape(shape)
         elites = select(archive, jax.random.fold_in(key, Stream.PARENT), self.config.emitters)
         strategies = self.strategies.tell(
             state.strategies,
-            samples.reshape(*each, -1),
+            samples.reshape(*shape, -1),
             Ranking(
                 order=jnp.lexsort((gain, rank))[:, ::-1],
                 values=jnp.stack([rank, gain], -1),
@@ -133,7 +133,7 @@ class CMAMAPElites(Algorithm):
 
 
 def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[jax.Array, jax.Array]:
-    """Rank and gain of each offspring, as if it were the only one. Rank matters first, then gain.
+    """Rank and gain of each offspring, as if it were the only one. Offspring are ordered by rank, then gain.
 
     The rank is 2 for a new cell, 1 for a better elite, 0 otherwise. The gain is the fitness in a new cell,
     otherwise the difference to the elite's fitness.
@@ -150,7 +150,7 @@ def require_memory(config: CMAMAPElitesConfig, dimensions: int) -> None:
     """Raises an error if the strategies do not fit into memory, before anything is allocated."""
     free = available_bytes()
 
-    def needed(kind: Kind) -> int:  # at most, as measured: old and new arrays, and the copies of pyribs
+    def needed(kind: Kind) -> int:  # upper bound, as measured: old and new arrays, copies of pyribs
         return 6 * size_in_bytes(kind, config.emitters, config.emitter_batch, dimensions)
 
     if needed(config.es) > free:

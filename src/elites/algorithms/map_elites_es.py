@@ -47,8 +47,8 @@ LAST = 5  # discoveries of cells; exploit steps choose one of the best two
 BEST = 0.5  # probability that exploit steps choose the best cell of all instead
 UNIFORM = 0.1  # probability that explore steps choose from all cells instead
 NORM = 0.01  # of the initial weights into each unit
-MOST_CHUNKS = 1000  # of a generation, each of which is a part of the program
-CENTRES = 10_000  # descriptors of centres that novelty is measured against, the last ones
+MOST_CHUNKS = 1000  # of a generation; each is a separate part of the program
+CENTRES = 10_000  # the last descriptors of centres, to which novelty is the distance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +112,12 @@ class Search(NamedTuple):
     key: jax.Array  # of this step's perturbations, as plain numbers
     chunk: jax.Array  # the next one to evaluate
     scores: jax.Array  # [chunks, 2, pairs]
-    cell: jax.Array  # whose elite the centre is, before its step; the number of cells if none
+    cell: jax.Array  # of the elite that the centre was before its step; the number of cells if none
     best: jax.Array  # highest fitness of this step's perturbations so far; -inf: none
 
 
 class Discoveries(NamedTuple):
-    """What exploit steps choose their parent by: of each cell, `[cells]`."""
+    """Facts about each cell, `[cells]`, by which exploit steps choose their parent."""
 
     generation: jax.Array  # int32, in which it was first filled; 0: empty
     best: jax.Array  # highest fitness of the perturbations in the last step from its elite, or to it
@@ -273,7 +273,7 @@ class MAPElitesES(Algorithm):
         return jnp.where(jnp.isfinite(descriptors).all(1), mean, jnp.nan)
 
     def _first(self, key: jax.Array) -> Batch:
-        """The first controller; a vector of a function's task is drawn as the task says."""
+        """The first controller. For a function, it is a vector within the initial bounds of the task."""
         if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
             return self.random(key, 1)
         layers = normc_layers(jax.random.fold_in(key, Stream.RANDOM), self.genome.sizes, NORM)
@@ -316,8 +316,8 @@ class MAPElitesES(Algorithm):
         few = filled.sum() < LAST
         best = jnp.where(filled, state.discoveries.best, -jnp.inf).argmax()
         fit = jnp.where(few | (coin < BEST), best, recent[_draw(rank_key, weights)])
-        alike = amounts[0] <= 0  # no cell is novel
-        new = jnp.where(alike | (coin < UNIFORM), uniform, novel[_draw(rank_key, amounts)])
+        none_novel = amounts[0] <= 0
+        new = jnp.where(none_novel | (coin < UNIFORM), uniform, novel[_draw(rank_key, amounts)])
         return jnp.where(exploring, new, fit)
 
     def _move(self, search: Search) -> Search:
@@ -350,7 +350,7 @@ class MAPElitesES(Algorithm):
         return jax.vmap(fold)(parameters)
 
     def _unfold_normalisation(self, controller: jax.Array, moments: Moments) -> jax.Array:
-        """The inverse: a plain controller as one of normalised observations."""
+        """The inverse: turns a plain controller into one for normalised observations."""
         if not self.config.normalise:
             return controller
         (weights, biases), *others = self.policy.layers(controller)
@@ -381,8 +381,8 @@ class MAPElitesES(Algorithm):
 def _recent_best(discoveries: Discoveries, filled: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The best two of the cells discovered last, and their weights in a draw.
 
-    The last cells are five, of fewer than nine the later half. Fitness may be negative: a weight is the
-    difference to the worst of all cells, plus 1. All this is as in the released code.
+    "Last" means the last five cells, or the later half if there are fewer than nine. Fitness may be negative:
+    a weight is the difference to the worst of all cells, plus 1. All this is as in the released code.
     """
     count, best = filled.sum(), discoveries.best
     last = jax.lax.top_k(discoveries.generation, min(LAST, len(filled)))[1]
@@ -393,7 +393,7 @@ def _recent_best(discoveries: Discoveries, filled: jax.Array) -> tuple[jax.Array
 
 
 def _draw(key: jax.Array, weights: jax.Array) -> jax.Array:
-    """An index in proportion to its weight; those of negative weights are never drawn."""
+    """A random index, with a probability in proportion to its weight; 0 for a negative weight."""
     return jax.random.categorical(key, jnp.log(jnp.maximum(weights, 0)))
 
 

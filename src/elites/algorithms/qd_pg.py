@@ -126,7 +126,7 @@ class QDPG(Algorithm):
         return max(distances, self.climb.working_bytes(self.config.batch // 2))
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
-        """Random controllers first; later, trains both critics, and elites ascend one of them."""
+        """Random controllers first. Later, trains the critics of both kinds; each elite ascends one kind."""
         if round.name == "random":
             return state, self.random(key, round.policies)
 

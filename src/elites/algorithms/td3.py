@@ -45,8 +45,8 @@ class TD3Config(critics.TD3Config, AlgorithmConfig):
     random_steps: Steps = 25_000
     """First steps, with random actions and without training; copies are evaluated among them, too."""
     repeat_transitions: bool = False
-    """Whether each transition enters the replay buffer as often as an observation has numbers, as in the code
-    of the paper's authors: fewer different ones fit, and training begins as many times earlier."""
+    """Whether the replay buffer stores each transition once per number in an observation, as in the code of
+    the paper's authors. It then holds fewer different ones, and training begins earlier by that factor."""
     exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
 
@@ -72,7 +72,7 @@ class State(NamedTuple):
 
 
 class TD3(Algorithm):
-    """A generation: steps in the environment, as many training steps, then the evaluation of the copies."""
+    """A generation: steps in the environment, a training step after each, and evaluations of copies."""
 
     Config = TD3Config
     operators = ("actor",)
@@ -84,7 +84,7 @@ class TD3(Algorithm):
         super().__init__(task, config)
         self.environment = environment_of(task)
         config, copies = self.config, task.observation_size if self.config.repeat_transitions else 1
-        self.distinct = config.buffer_size // copies  # transitions in the buffer
+        self.distinct = config.buffer_size // copies  # different transitions in the buffer
         require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {copies}")
         self.steps = config.batch * config.evaluate_every  # of a generation
         most = (2**31 - 1) // config.batch
@@ -109,7 +109,7 @@ class TD3(Algorithm):
 
     @classmethod
     def shares_program(cls, task: Task, config: TD3Config) -> bool:
-        """Only if the environment is part of it: others are simulators outside the program."""
+        """Only if the environment is part of the program: other environments are simulators outside of it."""
         return isinstance(task, DeviceTask)
 
     def opening_evaluations(self) -> int:
@@ -131,7 +131,7 @@ class TD3(Algorithm):
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Acts and trains. Copies the actor after every `evaluate_every` steps."""
-        phase, each = self.phases[round.name], self.config.evaluate_every
+        phase, interval = self.phases[round.name], self.config.evaluate_every
 
         def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, critics.Training]:
             key, number = inputs
@@ -151,12 +151,12 @@ class TD3(Algorithm):
             state: State, inputs: tuple[jax.Array, jax.Array]
         ) -> tuple[State, tuple[jax.Array, critics.Training]]:
             key, first = inputs
-            inputs = jax.random.split(key, each), first + jnp.arange(each)
+            inputs = jax.random.split(key, interval), first + jnp.arange(interval)
             state, training = jax.lax.scan(step, state, inputs)
             return state, (self.policy.flat(state.td3.actor), training)
 
         keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
-        state, (copies, training) = jax.lax.scan(copy, state, (keys, each * jnp.arange(round.policies)))
+        state, (copies, training) = jax.lax.scan(copy, state, (keys, interval * jnp.arange(round.policies)))
         return state, self.batch(actor=orphans(copies))._replace(training=jax.tree.map(jnp.sum, training))
 
     def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3, critics.Training]:

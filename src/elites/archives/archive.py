@@ -134,7 +134,7 @@ def select(archive: Archive, key: jax.Array, count: int) -> jax.Array:
 
 
 def draw(mask: jax.Array, key: jax.Array, count: int) -> jax.Array:
-    """Indices where `mask` [n] is true, sampled uniformly with replacement; n if it is true nowhere."""
+    """Indices where `mask` [n] is true, sampled uniformly with replacement; n if it is never true."""
     ranks = jnp.cumsum(mask)
     chosen = jax.random.randint(key, (count,), 0, jnp.maximum(ranks[-1], 1))
     return jnp.searchsorted(ranks, chosen, side="right").astype(jnp.int32)

@@ -27,7 +27,7 @@ SAMPLES = 100_000
 MOST_CELLS = 1_000_000  # of a grid
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
 CVT_SEED = 0  # the same for all runs, which share their cells
-CVT_VERSION = 2  # of the way in which centroids are computed
+CVT_VERSION = 2  # of the algorithm that computes centroids
 
 
 class Cells(NamedTuple):
@@ -49,7 +49,7 @@ class Cells(NamedTuple):
         return (places * np.array([math.prod(self.grid[i + 1 :]) for i in range(len(shape))])).sum(-1)
 
     def numbers(self, descriptors: np.ndarray) -> np.ndarray:
-        """The same outside of `jit`, for any number of descriptors; int32 `[n]`."""
+        """As `of`, but outside of `jit` and for any number of descriptors; int32 `[n]`."""
         parts = [np.zeros(0, np.int32)]
         for start in range(0, len(descriptors), SLICE):
             part = descriptors[start : start + SLICE].astype(np.float32)

@@ -151,8 +151,8 @@ def _main(arguments: Sequence[str]) -> int:
                 command = parse(arguments)
                 try:
                     return command.run()
-                except SystemExit as error:  # of a module of the user's
-                    return _refuse(f"the program was ended from within: {error_line(error)}")
+                except SystemExit as error:  # raised by the user's module
+                    return _refuse(f"a module of yours ended the program: {error_line(error)}")
         return 0
     except ElitesError as error:
         return _refuse(str(error))

@@ -11,7 +11,7 @@ from elites.cli.command import first_line
 
 @dataclass(frozen=True)
 class Tasks:
-    """List the tasks and their sizes, and what keeps some from running here."""
+    """List the tasks and their sizes, and why some cannot run here."""
 
     def run(self) -> int:
         from elites.policies import parameter_count

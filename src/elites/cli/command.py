@@ -25,6 +25,6 @@ def first_line(documented: object) -> str:
 
 
 def exit_at_once() -> None:
-    """Ends the process in the midst of whatever it does, as a second Ctrl-C should."""
+    """Ends the process immediately, as a second Ctrl-C should."""
     os.write(2, b"elites: interrupted\n")
     os._exit(INTERRUPTED)

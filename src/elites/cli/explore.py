@@ -24,11 +24,11 @@ class Explore:
     out: Path | None = None
     """The page. Default: explorer.html in the first folder."""
     gaits: Literal["none", "best", "all"] = "best"
-    """Whose movements are in the page: nobody's, those of the best elites of each region, or all elites'."""
+    """Elites with movements in the page: none, the best one of each region, or all."""
     serve: bool = False
     """Whether to serve the page to browsers on this machine instead, where elites can be evaluated again."""
     port: Port = 0
-    """Port of the server; 0 is any that is free."""
+    """Port of the server; 0 means any free port."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

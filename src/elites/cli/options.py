@@ -59,8 +59,8 @@ class TaskOptions:
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
     environment_options: str | None = None
-    """As JSON: of gym: tasks, the arguments of the environment: '{"gravity": -9.8}'; of mujoco- tasks, the
-    options of Gymnasium's version 5, and all other parameters: '{"healthy_reward": 0}'."""
+    """Options as JSON. gym: tasks: arguments of the environment, '{"gravity": -9.8}'. mujoco- tasks: options
+    of Gymnasium's version 5 and all other parameters, '{"healthy_reward": 0}'."""
     fresh: bool | None = None
     """gym: tasks: whether each episode gets a new environment; the default is true."""
     patience: Patience | None = None
@@ -102,8 +102,8 @@ class ExecutionOptions:
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
     log: tuple[str, ...] = ()
-    """Loggers beside metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A resumed run
-    goes on with those that it had."""
+    """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A
+    resumed run continues with its loggers."""
     pictures: Pictures | None = None
     """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
     take at most 2 % of the time; 0: none."""

@@ -26,7 +26,7 @@ class Replay:
     cell: Index | None = None
     """Cell of the elite."""
     descriptor: tuple[Finite, ...] | None = None
-    """Descriptor to which the elite is the nearest one."""
+    """Descriptor; the elite nearest to it is shown."""
     grid: str | None = None
     """Rows x columns of elites side by side, such as 3x3: the best of each region of descriptor space."""
     seed: Seed | None = None

@@ -94,7 +94,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
 
 
 def _tell_what_a_replay_needs(config: RunConfig) -> None:
-    """Tells if `elites replay` cannot draw the run: environments may need other packages for that."""
+    """Prints a line if `elites replay` cannot draw the run: environments may need other packages for it."""
     from elites.tasks.gymnasium import GymnasiumTask
     from elites.tasks.gymnasium.remote import why_not_drawn
 

@@ -19,7 +19,7 @@ def evaluator_of(
 ) -> Any:
     """An `Evaluator` of this task, here or on a Ray cluster. It must be closed after use.
 
-    `physics` is for tasks in JAX, whose default is XLA.
+    `physics` is for tasks in JAX; the default is XLA.
     """
     if cluster is None:
         converted(Threads | None, "threads", threads)
@@ -27,7 +27,7 @@ def evaluator_of(
     if isinstance(task, DeviceTask):
         refuse_cluster(task, cluster)
         if physics is not None:
-            choose_physics(task, physics)  # an error if it cannot be had here
+            choose_physics(task, physics)  # raises an error if it is not available
         if physics == "native":
             from elites.evaluation.native import NativeEvaluator
 
@@ -64,9 +64,9 @@ def refuse_physics(task: Task, physics: Physics | None) -> None:
 def choose_physics(
     task: Task, wanted: Physics | None, seeds: int = 1, threads: int | None = None
 ) -> tuple[Physics | None, str]:
-    """The physics of a task's episodes, and a line that says so; None and no line if there is no choice.
+    """The physics of a task's episodes, and a line that names it; None and no line if there is no choice.
 
-    An error if it cannot be the one that is wanted.
+    Raises an error if the requested physics is not available.
     """
     refuse_physics(task, wanted)
     if not isinstance(task, DeviceTask):

@@ -1,7 +1,7 @@
 """Evaluation on a Ray cluster: an actor on each machine runs episodes on all cores that the machine offers.
 
-A result does not depend on the machine that ran the episode. Episodes of a machine that is lost are given to
-others; a machine that joins gets episodes, too.
+A result does not depend on the machine that ran the episode. Other machines run the
+episodes of a machine that is lost. Machines that join later get episodes, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class PartResult(NamedTuple):
-    """The evaluation of a part, without its transitions, and those without the rows after each episode."""
+    """The evaluation of a part. Transitions are separate, without the rows after the end of each episode."""
 
     evaluation: Evaluation[np.ndarray]
     steps: Transitions[np.ndarray] | None  # rows of all episodes, one after another

@@ -27,7 +27,7 @@ from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, Stepping, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
-AT_ONCE = {"cpu": 1000}  # episodes: more are no faster, and progress would be reported too rarely
+AT_ONCE = {"cpu": 1000}  # episodes; more are not faster, and progress would be reported too rarely
 AT_ONCE_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
 NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
@@ -43,7 +43,7 @@ class Batched(NamedTuple):
 
 
 def batched(task: DeviceTask, physics: Physics | None = None) -> Batched:
-    """A task's functions: under XLA, unless its step is to be a CUDA kernel."""
+    """The functions of a task: compiled by XLA, or with the step as a CUDA kernel."""
     if physics == "cuda":
         from elites.evaluation.kernels import kernel_physics
 
@@ -78,8 +78,8 @@ def rollout(
 ) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
-    `action_noise` is as in `Evaluator.evaluate`. Where `runs`, of the seeds' shape, is false the episode
-    counts as skipped. `physics` takes the place of the task's own functions.
+    `action_noise` is as in `Evaluator.evaluate`. `runs` has the shape of the seeds: where it is
+    false, the episode is skipped. `physics` replaces the task's own functions.
     """
     physics = physics or batched(task)
     shape, steps = seeds.shape, task.episode_length
@@ -91,8 +91,8 @@ def rollout(
     dtype = np.dtype(task.step_descriptor_dtype)
 
     def act(observation: jax.Array, step: jax.Array) -> jax.Array:
-        each = observation.reshape(len(parameters), -1, task.observation_size)
-        action = jax.vmap(policy.act)(layers, each).reshape(count, task.action_size)
+        grouped = observation.reshape(len(parameters), -1, task.observation_size)
+        action = jax.vmap(policy.act)(layers, grouped).reshape(count, task.action_size)
         if action_noise == 0:
             return action
         noise = jax.vmap(lambda seed: noise_of_step(seed, step, task.action_size))(flat)
@@ -193,7 +193,7 @@ def noise_of_step(seed: jax.Array, step: jax.Array, size: int) -> jax.Array:
 
 
 def check_descriptor(task: DeviceTask, shape: tuple[int, ...], dtype: Any) -> None:
-    """Raises an error if a step's descriptor is another one than announced: a cast would hide it."""
+    """Raises an error if a step's descriptor is not as the task declares it: a cast would hide that."""
     fits = np.can_cast(dtype, task.step_descriptor_dtype, "same_kind")
     if shape != (task.step_descriptor_size,) or not fits:
         raise ElitesError(
@@ -204,7 +204,7 @@ def check_descriptor(task: DeviceTask, shape: tuple[int, ...], dtype: Any) -> No
 
 
 def check_episode_descriptor(task: DeviceTask, shape: tuple[int, ...]) -> None:
-    """Raises an error if an episode's descriptor is of another length than announced."""
+    """Raises an error if an episode's descriptor does not have the length that the task declares."""
     if shape != (task.descriptor_size,):
         raise ElitesError(
             f"{task.name}: the episode descriptor has the shape {list(shape)}; "
@@ -326,7 +326,7 @@ class DeviceEvaluator:
             rows = slice(start, start + chunk)
             if not runs[rows].any():
                 break
-            short = chunk - len(given[rows])  # the last chunk is filled up: one program serves all
+            short = chunk - len(given[rows])  # the last chunk is padded, so that all share a program
             part = [
                 np.concatenate([array[rows], np.zeros((short, *array.shape[1:]), array.dtype)])
                 for array in (controllers, given.astype(np.uint32), runs)
@@ -340,7 +340,7 @@ class DeviceEvaluator:
         return blank
 
     def at_once(self, episodes: int, transitions: bool = False) -> int:
-        """The number of controllers, with so many episodes each, that run at once."""
+        """The number of controllers that run at once, with `episodes` episodes each."""
         task = self.task
         described = task.step_descriptor_size * np.dtype(task.step_descriptor_dtype).itemsize
         step = 4 * (task.observation_size + task.action_size + 1) + described

@@ -1,7 +1,7 @@
 """The environment that an algorithm steps through, inside its own program.
 
-The state of an environment follows from its episode's seed and the actions so far. A checkpoint holds those;
-a simulator in any other state is brought to that one by replaying them.
+The state of an environment is determined by its episode's seed and the actions so far. A checkpoint holds
+these. A simulator in another state replays them to reach this one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
 
 
 class EpisodeState(NamedTuple):
-    """Where an environment is in its episode."""
+    """The state of an environment during an episode."""
 
     state: Any
     steps: jax.Array  # so far
@@ -179,7 +179,7 @@ class SimulatedEnvironment:
 
 
 def raise_failure(environment: Environment | None) -> None:
-    """Raises the error that an environment has met, if any."""
+    """Raises the error that occurred in an environment, if any."""
     failure = getattr(environment, "failure", None)
     if failure is not None:
         raise failure

@@ -83,7 +83,7 @@ class Evaluator(Protocol):
         """
 
     def at_once(self, episodes: int) -> int | None:
-        """The best number of controllers per call, with so many episodes each; None if any number is fine."""
+        """The best number of controllers per call, with `episodes` each; None if any number is fine."""
 
     def close(self) -> None:
         """Frees threads, processes and simulators."""

@@ -40,7 +40,7 @@ def evaluate_function(
 
 
 class FunctionEvaluator:
-    """Calls a function of a batch, compiled if it is JAX's."""
+    """Calls a function of a batch; JAX compiles it if it can."""
 
     def __init__(self, task: FunctionTask) -> None:
         self.task = task
@@ -62,7 +62,7 @@ class FunctionEvaluator:
         limit: int | None = None,
         on_episode: Callable[[int], None] | None = None,
     ) -> Evaluation[np.ndarray]:
-        """Calls the function once for each seed, as `Evaluator` says."""
+        """See `Evaluator.evaluate`. The function is evaluated once for each seed."""
         vectors, given = np.asarray(parameters, np.float32), np.asarray(seeds)
         if vectors.shape != (len(given), self.task.parameters):
             raise ElitesError(

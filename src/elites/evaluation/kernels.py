@@ -21,7 +21,7 @@ from elites.tasks.task import DeviceTask, Stepping
 def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
     """A task's step as a function that can be compiled, with examples of a state and an action.
 
-    The results beside the state: observation, reward, whether it ends, descriptor.
+    It returns the state, observation, reward, whether the episode ends, and the step's descriptor.
     """
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
 

@@ -1,7 +1,7 @@
 """Episodes of tasks that are pure JAX as machine code, on threads: no XLA, several robots per thread at once.
 
-What an episode is, is defined in `rollout` of `device.py`: how it ends, what is recorded. Numbers agree with
-those to rounding. The bits of an episode depend on task, controller and seed alone.
+`rollout` in `device.py` defines an episode: how it ends, and what is recorded. The numbers here agree with it
+up to rounding. The bits of an episode depend on task, controller and seed alone.
 """
 
 from __future__ import annotations
@@ -118,10 +118,10 @@ def state_with_keys(plain: Any, kinds: Any) -> Any:
 def choose_physics(
     task: DeviceTask, wanted: Physics | None, seeds: int = 1, threads: int | None = None
 ) -> tuple[Physics, str]:
-    """The physics of episodes and a line that says so: the one that is wanted, or the fastest.
+    """The physics of episodes and a line that names it: the requested one, or else the fastest.
 
-    That is native code, unless there is a GPU and too few threads for the seeds. An error if it cannot be the
-    one that is wanted.
+    The fastest is native code, unless there is a GPU and fewer threads than seeds. Raises an error if the
+    requested physics is not available.
     """
     threads, problem = thread_count(threads), ""
     physics = wanted or _fastest(seeds, threads)
@@ -137,7 +137,7 @@ def choose_physics(
 
 
 def _fastest(seeds: int, threads: int) -> Physics:
-    """What was fastest in docs/performance.md."""
+    """The fastest physics, as measured in docs/performance.md."""
     backend = jax.default_backend()
     if backend == "cpu" or threads >= seeds:
         return "native"
@@ -245,9 +245,12 @@ class NativeEvaluator:
         return evaluation
 
     def _code(self, noisy: bool) -> lanes.Code:
-        made = self._programs
+        programs = self._programs
         return lanes.Code(
-            made.reset.address, made.act(noisy).address, made.step.address, self._perceptron.address
+            programs.reset.address,
+            programs.act(noisy).address,
+            programs.step.address,
+            self._perceptron.address,
         )
 
     def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> lanes.Batch:
@@ -290,7 +293,7 @@ class NativeEvaluator:
 def _report(
     workers: list[Future[None]], batch: lanes.Batch, on_episode: Callable[[int], None] | None
 ) -> None:
-    """Waits for all episodes, and reports each of them when it has ended."""
+    """Waits for all episodes, and reports each one when it has ended."""
     reported = np.zeros(len(batch.endings), bool)
     running: Any = workers
     while running:

@@ -1,8 +1,8 @@
 """Evaluation in worker processes, for tasks whose episodes run in Python.
 
-Workers start once. The controllers, seeds and results of a batch are in shared memory; an episode costs a
-line of text each way. A worker that is free gets the next episode. A result depends on its controller and
-seed alone: the number of workers changes only the speed.
+Workers start once. The controllers, seeds and results of a batch are in shared memory; an episode takes one
+line of text in each direction. A worker that is free gets the next episode. A result depends on its
+controller and seed alone: the number of workers changes only the speed.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class ProcessEvaluator:
                 worker.episodes.append(index)
                 new = worker.batch != self._batches
                 worker.batch = self._batches
-                with contextlib.suppress(ConnectionError):  # a worker that is gone is noticed by _listen
+                with contextlib.suppress(ConnectionError):  # `_listen` notices a worker that is gone
                     worker.send({**order, "batch": layout} if new else order, file if new else None)
 
         def finished(worker: _Worker, message: dict[str, Any]) -> None:

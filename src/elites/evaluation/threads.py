@@ -101,7 +101,7 @@ class ThreadEvaluator:
 
 
 def thread_count(threads: int | None) -> int:
-    """The number that is asked for, or one per core."""
+    """The given number, or one per core."""
     return len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
 
 

@@ -1,4 +1,4 @@
-"""A worker process: runs episodes of a task, one at a time, as its parent orders. It never imports JAX.
+"""A worker process: runs episodes of a task, one at a time, for its parent. It never imports JAX.
 
 The two exchange lines of JSON over a socket; controllers, seeds and all results are in shared memory. It
 ignores Ctrl-C, which the parent handles, and never outlives its parent.

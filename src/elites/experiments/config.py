@@ -88,7 +88,7 @@ class RunConfig:
         return algorithm
 
     def read_start(self, copy: Path | None = None) -> SavedArchive | None:
-        """The archive that the run begins with, if it does, from its copy if that exists."""
+        """The archive that the run begins with, if there is one; from its copy if that exists."""
         if not isinstance(self.start, Start):
             return None
         hidden = make_config(self.algorithm, **self.hyper_parameters).hidden
@@ -123,9 +123,9 @@ class RunConfig:
 def with_physics(
     config: RunConfig, log: Callable[[str], None], seeds: int = 1, threads: int | None = None
 ) -> RunConfig:
-    """The configuration with the physics of its episodes. `log` is called with a line, if there is a choice.
+    """The configuration with the physics of its episodes. If there is a choice, `log` is called with a line.
 
-    An error if it cannot be the one that is asked for.
+    Raises an error if the requested physics is not available.
     """
     physics, line = choose_physics(config.make_task(), config.physics, seeds, threads)
     if physics is None:
@@ -155,9 +155,9 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     record = run.read_record()
     try:
         settings = record.settings()
-        hyper_parameters = {"cvt_version": 1, **settings["hyper_parameters"]}  # a run from before version 2
+        hyper_parameters = {"cvt_version": 1, **settings["hyper_parameters"]}  # a run older than version 2
         config = RunConfig(**{**settings, "hyper_parameters": hyper_parameters})
-        if config.physics is None and isinstance(config.make_task(), DeviceTask):  # from before the choice
+        if config.physics is None and isinstance(config.make_task(), DeviceTask):  # an older run
             config = dataclasses.replace(config, physics="xla")
         return config, record.versions
     except ElitesError as error:

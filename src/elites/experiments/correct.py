@@ -61,7 +61,7 @@ class Settings:
 
 
 def not_xla(physics: Physics | None) -> Physics | None:
-    """What corrections record: nothing for XLA, as before there was a choice."""
+    """The physics as corrections record it: None for XLA, as in versions without the choice."""
     return None if physics == "xla" else physics
 
 
@@ -100,8 +100,8 @@ def correct(
         physics: what computes the episodes of a task in JAX, "xla", "native" or "cuda"; by default the run's.
         task: the run's task again, as for `elites.resume`.
         on_progress: called regularly with the number of episodes done and the total.
-        on_stop: called at each Ctrl-C or SIGTERM, from another thread, with a line on what is waited for and
-            their number; the default writes it to standard error.
+        on_stop: called at each Ctrl-C or SIGTERM, from another thread, with a line that says what the stop
+            waits for, and with the number of signals so far; the default writes it to standard error.
         log: called with each line for the user.
     """
     run = RunFolder(folder)
@@ -122,14 +122,14 @@ def correct(
         archive.require_parameters(run)
         members = _kept_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
-        made = make_task(record.task, **record.task_parameters)
-        if made.descriptor_size != archive.descriptor.shape[1]:
+        run_task = make_task(record.task, **record.task_parameters)
+        if run_task.descriptor_size != archive.descriptor.shape[1]:
             raise ElitesError(
                 f"{path.parent} has an archive of {archive.descriptor.shape[1]} descriptors; "
-                f"{record.task} has {made.descriptor_size}"
+                f"{record.task} has {run_task.descriptor_size}"
             )
         with (
-            evaluator_of(made, hidden, threads, physics=chosen) as evaluator,
+            evaluator_of(run_task, hidden, threads, physics=chosen) as evaluator,
             Interrupts("the running episodes", on_stop) as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):
@@ -235,7 +235,7 @@ class _Progress:
 
 
 def require_correction(elites: int, dimensions: int, parameters: int, settings: Settings) -> None:
-    """Raises an error if the replications of so many elites do not fit into memory."""
+    """Raises an error if the replications of this number of elites do not fit into memory."""
     drawn = 4 * parameters if settings.redraw else 0  # members for one elite at least
     require_bytes(
         settings.replications,
@@ -283,7 +283,7 @@ def existing_correction(
         and corrected.is_correction_of(archive)
         and all(corrected.about[name] == value for name, value in asdict(settings).items())
     ):
-        _remove_unfinished(path)  # a kill may have left it
+        _remove_unfinished(path)  # left by a process that was killed
         return corrected
     return None
 
@@ -320,7 +320,7 @@ def _save_unfinished(
 
 
 def _remove_unfinished(path: Path) -> None:
-    """Removes what a stopped correction left, if it is a file."""
+    """Removes the file that a stopped correction left, if there is one."""
     unfinished = path.with_suffix(names.UNFINISHED)
     if not unfinished.is_dir():
         unfinished.unlink(missing_ok=True)

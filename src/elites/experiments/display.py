@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 LINE_SECONDS = 15.0
 APART_SECONDS = 0.5
 PAGE_SECONDS = 0.5  # between the drawings of a notebook's table
-LAST_SECONDS = 1.0  # from a second Ctrl-C to the end of a process that does not react
+LAST_SECONDS = 1.0  # after a second Ctrl-C, before a process that does not react is ended
 BAR_WIDTH = 8  # columns at least
 STARTING = "starting"
 FRAMES, ASCII_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 
 
 class LiveView:
-    """A title, a bar, what is being done now and for how long, and rows below.
+    """A title, a bar, the current activity and its duration, and rows below.
 
-    A thread draws it again and again; all others only set what it shows. It is a panel on a terminal and a
-    table in a notebook. Elsewhere there are only lines.
+    A thread redraws it regularly; other threads only set its content. It is a panel on a terminal and a table
+    in a notebook. Elsewhere there are only lines.
     """
 
     widest = 100  # columns
@@ -47,7 +47,7 @@ class LiveView:
     def __init__(
         self, title: str, console: Console | None = None, at_last: Callable[[], None] | None = None
     ) -> None:
-        """`at_last` ends the process, if a second Ctrl-C does not within a second."""
+        """`at_last` ends the process if it still runs a second after the second Ctrl-C."""
         self.console = console or _standard_console()
         self.in_notebook = console is None and in_notebook()
         self.is_live = self.in_notebook or self.console.is_interactive
@@ -88,7 +88,7 @@ class LiveView:
         return False
 
     def below(self) -> list[RenderableType]:
-        """What the panel shows below the bar."""
+        """The parts of the panel below the bar."""
         if not self.rows:
             return []
         table = Table.grid(padding=(0, 2))
@@ -106,13 +106,13 @@ class LiveView:
         self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def phase(self, doing: str) -> None:
-        """Shows what is being done now. Without a live view, the first phase is a line."""
+        """Shows the current activity. Without a live view, the first one is a line."""
         if not self.is_live and self.doing == STARTING:
             self.log(doing)
         self.doing = doing
 
     def stopping(self, awaited: str, times: int) -> None:
-        """Shows what a stop waits for, after so many Ctrl-C."""
+        """Shows what a stop waits for. `times` is the number of Ctrl-C so far."""
         if not self.is_live:
             write_stop(awaited, times)
         self._awaited = awaited if times == 1 else "stopping at once"
@@ -127,18 +127,18 @@ class LiveView:
             self._at_last()
 
     def pace(self, done: int, total: int) -> tuple[float, str]:
-        """Takes in how much is done. Returns how much of it per second, and the time that is left."""
+        """Updates the bar. Returns the rate per second and the remaining time, as text."""
         now = time.perf_counter()
         self.done, self.total = done, total
         if len(self._recent) > 1 and self._recent[-1][0] - self._recent[-2][0] < APART_SECONDS:
-            self._recent.pop()  # reports come one upon another: what is kept is further apart
+            self._recent.pop()  # reports in quick succession: keep only some of them
         self._recent.append((now, done))
         (then, before), *_ = self._recent
         rate = (done - before) / (now - then) if now - then >= APART_SECONDS else 0.0
         return rate, _clock((total - done) / rate) if rate else "…"
 
     def line_is_due(self, seconds: float = LINE_SECONDS) -> bool:
-        """Whether it is time for a line, since there is no live view."""
+        """Whether to print a line now, because there is no live view."""
         due = not self.is_live and time.perf_counter() - self._logged > seconds
         if due:
             self._logged = time.perf_counter()
@@ -168,7 +168,7 @@ class LiveView:
         return Constrain(Group(*parts), self.widest)
 
     def _bundle(self) -> Mapping[str, str]:
-        """What a notebook shows: as HTML, and as text for those that cannot show it."""
+        """The output of a notebook cell: as HTML, and as text for viewers without HTML."""
         share, status = self._share(), f"{self.doing}  {self._elapsed()}"
         awaited = "" if self._ended else self._awaited
         value = f' value="{self.done / self.total:.4f}"' if self.total else ""
@@ -213,11 +213,11 @@ class Display(LiveView):
         }
 
     def stays(self) -> bool:
-        """If the run was stopped. The summary of a finished one takes its place."""
+        """Only if the run was stopped. After a finished run, the summary replaces the panel."""
         return bool(self.rows) and self.done < self.total
 
     def resumed(self, report: Report) -> None:
-        """Shows where a run stands that goes on."""
+        """Shows the progress of a run that is resumed."""
         done, total = report.metrics["evaluations"], report.evaluations
         self.done, self.total, so_far = done, total, f"{done:,} of {total:,}"
         self.rows = _rows(report, so_far)
@@ -265,9 +265,9 @@ class Bar(LiveView):
 
 @contextlib.contextmanager
 def displayed(title: str, execution: Execution, progress: bool | None) -> Iterator[Execution]:
-    """The execution with a display beside its own callbacks, if `progress`.
+    """The execution with a display in addition to its own callbacks, if `progress`.
 
-    None: on a terminal or in a notebook, unless it has an `on_generation` of its own.
+    None means: on a terminal or in a notebook, unless it has its own `on_generation`.
     """
     display = Display(title)
     if progress is None:
@@ -293,7 +293,7 @@ def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[.
 
 
 def in_notebook() -> bool:
-    """Whether a notebook shows what this process displays."""
+    """Whether this process runs in a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")
 
@@ -301,16 +301,16 @@ def in_notebook() -> bool:
 def _standard_console() -> Console:
     """Standard output. It is not live in a file or a pipe, even if colours are forced."""
     is_terminal = False
-    with contextlib.suppress(AttributeError, ValueError):  # of no stream, or a closed one
+    with contextlib.suppress(AttributeError, ValueError):  # no stream, or a closed one
         is_terminal = sys.stdout.isatty()
     return Console(force_jupyter=False, force_interactive=None if is_terminal else False)
 
 
 class _Page:
-    """An output of a notebook's cell that a thread draws again and again."""
+    """An output of a notebook's cell that a thread redraws regularly."""
 
     def __init__(self, bundle: Callable[[], Mapping[str, str]]) -> None:
-        """`bundle` gives what is shown, by MIME type."""
+        """`bundle` returns the content by MIME type."""
         self._bundle, self._over = bundle, threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
 

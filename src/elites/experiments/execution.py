@@ -22,7 +22,7 @@ class Report(NamedTuple):
     timings: dict[str, Any]
     evaluations: int  # the budget
     seeds: tuple[int, ...]
-    described: tuple[Metric, ...] = METRICS  # the metrics of the archive, the run's own among them
+    described: tuple[Metric, ...] = METRICS  # the metrics of the archive, including the run's own
 
 
 def ignore(*_: object) -> None:
@@ -44,7 +44,7 @@ class Execution:
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
     loggers: tuple[Choice, ...] = ()
-    """Loggers beside the run's tables and TensorBoard: wandb, mlflow, module:Class, or a class of Loggers."""
+    """Loggers in addition to tables and TensorBoard: wandb, mlflow, module:Class, or a class of Loggers."""
     pictures: Pictures | None = None
     """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
     take at most 2 % of the time; 0: none."""
@@ -53,12 +53,12 @@ class Execution:
     on_correction: Callable[[int, int], None] | None = None
     """Called during a correction with the number of episodes done and the total."""
     on_phase: Callable[[str], None] = ignore
-    """Called with what is being done now, such as "compiling"."""
+    """Called with the name of each phase, such as "compiling"."""
     on_resume: Callable[[Report], None] = ignore
     """Called with the metrics of the archive from which a run is resumed, before anything is compiled."""
     on_stop: Callable[[str, int], None] = write_stop
-    """Called at each Ctrl-C or SIGTERM, from another thread, with a line on what is waited for and their
-    number; the default writes it to standard error."""
+    """Called at each Ctrl-C or SIGTERM, from another thread, with a line that says what the stop waits for,
+    and with the number of signals so far; the default writes the line to standard error."""
     log: Callable[[str], None] = print
     """Called with each line for the user."""
 

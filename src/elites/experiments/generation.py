@@ -42,10 +42,10 @@ def keys_of(seeds: Sequence[int]) -> Keys:
 
 
 class Greedy(NamedTuple):
-    """Episodes of the actor that is trained, `[replications]`."""
+    """Episodes of the trained actor, `[replications]`."""
 
-    episodes: jax.Array  # that are valid, int32
-    fitness: jax.Array  # their sum
+    episodes: jax.Array  # int32, the number of valid ones
+    fitness: jax.Array  # the sum over them
 
 
 class Counts(NamedTuple):
@@ -83,17 +83,17 @@ class Generation:
         return opening[generation] if generation < len(opening) else self.algorithm.generation
 
     def before_last(self) -> int:
-        """Evaluations before the last generation, all of whole generations."""
+        """Evaluations before the last generation."""
         done = 0
         for rounds in self.algorithm.opening:
             if done + evaluations_of(rounds) >= self.budget:
                 return done
             done += evaluations_of(rounds)
-        each = evaluations_of(self.algorithm.generation)
-        return done + (self.budget - done - 1) // each * each
+        size = evaluations_of(self.algorithm.generation)
+        return done + (self.budget - done - 1) // size * size
 
-    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of all replications. A single one is not vmapped: some programs do not allow it."""
+    def over_replications(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function for all replications. A single one is not vmapped: some programs do not allow it."""
         if self.count > 1:
             return jax.vmap(function)
 
@@ -105,14 +105,16 @@ class Generation:
 
     def init(self, keys: Keys) -> Any:
         """The states before the first generation."""
-        return self.each(self.algorithm.init)(keys.init)
+        return self.over_replications(self.algorithm.init)(keys.init)
 
     def ask(
         self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
     ) -> tuple[Any, Batch]:
         """The genomes of a round of a generation; both are numbered from 0."""
         ask_keys = self._round_keys(keys, generation, index)[:, 0]
-        states, batch = self.each(lambda state, key: self.algorithm.ask(state, key, round))(states, ask_keys)
+        states, batch = self.over_replications(lambda state, key: self.algorithm.ask(state, key, round))(
+            states, ask_keys
+        )
         return states, batch
 
     def given(self, parameters: jax.Array) -> Batch:
@@ -150,7 +152,7 @@ class Generation:
         """
         before = states.progress
         tell_keys = self._round_keys(keys, generation, index)[:, 1]
-        states, status = self.each(
+        states, status = self.over_replications(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
         )(states, tell_keys, batch, evaluation)
         by_operator = batch.operator[..., None] == jnp.arange(len(self.algorithm.operators))
@@ -159,7 +161,7 @@ class Generation:
         return (
             states,
             status,
-            self.each(self.words)(before, batch, evaluation, status),
+            self.over_replications(self.words)(before, batch, evaluation, status),
             Counts(
                 counts.statuses
                 + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
@@ -177,7 +179,7 @@ class Generation:
     ) -> jax.Array:
         """The offspring of a round of one replication as records of `results/lineage.py`, int32 `[n, WORDS]`.
 
-        Those that did not enter the archive are among them, so that the shape is fixed.
+        Offspring that did not enter the archive are included, so that the shape is fixed.
         """
         offspring = solutions(batch, evaluation, progress)
         origin = offspring.origin
@@ -206,10 +208,10 @@ class Generation:
 
     def no_counts(self) -> Counts:
         """The counts before the first round of a generation."""
-        none, nothing = jnp.zeros(self.count, jnp.int32), jnp.zeros(self.count, jnp.float32)
+        zero, zero_sum = jnp.zeros(self.count, jnp.int32), jnp.zeros(self.count, jnp.float32)
         statuses = jnp.zeros((self.count, len(self.algorithm.operators), len(COUNTED)), jnp.int32)
-        training, greedy = Training(none, nothing, nothing), Greedy(none, nothing)
-        return Counts(statuses, none, none, training, greedy)
+        training, greedy = Training(zero, zero_sum, zero_sum), Greedy(zero, zero_sum)
+        return Counts(statuses, zero, zero, training, greedy)
 
     def row(self, states: Any, counts: Counts) -> Row:
         """The result of a generation, after its last round."""
@@ -224,11 +226,11 @@ class Generation:
                 self.algorithm.gradient_steps(state),
             )
 
-        return Row(counts, *self.each(summary)(states))
+        return Row(counts, *self.over_replications(summary)(states))
 
     def archives(self, states: Any) -> Archive:
         """The archives of all replications."""
-        return self.each(self.algorithm.archive)(states)  # type: ignore[no-any-return]
+        return self.over_replications(self.algorithm.archive)(states)  # type: ignore[no-any-return]
 
     def _round_keys(self, keys: Keys, generation: jax.Array, index: jax.Array) -> jax.Array:
         """Two keys for a round of each replication: for `ask` and for `tell`."""
@@ -245,7 +247,7 @@ def evaluations_of(rounds: tuple[Round, ...]) -> int:
 def metric_columns(algorithm: Algorithm, metrics: Sequence[Metric]) -> list[str]:
     """The columns of `metrics.csv`."""
     names = [metric.name for metric in metrics]
-    by_operator = [f"{what}{name}" for name in algorithm.operators for what in BY_OPERATOR]
+    by_operator = [f"{prefix}{name}" for name in algorithm.operators for prefix in BY_OPERATOR]
     *progress, invalid = COUNTS
     return [*progress, *names, *OPTIONAL, invalid, *by_operator]
 
@@ -258,7 +260,7 @@ def metric_rows(
     evaluations: int,
     steps_before: Sequence[int],
 ) -> list[dict[str, Any]]:
-    """A row of `metrics.csv` for each replication; `steps_before` are the episodes' steps before it.
+    """A row of `metrics.csv` for each replication; `steps_before` are the environment steps before it.
 
     None is an empty cell.
     """

@@ -31,22 +31,22 @@ def folder_lock(folder: Path) -> Iterator[None]:
 class Interrupts:
     """The first Ctrl-C or SIGTERM requests a stop; the second raises KeyboardInterrupt.
 
-    A thread is told of them at once: Python's handlers wait for a compilation or a program to end.
+    A thread receives them at once. Python's own handlers run only after a compilation or a program has ended.
     """
 
     def __init__(self, awaited: str, tell: Callable[[str, int], None] | None = None) -> None:
-        """`awaited` is what a stop waits for. `tell` is called with a line on it and the signals so far."""
+        """`awaited` names what a stop waits for. `tell` is called with a line and the signals so far."""
         self.requested = False
         self._line = f"waiting for {awaited} to end (Ctrl-C again stops at once)"
         self._tell = tell or write_stop
-        self._heard = self._handled = 0  # signals: equal ones that come together are handled as one
+        self._received = self._handled = 0  # signals; Python handles equal ones that arrive together once
 
     def __enter__(self) -> Interrupts:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            self._hearing, self._voice = os.pipe()
-            os.set_blocking(self._voice, False)
-            self._voice_before = signal.set_wakeup_fd(self._voice, warn_on_full_buffer=False)
+            self._pipe_out, self._pipe_in = os.pipe()
+            os.set_blocking(self._pipe_in, False)
+            self._wakeup_before = signal.set_wakeup_fd(self._pipe_in, warn_on_full_buffer=False)
             self._listener = threading.Thread(target=self._listen, daemon=True)
             self._listener.start()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -57,28 +57,28 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self._before:
-            signal.set_wakeup_fd(self._voice_before)
-            os.close(self._voice)  # ends the listener
+            signal.set_wakeup_fd(self._wakeup_before)
+            os.close(self._pipe_in)  # ends the listener
             self._listener.join()
-            os.close(self._hearing)
+            os.close(self._pipe_out)
 
     def _listen(self) -> None:
-        while number := os.read(self._hearing, 1):
+        while number := os.read(self._pipe_out, 1):
             if number[0] in self._before:
-                self._heard += 1
+                self._received += 1
                 self.requested = True
-                self._tell(self._line, self._heard)
+                self._tell(self._line, self._received)
 
     def _handle(self, number: int, frame: object) -> None:
         self._handled += 1
         self.requested = True
-        if max(self._handled, self._heard) > 1:
+        if max(self._handled, self._received) > 1:
             raise KeyboardInterrupt
 
 
 def write_stop(line: str, times: int) -> None:
     """Writes a line to standard error after the first Ctrl-C."""
     if times == 1:
-        # Not through Python's streams, which may be held for long.
+        # Not through Python's streams, which another thread may lock for long.
         with contextlib.suppress(OSError):  # in `2>&1 | tee log` Ctrl-C also stops the reader
             os.write(2, f"\n{line}\n".encode())

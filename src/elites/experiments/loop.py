@@ -119,16 +119,16 @@ def _drive(
 
 
 class Pending:
-    """What has been counted since the last row of the logs."""
+    """Counts and times since the last row of the logs."""
 
     def __init__(
         self, counts: Sequence[dict[str, int]] = (), seconds: Mapping[str, float] | None = None
     ) -> None:
-        """`counts` are those of each run, and `seconds` the times, if there are any."""
+        """`counts` has a dictionary for each run, `seconds` has the times; both are empty by default."""
         self.counts, self.seconds = [dict(count) for count in counts], dict(seconds or {})
 
     def add(self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> None:
-        """Counts a generation."""
+        """Adds a generation."""
         counts = self.counts or [{} for _ in metrics]
         self.counts = [
             {name: count.get(name, 0) + row[name] for name in row if is_sum(name)}
@@ -142,7 +142,7 @@ class Pending:
     def take(
         self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The rows of the last generation, with all that was counted since the rows before."""
+        """The rows of the last generation, with all counts and times since the rows before. Resets these."""
         rows = [{**row, **count} for row, count in zip(metrics, self.counts, strict=True)]
         steps = self.seconds.pop("steps")
         rate = steps / max(_episode_seconds(self.seconds), 1e-9)
@@ -155,7 +155,7 @@ NOT_SUMMED = ("generation", "elapsed_s", "steps_per_s")  # columns of `timings.c
 
 
 def _episode_seconds(timings: Mapping[str, float]) -> float:
-    """The time that `steps_per_s` is of."""
+    """The time that `steps_per_s` refers to."""
     return timings["device_s"] if "device_s" in timings else timings["rollouts_s"]
 
 
@@ -234,17 +234,17 @@ class _Loop:
         return self.outcomes(finished=False)
 
     def state_is_due(self) -> bool:
-        """Whether to save the state that the run can be extended from: the one before the last generation.
+        """Whether to save the state from which the run can be extended: the one before the last generation.
 
-        That generation is computed again when the run goes on: the budget may have cut it, and the end adds
-        rows to the logs that are not there if the run is longer.
+        An extended run computes that generation again: the budget may have cut it, and the end of a run adds
+        rows to the logs that a longer run does not have there.
         """
         current = self.current
         at_last = current.evaluations == current.functions.before_last()
         return self.execution.keep_state and at_last and self.saved != current.generation
 
     def checkpoint_is_due(self) -> bool:
-        """After the seconds asked for and never more than `CHECKPOINT_SHARE`; 0 is whenever possible."""
+        """True after `checkpoint_seconds` and within `CHECKPOINT_SHARE`; with 0 s, whenever possible."""
         seconds, waited = self.execution.checkpoint_seconds, time.perf_counter() - self.saved_at
         return seconds == 0 or waited > max(seconds, self.cost / CHECKPOINT_SHARE)
 
@@ -304,7 +304,7 @@ class _Loop:
             )
 
     def draw_pictures(self) -> None:
-        """Draws the archives for the loggers, if that is due."""
+        """Draws the archives for the loggers, if pictures are due."""
         evaluations, clock = self.current.evaluations, time.perf_counter()
         elapsed = clock - self.current.started
         if not self.pictures.is_due(evaluations, elapsed, last=self.loggers.has_others):
@@ -319,7 +319,7 @@ class _Loop:
         self.pictures.drawn(evaluations, time.perf_counter() - clock)
 
     def row_is_due(self, before: int, metrics: Mapping[str, Any]) -> bool:
-        """Whether a generation has a row: so do the last one, and one that a correction follows."""
+        """Whether a generation has a row. The last one always does, and each one before a correction."""
         evaluations, every = metrics["evaluations"], self.config.correct_every
         corrected = every > 0 and evaluations // every > before // every
         return (
@@ -397,7 +397,7 @@ class _Loop:
 
 
 def tidy(checkpoints: Checkpoints, execution: Execution) -> None:
-    """Removes the checkpoints of a finished run, but for the state to go on from if it is to be kept."""
+    """Removes the checkpoints of a finished run, except its last state if `keep_state`."""
     checkpoints.clear(but=checkpoints.extensible() if execution.keep_state else None)
 
 
@@ -407,7 +407,7 @@ def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _median(values: list[Any]) -> Any:
-    """Of the values that are there; None if none are."""
+    """The median of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     if not known:
         return None

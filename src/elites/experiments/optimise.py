@@ -116,7 +116,7 @@ class Optimiser:
         return np.asarray(self._batch.parameters[0])
 
     def tell(self, fitness: ArrayLike, descriptor: ArrayLike) -> np.ndarray:
-        """Takes fitness `[n]` and descriptors `[n, d]`. Returns the Status of each vector's insertion.
+        """Takes fitness `[n]` and descriptors `[n, d]`. Returns the Status of each vector.
 
         Vectors with values that are not finite are rejected.
         """

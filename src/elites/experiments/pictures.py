@@ -9,34 +9,34 @@ from pathlib import Path
 from elites.imports import function_at
 from elites.results.archive import SavedArchive
 
-DRAW = "elites.reports.figures:draw_archive"  # by its name: reports are above runs
+DRAW = "elites.reports.figures:draw_archive"  # by name: runs may not import reports
 USUALLY = 10  # pictures of a run
 SHARE = 0.02  # largest share of the time for them, unless their number is given
 FIRST_SECONDS = 1.0  # of a picture, before one has been drawn
 
 
 class Pictures:
-    """When pictures are due: after equal parts of the budget, or as soon as they are cheap enough."""
+    """The schedule of pictures: after equal parts of the budget, or as soon as they are cheap enough."""
 
     def __init__(self, count: int | None, budget: int, evaluations: int) -> None:
-        """`count` is their number, None for the usual one; `evaluations` are those so far."""
+        """`count` is the number of pictures, None for the default; `evaluations` are those so far."""
         self.given, self.count, self.budget = count is not None, USUALLY if count is None else count, budget
-        self.seconds, self.each = 0.0, FIRST_SECONDS  # spent, and of the last one
+        self.seconds, self.last_seconds = 0.0, FIRST_SECONDS  # of all pictures, and of the last one
         self.done = self._part(evaluations)
 
     def _part(self, evaluations: int) -> int:
         return self.count * evaluations // self.budget
 
     def is_due(self, evaluations: int, elapsed: float, *, last: bool) -> bool:
-        """Whether to draw after so many evaluations and seconds; `last`: the last one, whatever it costs."""
+        """Whether to draw now. `last` also allows the last picture of the run, however long it takes."""
         if self._part(evaluations) <= self.done:
             return False
-        cheap = self.seconds + self.each <= SHARE * elapsed
+        cheap = self.seconds + self.last_seconds <= SHARE * elapsed
         return self.given or cheap or (last and evaluations >= self.budget)
 
     def drawn(self, evaluations: int, seconds: float) -> None:
-        """Counts a picture of each archive that took so long."""
-        self.done, self.each = self._part(evaluations), seconds
+        """Records that a picture of each archive was drawn in this time."""
+        self.done, self.last_seconds = self._part(evaluations), seconds
         self.seconds += seconds
 
 

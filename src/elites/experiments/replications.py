@@ -98,7 +98,7 @@ class Replications(ABC):
 
     @staticmethod
     def parts_of(replications: int) -> int:
-        """The number of parts of so many replications."""
+        """The number of parts into which replications are split."""
         return 1
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Replications(ABC):
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
 
     def _first_time(self, phase: str) -> None:
-        """Says what is being done, if generations of this kind are new."""
+        """Reports a phase, if generations of this kind are new."""
         if self.functions.rounds(self.generation) not in self.paces:
             self.on_phase(phase)
 
@@ -131,8 +131,8 @@ class Replications(ABC):
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
         parts = [jax.tree.map(np.asarray, self.programs.archives(state)) for state in self.state]
-        each = range(self.functions.count)
-        return [jax.tree.map(lambda array, i=i: array[i], part) for part in parts for i in each]
+        indices = range(self.functions.count)
+        return [jax.tree.map(lambda array, i=i: array[i], part) for part in parts for i in indices]
 
     def saved_archives(self) -> list[SavedArchive]:
         """The archives in the form in which they are saved."""
@@ -210,7 +210,7 @@ def make_replications(
 
 
 class _Asked(NamedTuple):
-    """What a part asked for in a round, on its way to the host."""
+    """The result of `ask` for a part, while it is copied to the host."""
 
     batch: Batch
     parameters: jax.Array
@@ -218,9 +218,9 @@ class _Asked(NamedTuple):
 
 
 class _Helper(ThreadPoolExecutor):
-    """A thread for work beside the episodes, in order; or none, and `submit` does the work itself.
+    """A thread that works during the episodes, in order. Without `helps`, `submit` does the work itself.
 
-    An accelerator waits for transitions that are copied to it, and so would the thread that calls it.
+    It is for accelerators: the thread that calls a program waits while transitions are copied to them.
     """
 
     def __init__(self, helps: bool) -> None:
@@ -286,7 +286,7 @@ class EpisodesOutside(Replications):
 
         self._first_time(COMPILING)
         with _Helper(helps=self.parts > 1 and has_accelerator()) as helper:
-            told: list[Future[None]] = []  # of each part and round
+            pending: list[Future[None]] = []  # calls of `tell`, for each part and round
             asked = [helper.submit(ask, part, 0) for part in range(self.parts)]
             spent[0]["ask_s"] += time.perf_counter() - clock
             for item, (ahead, _, round) in enumerate(work):
@@ -294,7 +294,7 @@ class EpisodesOutside(Replications):
                 for part in range(self.parts):
                     started = time.perf_counter()
                     if item > 0:
-                        told[-self.parts].result()  # an error of this part's last round
+                        pending[-self.parts].result()  # an error of this part's last round
                     batch, parameters, seeds = asked[part].result()
                     parameters, seeds = np.asarray(parameters), np.asarray(seeds)
                     raise_failure(self.algorithm.environment)
@@ -303,19 +303,19 @@ class EpisodesOutside(Replications):
                     evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
                     self._first_time(COMPILING)
                     times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                    told.append(helper.submit(tell, part, item, batch, evaluation))
+                    pending.append(helper.submit(tell, part, item, batch, evaluation))
                     times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
                     if item + 1 < len(work):
                         asked[part] = helper.submit(ask, part, item + 1)
                     times["ask_s"] += time.perf_counter() - tell_end
                     times["steps_per_s"] += float(evaluation.length.sum())
             started = time.perf_counter()
-            for each in told:
-                each.result()
+            for call in pending:
+                call.result()
             jax.block_until_ready(self.state)
             spent[-1]["tell_s"] += time.perf_counter() - started
         self.paces[self.functions.rounds(self.generation)] = (time.perf_counter() - clock) / count
-        return [self._done(*each) for each in zip(rows, words, spent, strict=True)]
+        return [self._done(*generation) for generation in zip(rows, words, spent, strict=True)]
 
     def _done(self, rows: list[Row], words: list[list[jax.Array]], spent: dict[str, float]) -> Advance:
         row = jax.tree.map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *rows)
@@ -349,7 +349,7 @@ class EpisodesOutside(Replications):
 
 
 def to_host(arrays: Any) -> Any:
-    """Starts copies of arrays to memory of the host that an accelerator writes to itself, if there is one."""
+    """Starts copies from an accelerator to pinned memory of the host; arrays of a CPU are returned as is."""
     (device,) = jax.tree.leaves(arrays)[0].devices()
     if device.platform == "cpu":
         return arrays
@@ -357,7 +357,7 @@ def to_host(arrays: Any) -> Any:
 
 
 def to_device(arrays: Any) -> Any:
-    """Starts copies to an accelerator, if there is one; a program would wait for those of its arguments."""
+    """Starts copies to an accelerator, if there is one. A program would wait for its arguments otherwise."""
     return jax.device_put(arrays) if has_accelerator() else arrays
 
 
@@ -374,7 +374,7 @@ class EpisodesInside(Replications):
     def advance(self, until: int) -> list[Advance]:
         """Generations of the same kind, for about two seconds."""
         rounds, given = self.functions.rounds(self.generation), self.given(self.generation)
-        each, count = evaluations_of(rounds), 1 if given is not None else self._generations_until(until)
+        count = 1 if given is not None else self._generations_until(until)
         clock = time.perf_counter()
         self._first_time(COMPILING)
         self.state[0], rows, words = self.programs.generations(
@@ -396,7 +396,7 @@ class EpisodesInside(Replications):
             self._finish(
                 row,
                 own,
-                each,
+                evaluations_of(rounds),
                 {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds},
             )
             for row, own in zip(single, offspring, strict=True)

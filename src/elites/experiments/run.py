@@ -177,7 +177,7 @@ def _resume_group(group: GroupFolder, execution: Execution, evaluations: int | N
     with folder_lock(group.path):
         loaded = [load_config(run.path) for run in folders]
         configs, original_versions = [config for config, _ in loaded], loaded[0][1]
-        budget = max(config.evaluations for config in configs)  # a kill may have left some without it
+        budget = max(config.evaluations for config in configs)  # a killed process may have extended only some
         same = [dataclasses.replace(config, evaluations=budget) for config in configs]
         _refuse_different(folders, same, group.seeds())
         together = configs[0].shares_program
@@ -228,11 +228,11 @@ def _continue(
     checkpoints = GroupFolder(home).checkpoints
     for run in folders:
         run.refuse_folders()
-    found = [
+    outcomes = [
         _archived(run, config, log=execution.log if checkpoints.paths() else None)
         for run, config in zip(folders, configs, strict=True)
     ]
-    known = [outcome for outcome in found if outcome is not None]
+    known = [outcome for outcome in outcomes if outcome is not None]
     done = [outcome for outcome in known if outcome.finished]
     if len(done) == len(folders):
         execution.log(f"{home} is finished: {done[0].evaluations} evaluations")
@@ -260,9 +260,9 @@ def _continue(
 def _extended(
     home: Path, folders: list[RunFolder], configs: list[RunConfig], evaluations: int | None
 ) -> list[RunConfig]:
-    """The configurations with a larger budget, if one is given; an error if their runs cannot go on to it.
+    """The configurations with a larger budget, if one is given; an error if the runs cannot be extended.
 
-    Nothing is written: a run's record gets its budget when its checkpoint in `home` has been read.
+    Writes nothing. The record of a run gets the new budget once its checkpoint in `home` has been read.
     """
     if evaluations is None:
         return configs
@@ -284,7 +284,7 @@ def _extended(
 
 
 def _tell_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Execution) -> None:
-    """Tells if the budget is too small for anything but what a run begins with."""
+    """Logs a line if the budget ends with the initial genomes."""
     first = algorithm.opening_evaluations()
     if config.evaluations > first:
         return
@@ -297,19 +297,19 @@ def _tell_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
 
 
 def _genomes_of(start: SavedArchive | None) -> Given | None:
-    """The genomes that a run begins with, if it does so with those of an archive."""
+    """A function that returns the elites of the archive that a run begins with; None without one."""
     return None if start is None else lambda: start.parameters
 
 
 def _keep_start(home: Path, start: SavedArchive | None) -> None:
-    """Copies the archive that a run or a group begins with into its folder, if there is one."""
+    """Copies the archive that a run or a group begins with, if there is one, into its folder."""
     if start is not None:
         with error_in_one_line(f"cannot write to {home}"):
             save_archive(GroupFolder(home).start, start)
 
 
 def _read_genomes(home: Path, config: RunConfig) -> np.ndarray:
-    """The genomes that a resumed run begins with. A kill may have come before they were copied."""
+    """The genomes that a resumed run begins with. A run may have been killed before they were copied."""
     copy = GroupFolder(home).start
     copied, start = copy.exists(), config.read_start(copy)
     assert start is not None
@@ -350,7 +350,7 @@ def _outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
 def _archived(run: RunFolder, config: RunConfig, log: Callable[[str], None] | None = None) -> Outcome | None:
     """The outcome of a run so far, from its archive; None if there is none.
 
-    A damaged archive is an error, or a line for `log` if there is a checkpoint to make it from.
+    A damaged archive is an error. With `log`, it is a line: the checkpoint has the archive, too.
     """
     if not run.has_archive:
         return None

@@ -26,7 +26,7 @@ class Start:
 
 
 def start_of(given: Start | Mapping[str, Any] | str | Path | None) -> Start | None:
-    """A start as a user or a record gives it; the archive at a path is read."""
+    """The Start that a user or a record gives. If it is a path, the archive there is read."""
     if given is None or isinstance(given, Start):
         return given
     if isinstance(given, Mapping):
@@ -45,7 +45,7 @@ def start_of(given: Start | Mapping[str, Any] | str | Path | None) -> Start | No
 
 
 def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | None = None) -> SavedArchive:
-    """The archive of a start, from its copy if that exists; an error if it cannot be that of this run.
+    """The archive of a start, from its copy if that exists; an error if it does not fit this run.
 
     `hidden` are the hidden units of the run's controllers.
     """
@@ -55,11 +55,11 @@ def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | N
         raise ElitesError(f"{path} is not the archive that the run began with; it was changed since")
     genome = genome_of(task, hidden)
     sizes = genome.sizes if isinstance(genome, Policy) else ()
-    found = tuple(int(size) for size in archive.policy_sizes)
-    if found != sizes or archive.parameters.shape[1] != genome.parameter_count:
+    archived = tuple(int(size) for size in archive.policy_sizes)
+    if archived != sizes or archive.parameters.shape[1] != genome.parameter_count:
         raise ElitesError(
-            f"{path} has {_describe(found, archive.parameters.shape[1])}; the run on {task.name} has "
-            f"{_describe(sizes, genome.parameter_count)}" + _hint(found, sizes)
+            f"{path} has {_describe(archived, archive.parameters.shape[1])}; the run on {task.name} has "
+            f"{_describe(sizes, genome.parameter_count)}" + _hint(archived, sizes)
         )
     return archive
 
@@ -68,7 +68,7 @@ def _read(path: Path) -> SavedArchive:
     if path.is_file():
         archive = load_archive(path)
     else:
-        RunFolder(path).read_record()  # says what else it may be
+        RunFolder(path).read_record()  # its error says what the folder is instead
         archive = RunFolder(path).read_archive()
     archive.require_parameters(path)
     return archive
@@ -79,8 +79,8 @@ def _describe(sizes: tuple[int, ...], parameters: int) -> str:
     return f"controllers of {units} units" if sizes else f"vectors of {parameters} numbers"
 
 
-def _hint(found: tuple[int, ...], sizes: tuple[int, ...]) -> str:
-    """The option that makes them fit, if there is one."""
-    if len(found) < 2 or not sizes or (found[0], found[-1]) != (sizes[0], sizes[-1]):
+def _hint(archived: tuple[int, ...], sizes: tuple[int, ...]) -> str:
+    """Names the option that makes the run fit the archive, if there is one."""
+    if len(archived) < 2 or not sizes or (archived[0], archived[-1]) != (sizes[0], sizes[-1]):
         return ""
-    return f"; --hidden {' '.join(map(str, found[1:-1]))} fits"
+    return f"; --hidden {' '.join(map(str, archived[1:-1]))} fits"

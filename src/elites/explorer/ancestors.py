@@ -1,4 +1,4 @@
-"""The ancestors of a run's elites that are elites no longer."""
+"""The ancestors of a run's elites that are not elites any more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ancestors:
     fitness: np.ndarray
     generation: np.ndarray
     operator: np.ndarray  # names
-    unknown: str  # about a parent that is not among them: why
+    unknown: str  # the reason why other parents are missing
 
 
 COLUMNS = ("evaluation", "parents", "cell", "fitness", "generation", "operator")
@@ -33,13 +33,13 @@ NOT_RECORDED = "replaced since and not recorded"
 
 
 def no_ancestors() -> Ancestors:
-    """Those of an archive whose run is not known."""
+    """No ancestors, for an archive of an unknown run."""
     none = np.zeros(0, np.int64)
     return Ancestors(none, none.reshape(0, 2), none, np.zeros(0), none, np.zeros(0, "U1"), NOT_RECORDED)
 
 
 def find_ancestors(run: RunFolder, archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> Ancestors:
-    """Those of the run's log or, if there is none that can be read, those of its snapshots."""
+    """The ancestors in the run's log or, if it cannot be read, those in its snapshots."""
     try:
         log = run.read_lineage()
     except ElitesError as error:
@@ -48,33 +48,33 @@ def find_ancestors(run: RunFolder, archive: SavedArchive, snapshots: Sequence[Sa
 
 
 def _in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
-    """The line of first parents of every elite, and then the second parents of all of these.
+    """The first parents of every elite, their first parents and so on, then the second parents of all these.
 
-    All lines are followed by one step at a time, those of the best elites first, until there are enough.
+    All lines advance by one parent at a time, those of the best elites first, until there are enough.
     """
     parents = archive.parents.reshape(len(archive), -1)
     taken = np.zeros(len(log), bool)
     elites = log.rows(archive.evaluation)
     taken[elites[elites >= 0]] = True
-    found = np.zeros(0, np.int64)
+    chosen = np.zeros(0, np.int64)
 
     def add(evaluations: np.ndarray) -> tuple[np.ndarray, bool]:
-        """The rows of those that are new, and whether some had no room."""
-        nonlocal found
+        """Adds ancestors. Returns the rows of the new ones, and whether some had no room."""
+        nonlocal chosen
         rows = log.rows(evaluations)
         rows = rows[rows >= 0]
         rows = rows[~taken[rows]]
         rows = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each once, in the same order
-        new = rows[: MOST_ANCESTORS - len(found)]
+        new = rows[: MOST_ANCESTORS - len(chosen)]
         taken[new] = True
-        found = np.concatenate([found, new])
+        chosen = np.concatenate([chosen, new])
         return new, len(new) < len(rows)
 
     new, is_cut = add(parents[:, 0])
     while len(new) and not is_cut:
         new, is_cut = add(log.parents[new, 0])
-    add(np.concatenate([parents[:, 1:].ravel(), log.parents[found, 1]]))
-    ancestors = log.take(np.sort(found))
+    add(np.concatenate([parents[:, 1:].ravel(), log.parents[chosen, 1]]))
+    ancestors = log.take(np.sort(chosen))
     unknown = "left out of this page, which would be too large; elites.load_lineage has all"
     return Ancestors(
         **{name: getattr(ancestors, name) for name in COLUMNS},
@@ -88,16 +88,16 @@ def _in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> A
         known |= {int(evaluation): (snapshot, row) for row, evaluation in enumerate(snapshot.evaluation)}
     present = set(archive.evaluation.tolist())
     wanted = [int(parent) for parent in archive.parents.ravel() if parent >= 0]
-    found: set[int] = set()
-    while wanted and len(found) < MOST_ANCESTORS:
+    chosen: set[int] = set()
+    while wanted and len(chosen) < MOST_ANCESTORS:
         evaluation = wanted.pop()
-        if evaluation in present or evaluation in found or evaluation not in known:
+        if evaluation in present or evaluation in chosen or evaluation not in known:
             continue
-        found.add(evaluation)
+        chosen.add(evaluation)
         snapshot, row = known[evaluation]
         wanted += [int(parent) for parent in np.ravel(snapshot.parents[row]) if parent >= 0]
-    if not found:
+    if not chosen:
         return no_ancestors()
-    rows = [known[evaluation] for evaluation in sorted(found)]
+    rows = [known[evaluation] for evaluation in sorted(chosen)]
     columns = {name: np.array([getattr(snapshot, name)[row] for snapshot, row in rows]) for name in COLUMNS}
     return Ancestors(**columns, unknown=NOT_RECORDED)

@@ -22,7 +22,7 @@ class Blocks:
     def add(self, array: np.ndarray, kind: str) -> dict[str, Any]:
         """Adds an array as one of `TYPES`, little-endian. Returns its entry in the header.
 
-        First come the first bytes of all numbers, then the second ones, and so on: so they deflate better.
+        The first bytes of all numbers come first, then the second bytes, and so on: this deflates better.
         """
         if kind not in TYPES:
             raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(TYPES)}")
@@ -31,7 +31,7 @@ class Blocks:
         return {"at": self.add_bytes(planes.tobytes()), "type": kind, "shape": list(values.shape)}
 
     def add_rising(self, array: np.ndarray) -> dict[str, Any]:
-        """Adds whole numbers that rise, as their differences."""
+        """Adds increasing integers, as their differences."""
         return {**self.add(np.diff(array, prepend=0), "i4"), "rising": True}
 
     def add_quantised(self, array: np.ndarray) -> dict[str, Any]:
@@ -60,6 +60,6 @@ class Blocks:
 
 
 def quantised(unit: np.ndarray, kind: str) -> np.ndarray:
-    """Numbers from 0 to 1 as unsigned whole ones; those beyond are 0 or 1, NaN is the largest of all."""
+    """Numbers from 0 to 1 as unsigned integers. Others are clipped to that range; NaN is the largest one."""
     codes = np.rint(np.clip(np.nan_to_num(unit), 0, 1) * (MISSING[kind] - 1))
     return np.where(np.isfinite(unit), codes, MISSING[kind]).astype(kind)

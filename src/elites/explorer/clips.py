@@ -24,7 +24,7 @@ QUALITY = 60  # of WebP
 def describe_clips(
     content: Content, task: Any, blocks: Blocks, on_progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
-    """The header's entries: `clips`, by elite, and `still`, why there are none."""
+    """The header's entries: `clips`, by elite, and `still`, the reason why there are none."""
     from elites.evaluation import evaluator_of
     from elites.replays.gymnasium import GymnasiumScene
 

@@ -1,4 +1,4 @@
-"""What the page says of a run: a header of plain values, whose arrays are blocks."""
+"""The data of a run in the page: a header of plain values, with arrays as blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from elites.results.tables import metric_names
 MOST_ROWS = 400  # of a curve
 MOST_SNAPSHOTS = 100
 MOST_PARAMETERS = 41_000  # of the best elites, in the page: two controllers of the usual size
-MOST_PAST = 20_000  # solutions of snapshots that are not elites of the end
+MOST_PAST = 20_000  # solutions of snapshots that are not elites at the end
 NEVER = 255  # stands for no snapshot
 MOST_CLOUD = 80_000  # replications whose descriptors are in the page, but at least FEWEST per elite
 FEWEST = 8
@@ -34,7 +34,7 @@ THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
 
 @dataclass(frozen=True)
 class Content:
-    """What is read of a run. Everything but the archive may be missing."""
+    """The results of a run that the page shows. Everything but the archive may be missing."""
 
     path: Path
     archive: SavedArchive
@@ -43,12 +43,12 @@ class Content:
     snapshots: list[SavedArchive] = field(default_factory=list)
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
-    record: RunRecord | None = None  # None for an archive in a file of its own
+    record: RunRecord | None = None  # None for a separate archive file
     ancestors: Ancestors = field(default_factory=no_ancestors)
 
 
 def read_content(path: Path) -> Content:
-    """Reads a run's folder, or an archive in a file of its own."""
+    """Reads a run's folder, or a separate archive file."""
     if path.is_file():
         return Content(path, load_archive(path), uncorrected="An archive in a file has no correction.")
     run = RunFolder(path)
@@ -118,7 +118,7 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
 
 
 def summary(content: Content) -> str:
-    """What the archive is, in a sentence or two."""
+    """A description of the archive, in a sentence or two."""
     archive, about = content.archive, content.archive.about
     count = len(archive.fitness)
     text = (
@@ -200,7 +200,7 @@ def _describe_ancestors(ancestors: Ancestors, operators: list[str], blocks: Bloc
 
 
 class _Stay(NamedTuple):
-    """A solution in snapshots that follow each other."""
+    """A solution in consecutive snapshots."""
 
     snapshot: SavedArchive
     row: int
@@ -209,7 +209,7 @@ class _Stay(NamedTuple):
 
 
 def _stays(snapshots: list[SavedArchive]) -> list[_Stay]:
-    """All solutions of the snapshots; one that was away in between is there twice."""
+    """All solutions of the snapshots; one that disappears and comes back has two entries."""
     done: list[_Stay] = []
     now: dict[tuple[float, ...], _Stay] = {}
     for number, snapshot in enumerate(snapshots):
@@ -223,14 +223,14 @@ def _stays(snapshots: list[SavedArchive]) -> list[_Stay]:
 
 
 def _key(archive: SavedArchive, row: int) -> tuple[float, ...]:
-    """What tells solutions apart."""
+    """A key that identifies a solution."""
     return int(archive.evaluation[row]), int(archive.cell[row]), float(archive.fitness[row])
 
 
 def _past(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
     """The snapshots: each solution once, with the first and the last snapshot that has it.
 
-    For elites of the end that came to stay, `since` has the first.
+    For final elites, `since` has the first snapshot from which on they are in all.
     """
     snapshots = content.snapshots
     stays = _stays(snapshots)
@@ -298,9 +298,10 @@ def _cloud(corrected: CorrectedArchive, replications: int) -> np.ndarray:
 def _differences(codes: np.ndarray) -> np.ndarray:
     """Bytes `[elites, replications, d]` as `[d, replications, elites]`, made smaller.
 
-    The replications of an elite, whose order says nothing, are sorted by the first of the d bytes. The first
-    replication is as it is; of the others the first byte is the difference from the replication before, each
-    other byte that from the first replication. A column of like numbers deflates well.
+    The order of an elite's replications has no meaning, so they are sorted by the first of the d bytes. The
+    first replication is stored as it is. For the others, the first byte is the difference from the previous
+    replication, and each other byte is the difference from the first replication. Similar numbers deflate
+    well.
     """
     order = np.argsort(codes[..., :1], 1, kind="stable")
     ordered = np.take_along_axis(codes, order, 1)
@@ -311,7 +312,7 @@ def _differences(codes: np.ndarray) -> np.ndarray:
 
 
 def _curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:
-    """The progress of each metric, and of the corrected one where it was measured on the way."""
+    """The progress of each metric, and of the corrected metric if it was measured during the run."""
     if not content.metrics or not len(content.metrics["evaluations"]):
         return []
     rows = len(content.metrics["evaluations"])

@@ -28,10 +28,10 @@ def explore(
     """Writes one self-contained page that shows the archives of runs. Returns its path.
 
     Args:
-        folders: folders of runs, or archives in files of their own.
+        folders: folders of runs, or separate archive files.
         out: the page; by default `explorer.html` in the first folder.
-        gaits: whose movements are in the page: "none", "best", those of the best elites of each region of
-            descriptor space, or "all". A movement takes about 8 kB.
+        gaits: the elites with movements in the page: "none", "best" (the best elite of each region of
+            descriptor space) or "all". A movement takes about 8 kB.
         on_progress: function that is called with the number of movements done and their total, run by run.
     """
     converted(Gaits, "gaits", gaits)
@@ -62,7 +62,7 @@ def serve(
 ) -> None:
     """Serves the page to browsers on this machine until it is interrupted; it can evaluate elites again.
 
-    `on_ready` is called with the address, which holds a random token. A `port` of 0 is any that is free.
+    `on_ready` is called with the address, which holds a random token. A `port` of 0 means any free port.
     """
     from elites.explorer.serve import Evaluations, Server
 
@@ -102,7 +102,7 @@ def make_text(
     *,
     served: bool = False,
 ) -> str:
-    """The text of the page. One that is `served` may ask its server."""
+    """The text of the page. A page that is `served` may send requests to its server."""
     blocks, operators = Blocks(), operators_of(contents)
     runs = [
         {**describe_run(content, operators, blocks), **_movements(content, gaits, blocks, on_progress)}
@@ -116,7 +116,7 @@ def make_text(
 def _movements(
     content: Content, gaits: Gaits, blocks: Blocks, on_progress: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
-    """The header's entries about movements; a task that cannot be made here does not move."""
+    """The header's entries about movements; there are none if the task cannot be made here."""
     if content.record is None:
         return {
             "gaits": None,

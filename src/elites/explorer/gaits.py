@@ -15,14 +15,14 @@ from elites.replays.choice import best_per_region
 from elites.replays.poses import Movement, Robot, can_be_recorded, record, robot_of
 
 Gaits = Literal["none", "best", "all"]
-"""Whose movements are in the page: nobody's, those of the best elites of each region, or all."""
+"""The elites with movements in the page: none, the best elite of each region, or all."""
 
 SECONDS = 5.0
 RATE = 30.0  # pictures per second, about
 REGIONS = (8, 8)  # of descriptor space, each with its best elite
 GHOSTS = 3  # replications of an elite, if the archive was corrected
 COARSER = 2  # pictures of an elite's own episode per picture of a replication
-MOST_SECONDS = 11_000.0  # of all movements, beyond which a page has no more replications
+MOST_SECONDS = 11_000.0  # limit for all movements: beyond it, no more replications are added
 
 
 def describe_gaits(
@@ -33,7 +33,7 @@ def describe_gaits(
     blocks: Blocks,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """The header's entries about movements: `gaits`, and `still`, why there are none."""
+    """The header's entries about movements: `gaits`, and `still`, the reason why there are none."""
     archive = content.archive
     reason = "This page was made without movements." if gaits == "none" else can_be_recorded(task)
     if not archive.has_parameters:
@@ -102,12 +102,12 @@ def describe_again(
 
 
 def _pace(robot: Robot) -> tuple[int, int]:
-    """Steps that are shown of an episode, and from one picture to the next."""
+    """The number of steps that are shown, and the number of steps from one picture to the next."""
     return math.ceil(SECONDS / robot.seconds), max(1, round(1 / (RATE * robot.seconds)))
 
 
 class Episodes(NamedTuple):
-    """Elites and seeds: of the episodes in which they were found, and of replications."""
+    """(elite, seed) of the episodes in which elites were found, and of replications (ghosts)."""
 
     own: list[tuple[int, int]]
     ghosts: list[tuple[int, int]]
@@ -125,8 +125,8 @@ def episodes(content: Content, gaits: Gaits) -> Episodes:
         return Episodes(own, [])
     first, *further = range(min(GHOSTS, seeds.shape[1]))
     order = [(elite, first) for elite in best + others]
-    order += [(elite, which) for some in (best, others) for which in further for elite in some]
-    return Episodes(own, [(elite, int(seeds[elite, which])) for elite, which in order])
+    order += [(elite, number) for group in (best, others) for number in further for elite in group]
+    return Episodes(own, [(elite, int(seeds[elite, number])) for elite, number in order])
 
 
 def _replications(content: Content) -> np.ndarray | None:
@@ -141,7 +141,7 @@ def _replications(content: Content) -> np.ndarray | None:
 
 
 def describe_movement(movement: Movement, steps: int, blocks: Blocks) -> dict[str, Any]:
-    """The header's entry of a movement, whose poses become a block.
+    """The header's entry of a movement. Its poses are added as a block.
 
     Positions have 16 bits within the movement's own range, rotations 16 bits from -1 to 1. Each number is
     stored as the change of its change from picture to picture, which is small; first all high bytes, then

@@ -19,7 +19,7 @@ SCRIPTS = (  # in this order: they share one scope
 
 
 def make_page(title: str, header: dict[str, Any], blocks: str, *, served: bool = False) -> str:
-    """The whole file. Only a page that is served may ask for more, and only its own server."""
+    """The whole file. Only a page that is served may send requests, and only to its own server."""
     style = _file("style.css")
     scripts = [_file(f"{name}.js") for name in SCRIPTS]
     policy = (
@@ -39,7 +39,7 @@ def make_page(title: str, header: dict[str, Any], blocks: str, *, served: bool =
 
 
 def as_json(value: Any) -> str:
-    """JSON that can stand in a page: no name of a user's ends the element. NaN is null."""
+    """JSON that can be embedded in a page: no text of a user can end the element. NaN becomes null."""
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
 
 

@@ -1,8 +1,8 @@
-"""The page from this machine to this machine, where an elite can be evaluated again.
+"""A server for the page on this machine. The page can then evaluate elites again.
 
-The server listens on the loopback address only. Its address holds a random token, and requests with another
-host's name are refused, so that no other page can reach it. A request is two or three whole numbers; nothing
-that comes from the page is run, or names a file.
+The server listens on the loopback address only. Its address holds a random token, and it rejects requests
+with the name of another host, so that no other page can reach it. A request is two or three integers. Nothing
+in it is executed or used as a file name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Request(Chosen, frozen=True, forbid_unknown_fields=True):
 
 
 class Evaluations:
-    """Evaluates elites of some runs again, one at a time, and gives their parameters."""
+    """Evaluates elites again, one at a time, and returns their parameters."""
 
     def __init__(self, contents: Sequence[Content]) -> None:
         self._contents = contents
@@ -73,7 +73,7 @@ class Evaluations:
         }
 
     def parameters(self, chosen: Chosen) -> bytes:
-        """The parameters of an elite, as a file of NumPy's."""
+        """The parameters of an elite, as a NumPy file."""
         content = self._content(chosen)
         content.archive.require_parameters(content.path)
         file = io.BytesIO()
@@ -108,7 +108,7 @@ class Evaluations:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves one page, and evaluates what it asks for. `address` is where."""
+    """Serves one page at `address`, and executes its requests."""
 
     daemon_threads = True
 
@@ -145,12 +145,12 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.server.evaluations(msgspec.json.decode(body, type=Request))
         except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:
             return self._error(http.HTTPStatus.BAD_REQUEST, str(error))
-        except Exception as error:  # of a task of the user's
+        except Exception as error:  # in the user's task
             return self._error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe(error))
         return self._answer(http.HTTPStatus.OK, "application/json", as_json(answer).encode())
 
     def _allowed(self, path: str) -> bool:
-        """Whether the request is for the page, or of the page; otherwise it is refused, and not told why."""
+        """Whether the request is for the page, or comes from it. Otherwise answers 404, without a reason."""
         host = self.headers.get("Host", "") in self.server.hosts
         origin = self.headers.get("Origin", "").removeprefix("http://")
         own = not origin or origin in self.server.hosts
@@ -174,4 +174,4 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: the terminal is the user's."""
+        """Does nothing, so that requests are not printed on the terminal."""

@@ -36,10 +36,10 @@ class TD3(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What is known of some training of critics: sums over its steps."""
+    """Measurements of a training phase of the critics: sums over its steps."""
 
     steps: jax.Array  # int32
-    loss: jax.Array  # that of both critics together
+    loss: jax.Array  # of both critics together
     value: jax.Array  # mean of both critics over the batch
 
 
@@ -75,8 +75,8 @@ class TD3Config:
     buffer_size: Annotated[int, Range(1, 2**31 - 1)] = 1_000_000
     """Transitions in the replay buffer."""
     training_precision: Precision = "float32"
-    """Numbers that the matrix products of training take; sums and all else are float32. bfloat16 is faster on
-    processors with products of it."""
+    """Format of the inputs of matrix products in training; sums and everything else are float32. bfloat16 is
+    faster on processors that multiply it in hardware."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -128,7 +128,7 @@ def train(
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
     A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
-    Returns the new state, and what was measured on the way.
+    Returns the new state and the measurements.
     """
     keys = jax.vmap(jax.random.split)(jax.random.split(key, steps))
     # All samples at once: on a GPU, a kernel per sample would cost more than the training itself.
@@ -161,7 +161,7 @@ def train(
 
     inputs = (batches, noise)
     if steps % config.delay:
-        td3, measured = jax.lax.scan(single, td3, inputs, unroll=steps == 1)  # a loop around one is costly
+        td3, measured = jax.lax.scan(single, td3, inputs, unroll=steps == 1)  # a loop of one step is costly
     else:  # training always starts at a multiple of the delay, so actor steps need no condition
         blocks = (steps // config.delay, config.delay)
         inputs = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), inputs)

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 Precision = Literal["float32", "bfloat16"]
 Product = Callable[[jax.Array, jax.Array], jax.Array]
-"""Of inputs `[…, k]` and weights `[k, n]`."""
+"""A function that multiplies inputs `[…, k]` by weights `[k, n]`."""
 
 
 @jax.custom_vjp
 def bfloat16_product(inputs: jax.Array, weights: jax.Array) -> jax.Array:
-    """The product of inputs and weights rounded to bfloat16, in float32; so are those of its gradient."""
+    """The float32 product of inputs and weights, rounded to bfloat16; its gradient is computed likewise."""
     return _forward(inputs, weights)[0]
 
 
@@ -40,10 +40,10 @@ bfloat16_product.defvjp(_forward, _backward)
 
 
 def _transposed_product(left: jax.Array, right: jax.Array) -> jax.Array:
-    """`left.T @ right` for XLA on CPUs, which has bfloat16 products only of a left side as it is in memory.
+    """`left.T @ right` for XLA on CPUs, where it has bfloat16 products only without a transposed left side.
 
-    Others it computes in float32, so the left side is transposed in memory: the barrier keeps XLA from making
-    a transposed view of it.
+    It computes others in float32, so the left side is transposed in memory. The barrier keeps XLA from using
+    a transposed view instead.
     """
     transposed = jax.lax.optimization_barrier(left.T.reshape(-1)).reshape(left.T.shape)
     return _sums(transposed, right, (1, 0))
@@ -59,7 +59,7 @@ PRODUCTS: dict[Precision, Product] = {"float32": operator.matmul, "bfloat16": bf
 
 
 def gains_speed() -> bool:
-    """Whether this machine has products of bfloat16 numbers, as far as is known."""
+    """Whether bfloat16 products are faster on this machine; true if that is not known."""
     if jax.default_backend() != "cpu":
         return True
     try:

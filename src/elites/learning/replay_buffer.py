@@ -12,7 +12,7 @@ from elites.tasks.episode import Ending
 
 
 class Experience(NamedTuple):
-    """Transitions `[n, …]`. `terminal` is 1 where the task ended the episode: a truncation is not an end."""
+    """Transitions `[n, …]`. `terminal` is 1 where the task ended the episode, and 0 for a truncation."""
 
     observation: jax.Array
     action: jax.Array

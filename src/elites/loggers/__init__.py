@@ -1,4 +1,4 @@
-"""Where a run is logged beside its own tables: TensorBoard, trackers, and loggers of users."""
+"""Loggers of a run in addition to its own tables: TensorBoard, trackers, and the user's own loggers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from elites.loggers.logger import METHODS, Logger
 from elites.versions import package_version
 
 LOGGERS = {"wandb": "elites.loggers.wandb:WandB", "mlflow": "elites.loggers.mlflow:MLflow"}
-PACKAGES = {"wandb": ("wandb",), "mlflow": ("mlflow", "mlflow-skinny")}  # one of them has to be there
+PACKAGES = {"wandb": ("wandb",), "mlflow": ("mlflow", "mlflow-skinny")}  # one of each must be installed
 
 Choice = str | Callable[[], Logger]
-"""A logger by its name, by its import path `module:Class`, or by what makes it: one for each run."""
+"""A logger: its name, its import path `module:Class`, or a function that makes one for each run."""
 
 
 def find_logger(choice: Choice) -> Callable[[], Logger]:
-    """What makes the loggers of a choice; an error of one line if there is no such logger."""
+    """The function that makes the loggers of a choice; an error if there is no such logger."""
     if not isinstance(choice, str):
         return _checked(choice, repr(choice))
     if choice in PACKAGES and not any(map(package_version, PACKAGES[choice])):
@@ -28,12 +28,12 @@ def find_logger(choice: Choice) -> Callable[[], Logger]:
     return _checked(object_at(LOGGERS.get(choice, choice), "logger"), repr(choice))
 
 
-def _checked(made_by: Any, what: str) -> Callable[[], Logger]:
-    missing = [name for name in METHODS if isinstance(made_by, type) and not hasattr(made_by, name)]
-    if missing or not callable(made_by):
+def _checked(factory: Any, name: str) -> Callable[[], Logger]:
+    missing = [method for method in METHODS if isinstance(factory, type) and not hasattr(factory, method)]
+    if missing or not callable(factory):
         needed = ", ".join(METHODS)
-        raise ElitesError(f"logger {what} is not a class of loggers; it must have the methods {needed}")
-    return made_by  # type: ignore[no-any-return]
+        raise ElitesError(f"logger {name} is not a class of loggers; it must have the methods {needed}")
+    return factory  # type: ignore[no-any-return]
 
 
 def by_name(choices: Iterable[Choice]) -> dict[str, Choice]:

@@ -1,4 +1,4 @@
-"""The loggers of runs that advance together. None of them can end a run."""
+"""The loggers of runs that advance together. A failing logger does not end a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TENSORBOARD = "tensorboard"
 class Loggers:
     """TensorBoard and all other loggers by name, each with an object for every run.
 
-    One that fails is closed and left out of all runs, with one line for the user.
+    A logger that fails is closed for all runs, with one line for the user.
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
@@ -31,20 +31,20 @@ class Loggers:
 
     @property
     def has_others(self) -> bool:
-        """Whether there are any beside TensorBoard."""
+        """Whether there are loggers in addition to TensorBoard."""
         return bool(self._open.keys() - {TENSORBOARD})
 
     def open(self, name: str, begin: Callable[[list[Logger]], None]) -> None:
-        """Opens a logger; `begin` adds its object of each run to a list."""
+        """Opens a logger. `begin` is called with a list, to which it adds a logger for each run."""
         self._open[name] = []
         self._guard(name, lambda: begin(self._open[name]))
 
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """A row of each run."""
+        """Logs a row of each run."""
         self._each(lambda logger, index: logger.row(rows[index]))
 
     def pictures(self, evaluations: int, pictures: Sequence[bytes]) -> None:
-        """A picture of each run's archive."""
+        """Logs a picture of each run's archive."""
         self._each(lambda logger, index: logger.picture(evaluations, pictures[index]))
 
     def close(self, finished: bool = False) -> None:
@@ -77,7 +77,7 @@ def open_loggers(
     evaluations: int,
     log: Callable[[str], None],
 ) -> Loggers:
-    """TensorBoard, the chosen loggers, and those whose names the runs were logged with before."""
+    """Opens TensorBoard, the chosen loggers, and those with a name that the runs had before."""
     loggers = Loggers(log)
     known = [_read(folder, log) for folder in folders]
     runs = [_run(folder, evaluations) for folder in folders]
@@ -109,12 +109,12 @@ def _read(folder: RunFolder, log: Callable[[str], None]) -> dict[str, LoggerReco
     try:
         return folder.read_loggers()
     except ElitesError as error:
-        log(f"{error}; loggers begin anew")
+        log(f"{error}; loggers start new logs")
         return {}
 
 
 def _run(folder: RunFolder, evaluations: int) -> Callable[[Mapping[str, str]], LoggedRun]:
-    """A run as a logger is told of it, given what the logger remembers."""
+    """A function from the values that a logger remembers to the LoggedRun that it receives."""
     record, group, own = folder.read_record(), group_of(folder.path), folder.path.resolve().name
     return lambda remembered: LoggedRun(
         folder=folder.path,

@@ -1,4 +1,4 @@
-"""The interface of loggers: where a run is logged beside its own tables."""
+"""The interface of loggers, which log a run in addition to its own tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elites.results.schemas import BY_OPERATOR
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedRun:
-    """What a logger is told of its run."""
+    """The information that a logger receives about its run."""
 
     folder: Path
     name: str
@@ -26,40 +26,40 @@ class Logger(Protocol):
     """Logs one run. If a method raises an exception, the run goes on without the logger."""
 
     def open(self, run: LoggedRun) -> Mapping[str, str] | None:
-        """Begins, or goes on with, the log of a run. Returns what to remember if the run is resumed.
+        """Begins the log of a run, or continues it. Returns values to remember for when the run is resumed.
 
-        A `url` in it is shown to the user.
+        If they include a `url`, it is shown to the user.
         """
 
     def row(self, row: Mapping[str, float | None]) -> None:
-        """A row of `metrics.csv`, by column; None is an empty cell.
+        """Logs a row of `metrics.csv`, by column; None is an empty cell.
 
-        Rows after the last checkpoint come again, the same, when a killed run is resumed.
+        When a killed run is resumed, the rows after its last checkpoint are logged again, unchanged.
         """
 
     def picture(self, evaluations: int, png: bytes) -> None:
-        """A picture of the archive after so many evaluations."""
+        """Logs a picture of the archive after this number of evaluations."""
 
     def close(self, finished: bool) -> None:
-        """The end of the run, or of a part of it: `finished` says whether the budget is spent."""
+        """Ends the log, at the end of the run or of a part of it: `finished` if the budget is spent."""
 
 
 METHODS = ("open", "row", "picture", "close")
 
 
 def numbers(row: Mapping[str, float | None]) -> dict[str, float]:
-    """The numbers of a row but `evaluations`. Those of operators are named `made/ga` and so on: viewers make
-    groups of them."""
+    """The numbers of a row without `evaluations`. Those of operators are named `made/ga` and so on, because
+    viewers group such names."""
     named = {}
     for column, number in row.items():
         if number is not None and column != "evaluations":
-            what = next((what for what in BY_OPERATOR if column.startswith(what)), "")
-            named[f"{what[:-1]}/{column.removeprefix(what)}" if what else column] = number
+            prefix = next((prefix for prefix in BY_OPERATOR if column.startswith(prefix)), "")
+            named[f"{prefix[:-1]}/{column.removeprefix(prefix)}" if prefix else column] = number
     return named
 
 
 def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run without levels: its hyper-parameters, and the task's as `task.noise`."""
+    """The settings of a run as a flat dictionary; the task's parameters are named `task.noise` and so on."""
     chosen = {name: config[name] for name in ("algorithm", "task", "seed", "evaluations", "physics")}
     task = {f"task.{name}": value for name, value in config["task_parameters"].items()}
     return {**chosen, **config["hyper_parameters"], **task}

@@ -16,7 +16,7 @@ PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT
 
 
 class MLflow:
-    """A run of MLflow. Its own variables, such as MLFLOW_TRACKING_URI, say where it goes."""
+    """A run of MLflow. MLflow's own variables, such as MLFLOW_TRACKING_URI, configure the server."""
 
     _client: Any
     _run_id: str
@@ -27,7 +27,7 @@ class MLflow:
         self._last = -1  # evaluations of the last row that was sent before
 
     def open(self, run: LoggedRun) -> dict[str, str]:
-        """Begins a run, or goes on with the one of the remembered id."""
+        """Begins a run, or continues the one with the remembered id."""
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
@@ -42,14 +42,15 @@ class MLflow:
             group = {} if run.group is None else {"group": run.group}
             began = client.create_run(_experiment(client), run_name=run.name, tags=group)
             self._run_id = began.info.run_id
-            told = parameters(run.config)
-            client.log_batch(self._run_id, params=[Param(name, str(told[name])) for name in told])
-        place = client.tracking_uri
-        here = {"tracking_uri": place} if place.startswith("sqlite:") else {}  # others may hold a password
-        return {"run_id": self._run_id, **here}
+            settings = parameters(run.config)
+            params = [Param(name, str(value)) for name, value in settings.items()]
+            client.log_batch(self._run_id, params=params)
+        uri = client.tracking_uri
+        local = {"tracking_uri": uri} if uri.startswith("sqlite:") else {}  # others may contain a password
+        return {"run_id": self._run_id, **local}
 
     def row(self, row: Mapping[str, float | None]) -> None:
-        """A step for each row; its number is that of the evaluations."""
+        """Logs a step for each row; its number is that of the evaluations."""
         from mlflow.entities import Metric
 
         step, now = int(row["evaluations"] or 0), int(1000 * time.time())
@@ -59,7 +60,7 @@ class MLflow:
             self._flush()
 
     def picture(self, evaluations: int, png: bytes) -> None:
-        """An image `archive`."""
+        """Logs an image `archive`."""
         from PIL import Image
 
         self._flush()
@@ -77,10 +78,10 @@ class MLflow:
 
 
 def _experiment(client: Any) -> str:
-    """The id of the experiment, which is made if it is not there."""
+    """The id of the experiment, which is created if it does not exist."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "elites")
-    found = client.get_experiment_by_name(name)
-    return str(client.create_experiment(name) if found is None else found.experiment_id)
+    experiment = client.get_experiment_by_name(name)
+    return str(client.create_experiment(name) if experiment is None else experiment.experiment_id)
 
 
 def _name(tag: str) -> str:

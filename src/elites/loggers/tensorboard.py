@@ -31,14 +31,14 @@ class TensorBoard:
         return {}
 
     def row(self, row: Mapping[str, float | None]) -> None:
-        """A scalar of each number."""
+        """Writes a scalar for each number."""
         event = self._event(wall_time=time.time(), step=row["evaluations"])
         for tag, number in numbers(row).items():
             event.summary.value.add(tag=tag, simple_value=number)
         self._append(event)
 
     def picture(self, evaluations: int, png: bytes) -> None:
-        """An image `archive`."""
+        """Writes an image `archive`."""
         event = self._event(wall_time=time.time(), step=evaluations)
         image = event.summary.value.add(tag="archive").image
         image.width, image.height = struct.unpack(">II", png[16:24])  # of the PNG's header
@@ -46,7 +46,7 @@ class TensorBoard:
         self._append(event)
 
     def close(self, finished: bool) -> None:
-        """The file belongs to the run's tables, which close it."""
+        """Does nothing: the run's tables close the file."""
 
     def _write(self, **fields: Any) -> None:
         self._append(self._event(wall_time=time.time(), **fields))

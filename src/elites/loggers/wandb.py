@@ -15,7 +15,7 @@ WITHOUT_NETWORK = ("offline", "dryrun", "disabled")  # modes
 
 
 class WandB:
-    """A run of Weights & Biases. Its own variables, such as WANDB_MODE and WANDB_PROJECT, say where it goes.
+    """A run of Weights & Biases. Its own variables, such as WANDB_MODE and WANDB_PROJECT, configure it.
 
     It keeps its files in the run's folder.
     """
@@ -23,12 +23,12 @@ class WandB:
     _run: Any
 
     def open(self, run: LoggedRun) -> dict[str, str]:
-        """Begins a run, or goes on with the one of the remembered id."""
+        """Begins a run, or continues the one with the remembered id."""
         import wandb
 
         online = wandb.setup().settings.mode not in WITHOUT_NETWORK
         if online and wandb.run is None and not wandb.login(verify=False, prompt=False):
-            raise ElitesError("no one is logged in: `wandb login` does it; WANDB_MODE=offline needs no one")
+            raise ElitesError("not logged in: run `wandb login`, or set WANDB_MODE=offline")
         known = run.remembered.get("id")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "elites"),
@@ -45,13 +45,13 @@ class WandB:
         return {"id": self._run.id, **({"url": self._run.url} if online else {})}
 
     def row(self, row: Mapping[str, float | None]) -> None:
-        """A step for each row; its number is that of the evaluations."""
+        """Logs a step for each row; its number is that of the evaluations."""
         step = int(row["evaluations"] or 0)
-        if step >= self._run.starting_step:  # those before were logged by the part before
+        if step >= self._run.starting_step:  # earlier ones were logged before the run was resumed
             self._run.log(numbers(row), step=step)
 
     def picture(self, evaluations: int, png: bytes) -> None:
-        """An image `archive`."""
+        """Logs an image `archive`."""
         import wandb
         from PIL import Image
 

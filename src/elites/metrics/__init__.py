@@ -1,1 +1,1 @@
-"""Numbers that sum up an archive: plain arrays in, numbers out."""
+"""Metrics that summarise an archive: functions from plain arrays to numbers."""

@@ -24,7 +24,7 @@ def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> Archiv
 
 
 def archive_profile(fitness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many elites reach at least a fitness: every fitness, rising, and their number at each."""
+    """Each fitness in ascending order, and the number of elites with at least that fitness."""
     levels, counts = np.unique(np.asarray(fitness, np.float64), return_counts=True)
     return levels, counts[::-1].cumsum()[::-1]
 

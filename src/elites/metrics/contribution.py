@@ -12,8 +12,8 @@ WINDOW = 200  # generations; the paper's smoothing window
 def added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Offspring added per generation (to a new cell, or in place of a worse elite), by operator.
 
-    `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them. A row may be of several
-    generations.
+    `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them. A row may cover
+    several generations.
     """
     operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
     generations = np.maximum(1, np.diff(metrics["generation"], prepend=0))
@@ -26,7 +26,7 @@ def window(generations: int) -> int:
 
 
 def rows_of(window: int, generations: np.ndarray) -> int:
-    """The rows of a log that so many generations take; `generations` is its column."""
+    """The number of rows of a log that cover `window` generations; `generations` is its column."""
     return max(1, round(window * len(generations) / max(1, int(generations[-1]))))
 
 

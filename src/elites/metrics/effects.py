@@ -1,4 +1,4 @@
-"""How far two algorithms differ, with bootstrap intervals: the same values give the same intervals."""
+"""Effect sizes with bootstrap intervals. The same values give the same intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRIMMED = 0.25  # of the values, at each end of an interquartile mean
 
 
 class Interval(NamedTuple):
-    """An estimate and its 95 % bootstrap interval; NaN without values, no interval of single values."""
+    """An estimate and its 95 % bootstrap interval; NaN without values, no interval for single values."""
 
     estimate: float
     low: float = math.nan
@@ -94,20 +94,20 @@ def _interval(estimate: float, resampled: np.ndarray, samples: Sequence[np.ndarr
 
 
 def _resampled_medians(values: np.ndarray, stream: int) -> np.ndarray:
-    """Of values in order."""
+    """Medians of resamples of sorted values."""
     low, high = _middles(len(values), stream)
     return (values[low] + values[high]) / 2  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=128)
 def _places(count: int, stream: int) -> np.ndarray:
-    """Which of so many values each resample takes `[RESAMPLES, count]`; each stream is independent."""
+    """The indices of the values in each resample `[RESAMPLES, count]`; each stream is independent."""
     return np.random.default_rng((SEED, stream, count)).integers(0, count, (RESAMPLES, count))
 
 
 @functools.lru_cache(maxsize=128)
 def _times(count: int, stream: int) -> np.ndarray:
-    """How often each resample takes each value."""
+    """The number of times that each resample contains each value."""
     rows = np.arange(RESAMPLES)[:, None] * count
     flat = np.bincount((rows + _places(count, stream)).ravel(), minlength=RESAMPLES * count)
     return flat.reshape(RESAMPLES, count).astype(np.float64)
@@ -115,12 +115,12 @@ def _times(count: int, stream: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=128)
 def _middles(count: int, stream: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ranks, among the values in order, of the two in the middle of each resample."""
+    """The ranks, among the sorted values, of the two middle values of each resample."""
     ranks = np.sort(_places(count, stream), axis=1)
     return ranks[:, (count - 1) // 2], ranks[:, count // 2]
 
 
 def _numbers(values: ArrayLike) -> np.ndarray:
-    """In order, so that the order of replications does not matter; without NaN."""
+    """The sorted values, so that the order of replications does not matter; without NaN."""
     array = np.asarray(values, np.float64).ravel()
     return np.sort(array[~np.isnan(array)])

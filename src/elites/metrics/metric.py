@@ -58,7 +58,7 @@ class Metric(Quantity):
     of: Callable[[Elites], float]
 
     def value(self, elites: Elites) -> float:
-        """The number of these elites; an error of one line if there is none."""
+        """The value of the metric for these elites; an error of one line if it cannot be computed."""
         try:
             number = self.of(elites)
             float(number)

@@ -62,10 +62,10 @@ def quartiles(values: ArrayLike) -> tuple[float, float, float]:
     numbers = _numbers(values)
     if not len(numbers):
         return (math.nan,) * 3
-    which = (0.25, 0.5, 0.75)
-    below, above = (np.quantile(numbers, which, method=method) for method in ("lower", "higher"))
+    levels = (0.25, 0.5, 0.75)
+    below, above = (np.quantile(numbers, levels, method=method) for method in ("lower", "higher"))
     with np.errstate(invalid="ignore"):  # NumPy returns NaN between infinite values, which losses may be
-        between = np.quantile(numbers, which)
+        between = np.quantile(numbers, levels)
         between = np.where(np.isnan(between), below + above, between)
     low, middle, high = np.where(below == above, below, between)
     return float(middle), float(low), float(high)
@@ -78,9 +78,9 @@ def _numbers(values: ArrayLike) -> np.ndarray:
 
 def _doubled_ranks(values: np.ndarray) -> np.ndarray:
     """Twice the rank of each value, ties at their mean rank: integers."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    return (2 * last - counts + 1)[which]
+    return (2 * last - counts + 1)[inverse]
 
 
 def _ways(ranks: Sequence[int], size: int) -> np.ndarray:

@@ -13,10 +13,10 @@ from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_p
 from elites.studies.merge.results import Reached, StudyResults
 from elites.studies.merge.runs import Run
 
-FADED = 0.2  # of its early share: an operator that adds less has almost stopped
+FADED = 0.2  # of its early share: an operator that adds less than this has almost stopped
 ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", DEEP_GRID.name
 QD_OTHERS = (ME, ES, "qd-pg", "cma-map-elites")
-SAMPLED = (ME, ES, SAMPLING, DEEP)  # beside PGA, where reproducibility is studied
+SAMPLED = (ME, ES, SAMPLING, DEEP)  # in addition to PGA, where reproducibility is studied
 LOWEST, *MIXED, HIGHEST = GA_SHARES
 QD_SCORE, MAX_FITNESS, COVERAGE = METRICS
 
@@ -24,7 +24,7 @@ QD_SCORE, MAX_FITNESS, COVERAGE = METRICS
 def judge(study: StudyResults) -> list[Claim]:
     """The verdict of a study on every claim, and on its counterparts in other suites that have runs.
 
-    A claim is about the paper's own tasks. Its counterpart is the same words about those of another suite.
+    A claim is about the paper's own tasks. Its counterpart is the same statement about another suite.
     """
     present = {curves.run.record.task for curves in study.runs}
     suites = [suite for name, suite in SUITES.items() if name == PAPERS or present & set(suite.tasks)]
@@ -37,7 +37,7 @@ def judge(study: StudyResults) -> list[Claim]:
 
 
 def papers_ants(run: Run) -> str:
-    """The suite in which a run counts where its ants are compared with each other; else empty."""
+    """The suite of a run that counts when its two ant tasks are compared with each other; else empty."""
     for suite in SUITES.values():
         if run.record.task in _ants(suite) and is_papers_task(run):
             return suite.title
@@ -53,7 +53,7 @@ def _uncertain(suite: Suite) -> list[str]:
 
 
 def _best(data: Evidence, metric: Quantity, tasks: Iterable[str], others: Iterable[str]) -> Iterator[Check]:
-    """PGA-MAP-Elites has the highest."""
+    """Checks that PGA-MAP-Elites has the highest value of a metric."""
     pairs = [(task, other) for task in tasks for other in others]
     return (data.above(task, metric, Contender(PGA), Contender(other)) for task, other in pairs)
 

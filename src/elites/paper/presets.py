@@ -19,7 +19,7 @@ class Suite:
 
     title: str
     prefix: str  # of the names of its tasks
-    names: Mapping[str, str] = field(default_factory=dict)  # of robots that the paper calls otherwise
+    names: Mapping[str, str] = field(default_factory=dict)  # of robots that have another name in the paper
 
     def uncertain(self, robot: str) -> str:
         """The task of a robot."""
@@ -74,7 +74,7 @@ STUDIES: dict[str, dict[str, Any]] = {  # all on the uncertain tasks
 
 
 def study_name(name: str, suite: str) -> str:
-    """The name of a study of the paper; on another suite it says which."""
+    """The name of a study of the paper; for another suite, with the name of the suite."""
     return name if suite == PAPERS else f"{name}-{suite}"
 
 

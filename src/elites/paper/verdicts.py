@@ -16,8 +16,8 @@ the share of the GA that a claim is about. Of the tasks, those with the default 
 deterministic half-cheetah of the paper's authors, which ends on a fall. A claim is about the paper's suite of
 tasks; runs on another suite decide only its counterpart there.
 
-Runs are compared at their own ends, as in the paper. Beside that verdict stand the one at the common budget
-and the one with the offset of QD-scores that the authors used.
+Runs are compared at their own ends, as in the paper. Two more verdicts are given: at the common budget, and
+with the offset of QD-scores that the authors used.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Check:
 
     text: str
     p: float  # uncorrected; NaN if it could not be tested
-    least: float  # the smallest p that so many runs can reach
+    least: float  # the smallest p that this number of runs can reach
     sides: tuple[bool, bool]  # whether the data lean towards the claim, and against it
     alike: bool = False  # whether the claim is that there is no difference
-    quantity: str = ""  # that is compared
+    quantity: str = ""  # the compared one
 
     @property
     def tested(self) -> bool:
@@ -82,7 +82,7 @@ class Check:
         return self.quantity in POOLED
 
     def verdict(self, comparisons: int) -> Verdict:
-        """The verdict as one of so many comparisons."""
+        """The verdict on this comparison, corrected for the number of comparisons."""
         if not self.tested:
             return Verdict.UNTESTED
         significant = bonferroni(self.p, comparisons) < LEVEL
@@ -105,7 +105,7 @@ class Claim:
     text: str
     checks: tuple[Check, ...]
     common: tuple[Check, ...] = ()  # the same comparisons at the common budget; none if that changes nothing
-    pooled: tuple[Check, ...] = ()  # the same with the pooled offset; none if that is not looked at
+    pooled: tuple[Check, ...] = ()  # the same with the pooled offset; none if it is not examined
     suite: str = ""  # title of the tasks that it is tested on
 
     @property
@@ -144,7 +144,7 @@ class Claim:
         return _change(self.verdict, Claim(self.number, self.text, self.pooled).verdict)
 
     def sensitivities(self) -> list[tuple[str, str]]:
-        """For each tested comparison, what the common budget and the pooled offset make of its verdict."""
+        """The change of each tested verdict at the common budget, and its change with the pooled offset."""
         count, texts = len(self.tested), []
         for place, check in enumerate(self.checks):
             if check.tested:
@@ -213,12 +213,12 @@ class Evidence:
         return self._known(np.array([self.study.shared_qd_score(c) for c in self.runs(task, contender)]))
 
     def _known(self, values: np.ndarray) -> np.ndarray:
-        """Without NaN; with the pooled offset, all replications or none."""
+        """The values without NaN; with the pooled offset, all replications or none."""
         missing = np.isnan(values)
         return values[:0] if self.study.basis is Basis.POOLED and missing.any() else values[~missing]
 
     def name(self, task: str) -> str:
-        """A task, with the variant of it that was run where either counts."""
+        """A task's name, with the variant that was run if more than one counts."""
         label, free = self.labels.get(task), EITHER.get(task)
         if label is None or free is None:
             return task
@@ -226,12 +226,12 @@ class Evidence:
         return f"{task} ({free} {given.get(free)})"
 
     def above(self, task: str, metric: Quantity, better: Contender, worse: Contender) -> Check:
-        """`better` is above `worse`."""
+        """Tests that `better` is above `worse`."""
         text = f"{self.name(task)}: {metric.label} of {better} above {worse}"
         return above(text, metric, self.values(task, better, metric), self.values(task, worse, metric))
 
     def like(self, task: str, metric: Quantity, one: Contender, other: Contender) -> Check:
-        """They do not differ."""
+        """Tests that two algorithms do not differ."""
         first, second = self.values(task, one, metric), self.values(task, other, metric)
         text = f"{self.name(task)}: {metric.label} of {one} like {other}"
         if not len(first) or not len(second):
@@ -249,13 +249,13 @@ class Evidence:
         )
 
     def below(self, task: str, metric: Quantity, contender: Contender, limit: float) -> Check:
-        """Every replication is below a limit."""
+        """Tests that every replication is below a limit."""
         values = self.values(task, contender, metric)
         text = f"{self.name(task)}: {metric.label} of {contender} below {metric.text(limit)}"
         return _signs(text, values < limit, metric.name)
 
     def in_runs(self, task: str, text: str, holds: Callable[[Reached], bool | None]) -> Check:
-        """Something holds in every replication of PGA-MAP-Elites; None where the run cannot decide it."""
+        """Tests that `holds` is true in every replication of PGA-MAP-Elites. It returns None if undecided."""
         outcomes = [holds(self.study.reached(curves)) for curves in self.runs(task, Contender(PGA))]
         known = np.array([one for one in outcomes if one is not None], bool)
         return _signs(f"{self.name(task)}: {text}", known)
@@ -309,7 +309,7 @@ def judge_claims(
 
 
 def _moves(curves: Curves) -> bool:
-    """Whether a run is not compared at the same place as all others."""
+    """Whether a run is compared at other evaluations than all others."""
     pairs = [(curves.end, curves.common), *([curves.shared] if curves.shared else [])]
     return any(end.evaluations != common.evaluations for end, common in pairs)
 
@@ -319,7 +319,7 @@ def _untested(text: str, quantity: str = "", *, alike: bool = False) -> Check:
 
 
 def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) -> Check:
-    """The first values are above the second."""
+    """Tests that the first values are above the second."""
     if not len(first) or not len(second):
         return _untested(text, metric.name)
     first_median, second_median = float(np.median(first)), float(np.median(second))

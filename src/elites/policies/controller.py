@@ -1,6 +1,6 @@
-"""One controller, and its ways out of this package: NumPy, PyTorch, ONNX.
+"""One controller, and its export to NumPy, PyTorch and ONNX.
 
-Their actions agree to float32 rounding: each library sums in an order of its own.
+Their actions agree to float32 rounding: each library sums in its own order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elites.errors import ElitesError, require
 from elites.files import error_in_one_line, write_atomically
 from elites.policies.layout import split_layers
 
-ONNX_OPSET, ONNX_FORMAT = 13, 8  # old enough for any runtime of the last years
+ONNX_OPSET, ONNX_FORMAT = 13, 8  # old enough for all recent runtimes
 
 
 @dataclass(frozen=True, eq=False)

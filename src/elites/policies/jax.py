@@ -18,7 +18,7 @@ Layers = tuple[tuple[jax.Array, jax.Array], ...]
 
 
 class Controllable(Protocol):
-    """What a policy needs to know about a task."""
+    """The part of a task that a policy needs."""
 
     def controller(self, hidden: tuple[int, ...] = ...) -> tuple[int, ...]:
         """Layer sizes, observation and action included."""
@@ -27,7 +27,7 @@ class Controllable(Protocol):
 def init_layers(
     key: jax.Array, sizes: tuple[int, ...], weights_within: Literal["xavier", "fan-in"] = "xavier"
 ) -> Layers:
-    """Random layers, uniform: biases within ±1/√inputs, weights as Xavier's or within the same range."""
+    """Random layers: biases uniform within ±1/√inputs; weights within the same range, or Xavier-uniform."""
     layers = []
     for inputs, outputs in pairwise(sizes):
         key, weights, biases = jax.random.split(key, 3)
@@ -46,8 +46,8 @@ def normc_layers(key: jax.Array, sizes: tuple[int, ...], norm: float) -> Layers:
     """Random layers: the weights into each unit are Gaussian, scaled to this norm; biases are 0."""
     layers = []
     for inputs, outputs in pairwise(sizes):
-        key, own = jax.random.split(key)
-        weights = jax.random.normal(own, (inputs, outputs))
+        key, weights_key = jax.random.split(key)
+        weights = jax.random.normal(weights_key, (inputs, outputs))
         layers.append((norm * weights / jnp.linalg.norm(weights, axis=0), jnp.zeros(outputs)))
     return tuple(layers)
 

@@ -10,7 +10,7 @@ from elites.policies.layout import split_layers
 
 
 class NumpyPolicy:
-    """One controller at a time, one observation at a time."""
+    """A policy that holds one controller and takes one observation at a time."""
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes

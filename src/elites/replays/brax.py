@@ -1,7 +1,8 @@
 """Brax tasks: an episode is run again, recording the pose of every link, and drawn by a small renderer.
 
-Under XLA the program is not the run's, so it rounds differently, and the physics amplifies such differences:
-the fitness of the episode that is drawn may differ from the recorded one. Native code gives the same bits.
+Under XLA, this program differs from that of the run and rounds differently. The physics amplifies such
+differences, so the fitness of the drawn episode may differ from the recorded one. Native code gives the same
+bits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SIDE = (0.0, -10.0, 3.4, 0.8)
 
 @dataclass(frozen=True, kw_only=True)
 class _Posed(BraxTask):
-    """A task whose steps are also described by the poses of all links."""
+    """A task with the poses of all links in the descriptors of its steps."""
 
     step_descriptor_dtype: ClassVar[str] = "float32"
 

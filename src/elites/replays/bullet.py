@@ -41,7 +41,7 @@ class _Image(ctypes.Structure):
 
 
 def _external(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of Bullet's with float arguments, which `bullet.external` does not support."""
+    """A function of Bullet with float arguments, which `bullet.external` does not support."""
     return ctypes.CFUNCTYPE(result, *arguments)((name, b3.library.library))
 
 

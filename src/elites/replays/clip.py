@@ -1,4 +1,4 @@
-"""Captions, tiles, and the file of a clip, which is complete or absent."""
+"""Captions, tiles, and the file of a clip, which is never left incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A film of an archive that fills, from its snapshots."""
+"""A film of an archive as it fills, from its snapshots."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _draw(
     end = picture(last)
     rate = float(np.clip(len(archives) / SECONDS, SLOWEST, FASTEST))
     still = max(1, round(STILL * rate))
-    kept = last + still if out.suffix == ".gif" else 0  # of a GIF all pictures, with a byte for a pixel
+    kept = last + still if out.suffix == ".gif" else 0  # pictures in memory: all of a GIF, a byte per pixel
     require_bytes(1, end.shape[0] * end.shape[1] * (4 * 3 + kept), "this film takes", "films")
     with Clip(out, rate, palette=end) as clip:
         for index in range(last):

@@ -1,4 +1,4 @@
-"""The geoms of MuJoCo models as shapes: for pictures, and for the page, which has capsules alone.
+"""The geoms of MuJoCo models as shapes: for pictures, and for the page, which draws only capsules.
 
 Meshes become convex outlines. Height fields are left out.
 """
@@ -44,9 +44,9 @@ class _Block(NamedTuple):
 
 
 class ModelShapes:
-    """What is seen of a model.
+    """The visible shapes of a model.
 
-    `bodies` are the numbers of its bodies in the order of their poses. Geoms of other bodies are not seen.
+    `bodies` are the numbers of its bodies in the order of their poses. Geoms of other bodies are not drawn.
     `feet` has the number of the foot to which a geom belongs.
     """
 
@@ -106,7 +106,7 @@ class ModelShapes:
 
 
 def seen_geoms(model: Any, feet: Mapping[int, int]) -> list[int]:
-    """The geoms to draw: those of the groups that MuJoCo shows, and feet; of the planes not the floor."""
+    """The geoms to draw: those of the groups that MuJoCo shows, and feet, but not the floor."""
     drawable = (model.geom_type != HEIGHT_FIELD) & ~_is_floor(model)
     shown = (model.geom_group < SHOWN_GROUPS) & (model.geom_rgba[:, 3] > 0)
     shown[list(feet)] = True
@@ -170,7 +170,7 @@ Capsule = tuple[np.ndarray, np.ndarray, float]
 
 
 def _rolls(half: np.ndarray, curved: bool) -> list[Capsule]:
-    """Capsules side by side that fill a box, given half its sides, or what is round within it."""
+    """Capsules side by side that fill a box, given half its sides; or the round shape in it if `curved`."""
     thin, wide, long = np.argsort(half, kind="stable")
     radius = max(float(half[thin]), 0.1 * float(half[wide]), 1e-3)
     aside = max(float(half[wide]) - radius, 0.0)
@@ -199,7 +199,7 @@ def _edges(half: np.ndarray) -> list[Capsule]:
 
 
 class PosedScene:
-    """An episode, given by the poses of a model's bodies, `[T + 1, bodies, …]`; the first is followed."""
+    """An episode as the poses of a model's bodies, `[T + 1, bodies, …]`; the camera follows the first."""
 
     threaded = True
 
@@ -228,7 +228,7 @@ class PosedScene:
                 yield self.picture(step, target)
 
     def picture(self, step: int, target: np.ndarray) -> np.ndarray:
-        """The state after so many steps."""
+        """A picture of the state after this number of steps."""
         shapes, solids = self._shapes.at(self.positions[step], self.rotations[step])
         return self._camera.shot(shapes, target, solids)
 

@@ -1,6 +1,6 @@
-"""Robots in MuJoCo: an episode is run again step by step, and the pose of every body recorded.
+"""Robots in MuJoCo: an episode is run again step by step, and the pose of every body is recorded.
 
-MuJoCo's own renderer draws it where an OpenGL library can draw without a display, else a small one of ours.
+MuJoCo's own renderer draws it if an OpenGL library can draw without a display, otherwise our small renderer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Episode(NamedTuple):
 class Recorder:
     """Steps through episodes of a task, given by their seeds and the controller's actions.
 
-    The poses are those in which MuJoCo has looked for contacts.
+    The poses are those for which MuJoCo has computed the contacts.
     """
 
     def __init__(self, task: MujocoTask) -> None:
@@ -54,7 +54,7 @@ class Recorder:
         self.robot = Robot(len(self._bodies), self.shapes.limbs(), float(rules.duration), view)
 
     def episode(self, seed: int, actions: np.ndarray, every: int = 1) -> Episode:
-        """The states after every so many steps, from the beginning."""
+        """The states from the beginning on, one per `every` steps."""
         self.simulator.begin(seed)
         states = [self._state()]
         for step, action in enumerate(actions, 1):
@@ -80,7 +80,7 @@ class Recorder:
 
 
 def _look(simulator: MujocoSimulator, seen: list[int], followed: int, *, planar: bool) -> tuple[View, float]:
-    """How a robot is looked at, and the height of the floor; without one, it is below everything."""
+    """The view of a robot, and the height of the floor; without a floor, a height below everything."""
     model = simulator.model
     corners = np.array([_corners(simulator, geom) for geom in seen]).reshape(-1, 2, 3)
     floor = floor_of(model)

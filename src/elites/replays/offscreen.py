@@ -1,4 +1,4 @@
-"""MuJoCo's own renderer, in a process of its own: there an OpenGL library may print, hang or crash."""
+"""MuJoCo's own renderer in a separate process, because an OpenGL library may print, hang or crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from elites.children import describe_exit, end_with, start_child
 from elites.errors import ElitesError, describe
 
-VARIABLE = "MUJOCO_GL"  # MuJoCo's own: which library it draws with
+VARIABLE = "MUJOCO_GL"  # MuJoCo's variable for the library that it draws with
 OFF = ("disabled", "disable", "off", "false", "0")
 LIBRARIES = ("egl", "osmesa")  # those that need no display
 PATIENCE = 60.0  # s for the start, and for a picture
@@ -102,14 +102,14 @@ def _end(process: subprocess.Popen[bytes], channel: Connection, lifeline: tuple[
 def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
     """Draws what the parent asks for, until the parent is gone."""
     end_with(lifeline, parent, by_main)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     for output in (1, 2):
-        os.dup2(nowhere, output)
+        os.dup2(null, output)
     channel = Connection(channel_file)
     try:
         library, content, size, view, field = channel.recv()
         os.environ[VARIABLE] = library
-        os.environ.pop("PYOPENGL_PLATFORM", None)  # follows from that
+        os.environ.pop("PYOPENGL_PLATFORM", None)  # depends on MUJOCO_GL
         studio = _Studio(content, size, view, field)
         channel.send(b"")
         while True:
@@ -118,7 +118,7 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
         pass
     except BaseException as error:
         channel.send(describe(error))
-    os._exit(0)  # not through what the library may have left running
+    os._exit(0)  # at once: the library may have left threads running
 
 
 class _Studio:
@@ -143,7 +143,7 @@ class _Studio:
         self._camera = mujoco.MjvCamera()
         yaw, self._camera.elevation, self._camera.distance = view
         self._camera.azimuth = yaw + 90
-        self.shot(model.qpos0, np.zeros(3))  # or it cannot draw
+        self.shot(model.qpos0, np.zeros(3))  # fails if it cannot draw
 
     def shot(self, coordinates: np.ndarray, target: np.ndarray) -> bytes:
         self._data.qpos[:] = coordinates

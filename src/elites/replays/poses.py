@@ -1,4 +1,4 @@
-"""The movements of robots as numbers: episodes are run again, as for clips, and all poses recorded."""
+"""The movements of robots as numbers: episodes are run again, as for clips, and all poses are recorded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Limb(NamedTuple):
 
 
 class Robot(NamedTuple):
-    """What moves, and how it is looked at."""
+    """A robot's moving parts, and the view of it."""
 
     bodies: int
     limbs: list[Limb]
@@ -42,17 +42,17 @@ class Robot(NamedTuple):
 
 
 class Movement(NamedTuple):
-    """The poses of all bodies after every so many steps of an episode, from its beginning."""
+    """The poses of all bodies at regular steps of an episode, from its beginning."""
 
-    positions: np.ndarray  # [frames, bodies, 3], the first body is the one that is followed
+    positions: np.ndarray  # [frames, bodies, 3]; the camera follows the first body
     rotations: np.ndarray  # [frames, bodies, 4], w, x, y, z
     contacts: np.ndarray  # [frames, feet], bool
-    length: int  # steps of the episode, or the largest number that was asked for
+    length: int  # steps of the episode, at most the requested number
     fitness: float  # of these steps
 
 
 def can_be_recorded(task: Any) -> str:
-    """Why there are no poses of a task's episodes; empty if there are."""
+    """The reason why the episodes of a task have no poses; empty if they have."""
     from elites.tasks.brax import BraxTask
     from elites.tasks.function import FunctionTask
 
@@ -84,9 +84,9 @@ def record(
     every: int,
     physics: Physics | None,
 ) -> Iterator[Movement]:
-    """The movements of controllers `[n, …]`, each in the episode with its seed, up to so many steps.
+    """The movements of controllers `[n, …]`, each in the episode with its seed, up to `steps` steps.
 
-    The beginning of an episode does not depend on its end, so it is run no further than that.
+    The beginning of an episode does not depend on its end, so only these steps are run.
     """
     reason = can_be_recorded(task)
     if reason:
@@ -144,7 +144,7 @@ def _record_compiled(
     every: int,
     physics: Physics | None,
 ) -> Iterator[Movement]:
-    """One world per thread: an episode does not depend on those before it."""
+    """Records with one world per thread: an episode does not depend on earlier ones."""
     from elites.evaluation import evaluator_of
 
     with evaluator_of(task, hidden, None, physics=physics) as evaluator:
@@ -168,7 +168,7 @@ def _record_compiled(
 
 
 class _Bullet:
-    """A QDGym robot in its world, whose links' poses are read."""
+    """A QDGym robot in its world, from which the poses of its links are read."""
 
     def __init__(self, task: QDGymTask) -> None:
         from elites.replays.bullet import SIDE, VIEWS
@@ -217,7 +217,7 @@ class _Bullet:
         return self._read()[0][[link % (self.anatomy.links + 1) for link in self.links]]
 
     def _read(self) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The poses of the links' centres of mass, the base last, and where these are in their links."""
+        """The poses of the links' centres of mass, the base last, and their positions in the links."""
         client, links = self.simulator.world.client, self.anatomy.links
         submit, process, request, actual = _calls()
         submit(client, request(client, self.simulator.world.body))
@@ -253,16 +253,16 @@ def _doubles(at: int, count: int) -> np.ndarray:
 
 
 def _shapes(model: str) -> dict[int, list[tuple[np.ndarray, np.ndarray, float]]]:
-    """The capsules of each link, from the robot's model file: Bullet does not tell where they are."""
+    """The capsules of each link, from the robot's model file: Bullet has no function for them."""
     from elites.tasks.qdgym.simulator import ASSETS, _anatomy
 
     links = {joint.link_name.decode(): joint.link for joint in _anatomy(model)}
-    found: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {}
+    capsules: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {}
     root = ElementTree.parse(ASSETS / "mjcf" / model).getroot()
     for body in root.iter("body"):
         for geom in body.findall("geom"):
-            found.setdefault(links.get(body.get("name", ""), -1), []).append(_capsule(geom))
-    return found
+            capsules.setdefault(links.get(body.get("name", ""), -1), []).append(_capsule(geom))
+    return capsules
 
 
 def _capsule(geom: ElementTree.Element) -> tuple[np.ndarray, np.ndarray, float]:

@@ -13,7 +13,7 @@ SKY, LIGHT, DARK = (250, 250, 252), (238, 238, 238), (160, 184, 226)
 SHADE = 0.62  # factor on the floor below a limb
 SUN = np.array([0.35, -0.5, 0.79])  # towards the light; its length is 1, nearly
 FIELD_OF_VIEW = 50.0  # vertical, in degrees
-OPACITY = 0.5  # of what is translucent
+OPACITY = 0.5  # of translucent solids
 
 
 class Shapes(NamedTuple):
@@ -43,7 +43,7 @@ class Camera:
         self._rays = rays / np.linalg.norm(rays, axis=-1, keepdims=True)
 
     def shot(self, shapes: Shapes, target: np.ndarray, solids: Sequence[Solid] = ()) -> np.ndarray:
-        """A picture `[height, width, 3]`. What is translucent casts no shadow."""
+        """A picture `[height, width, 3]`. Translucent solids cast no shadow."""
         origin = target - self._back
         opaque = [solid for solid in solids if not solid.translucent]
         picture, depth = self._floor(origin, shapes, opaque, target)

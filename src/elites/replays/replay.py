@@ -44,7 +44,7 @@ class Replayed:
     recorded_descriptor: np.ndarray
     descriptor: np.ndarray
     length: int
-    episodes: int  # whose mean was recorded; this is the first of them
+    episodes: int  # of the recorded mean; this is the first of them
 
 
 class Replay(NamedTuple):
@@ -95,7 +95,7 @@ def replay(
     Args:
         folder: folder of the run.
         cell: cell of the elite. Without this, `descriptor` and `grid`, the best elite is shown.
-        descriptor: descriptor to which the elite is the nearest one.
+        descriptor: descriptor; the elite nearest to it is shown.
         grid: rows x columns of elites side by side, such as "3x3": the best of each region of descriptor
             space; the first dimension runs to the right and the second upwards.
         seed: seed of the episode; by default, that of the episode in which the elite was found.
@@ -145,10 +145,10 @@ def replay(
     size = width // 2 * 2, height // 2 * 2  # encoders need even numbers
     present = [elite for elite in elites if elite is not None]
     seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in present]
-    made = make_task(record.task, **record.task_parameters)
-    if isinstance(made, FunctionTask):
-        raise ElitesError(f"{made.name} is a function without an environment; there is nothing to draw")
-    scenes, replayed = _run(made, archive, present, seeds, size, physics or record.physics)
+    run_task = make_task(record.task, **record.task_parameters)
+    if isinstance(run_task, FunctionTask):
+        raise ElitesError(f"{run_task.name} is a function without an environment; there is nothing to draw")
+    scenes, replayed = _run(run_task, archive, present, seeds, size, physics or record.physics)
     shown = iter([(_caption(archive, one), scene) for one, scene in zip(replayed, scenes, strict=True)])
     tiles = [None if elite is None else next(shown) for elite in elites]
     _draw(path, tiles, shape or (1, 1), size, steps, on_frame)
@@ -242,7 +242,7 @@ def _draw(
     last = max(scene.steps for scene in scenes)
     wanted = range(0, (last if steps is None else min(last, steps)) + 1, every)
     pixels = shape[0] * shape[1] * size[0] * size[1]
-    kept = len(wanted) if path.suffix == ".gif" else 0  # of a GIF all pictures, with a byte for a pixel
+    kept = len(wanted) if path.suffix == ".gif" else 0  # pictures in memory: all of a GIF, a byte per pixel
     require_bytes(1, pixels * (4 * 3 + kept), "this clip takes", "clips")
     cores = len(os.sched_getaffinity(0))
     empty = blank_tile(size)

@@ -20,7 +20,7 @@ class Scene(Protocol):
 
 
 class SmoothTarget:
-    """A camera's target, which follows the robot without its jolts."""
+    """A camera's target, which follows the robot smoothly."""
 
     def __init__(self, pace: float) -> None:
         self._pace = pace  # share of the distance per step

@@ -10,7 +10,7 @@ MOST_BINS = 50
 
 
 class Bins(NamedTuple):
-    """What the bins hold, `[bins]`; values are NaN where there is no elite."""
+    """The contents of the bins, `[bins]`; values are NaN where there is no elite."""
 
     edges: np.ndarray  # [bins + 1]
     cells: np.ndarray
@@ -46,8 +46,8 @@ def bins_of_cells(centroids: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray
 def binned(centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, values: np.ndarray) -> Bins:
     """Values of elites and their cells, in bins; values that are NaN are left out."""
     edges, numbers = bins_of_cells(centroids, bounds)
-    there = np.isfinite(values)
-    own, values = numbers[cell[there]], np.asarray(values, np.float64)[there]
+    finite = np.isfinite(values)
+    own, values = numbers[cell[finite]], np.asarray(values, np.float64)[finite]
     count = len(edges) - 1
     quartiles = np.full((count, 4), np.nan)
     for number in np.unique(own):

@@ -1,4 +1,4 @@
-"""What is drawn of an archive: the values that give its elites their colours."""
+"""The values of an archive that are drawn: they give its elites their colours."""
 
 from __future__ import annotations
 
@@ -57,15 +57,17 @@ def _content_of_corrected(archive: CorrectedArchive, style: Style) -> Map:
 
 
 def operators_of(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
-    """The operators of all elites. The rarest of many are one, the last."""
-    found, counts = np.unique(np.concatenate([archive.operator for archive in archives]), return_counts=True)
-    names = [str(name) for name in found[np.argsort(-counts, kind="stable")]]
+    """The operators of all elites. If there are many, the rarest ones are combined into the last entry."""
+    operators, counts = np.unique(
+        np.concatenate([archive.operator for archive in archives]), return_counts=True
+    )
+    names = [str(name) for name in operators[np.argsort(-counts, kind="stable")]]
     kept = sorted(names[:MOST_OPERATORS], key=lambda name: (_PLACES.get(name, len(_PLACES)), name))
     return tuple(kept) if len(names) <= MOST_OPERATORS else (*kept, OTHERS)
 
 
 def maps_of_correction(corrected: CorrectedArchive) -> dict[str, Map]:
-    """What replications say about each elite, by the name of the colour."""
+    """Maps of the statistics of each elite's replications, by the name of the colour."""
     spread, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
     loss = corrected.original_fitness.astype(np.float64) - corrected.mean_fitness
 

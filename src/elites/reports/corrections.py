@@ -1,4 +1,4 @@
-"""The correction that goes with an archive."""
+"""The correction of an archive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elites.results.folder import RunFolder
 
 
 def correction_of(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
-    """The corrected archive, or why there is none to show; nothing if the run was not corrected."""
+    """The corrected archive, or the reason why none can be shown; no reason if the run was not corrected."""
     if not run.is_corrected:
         return None, ""
     try:

@@ -42,7 +42,7 @@ ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
 DPI = 150
 FLAT, SQUARE, WIDE = (9.0, 4.2), (6.7, 5.6), (9.0, 4.8)  # inches
 TITLE = 10  # points
-LETTER = 0.7  # mean width of a letter in parts of the size of the font, with room for what is beside the axes
+LETTER = 0.7  # mean width of a letter, relative to the font size, with a margin beside the axes
 
 
 @plain_text()
@@ -66,7 +66,7 @@ def draw_archive(
     Args:
         archive: the elites; of a corrected archive, by their mean fitness, those that it keeps.
         path: file to write: PNG, PDF, SVG or another format of matplotlib.
-        ax: axes of your own, instead of a new figure.
+        ax: your own axes, instead of a new figure.
         colour: "fitness", or "operator" or "generation" that found an elite; with `corrected` also "spread"
             (standard deviation of fitness over replications), "loss" (of fitness) or "own-cell" (share of
             replications in the elite's own cell).
@@ -153,8 +153,8 @@ def draw_parallel(
     heights = scale if style.colour == "fitness" else make_scale([archive.fitness])
     draw_lines(axes, content, scale, archive.fitness, heights)
     shown, count = len(shown_elites(len(archive.cell))), len(archive.cell)
-    some = f"{shown:,} of {count:,} elites, from the best to the worst at even steps"
-    _set_title(axes, [archive.title, some if shown < count else f"{count:,} elites"], pad=18)
+    subset = f"{shown:,} of {count:,} elites, from the best to the worst at even steps"
+    _set_title(axes, [archive.title, subset if shown < count else f"{count:,} elites"], pad=18)
     _add_legend(axes, content)
     add_key(axes, [content], scale)
     return _saved(figure, path)
@@ -269,7 +269,7 @@ def draw_spread(corrected: CorrectedArchive, path: Path | str | None = None) -> 
 
 
 def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
-    """Side by side; profiles, which are wide, one above the other."""
+    """A figure with the maps side by side, or one above the other if they are profiles, which are wide."""
     count = len(maps)
     if maps[0].dimensions == 1:
         figure = Figure(figsize=(9, 0.6 + 3.2 * count), layout="constrained")

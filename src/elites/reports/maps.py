@@ -27,9 +27,9 @@ from elites.text import shortened
 
 EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
-STRIP = (0.0, 1.04, 1.0, 0.18)  # place of the numbers of elites above a profile, in parts of its axes
+STRIP = (0.0, 1.04, 1.0, 0.18)  # position of the numbers of elites above a profile, relative to its axes
 MARGIN = 0.04  # of the range of an axis of values, at both ends
-PLAIN = 0.5  # place of a profile's colour in the colour map
+PLAIN = 0.5  # position of a profile's colour in the colour map
 
 
 BINS = "squares are bins of descriptor space, each with its best elite"  # if they are not cells
@@ -103,7 +103,7 @@ def draw_map(axes: Axes, content: Map, scale: Scale) -> None:
 
 
 def add_colour_bar(axes: Axes | Sequence[Axes], maps: Sequence[Map], scale: Scale, **options: Any) -> None:
-    """A colour bar of maps on one scale. It says what lies beyond its ends."""
+    """A colour bar of maps on one scale, with a note on values beyond its ends."""
     first = axes if isinstance(axes, Axes) else axes[0]
     sides, note = scale.beyond(*(drawn.values for drawn in maps))
     label = f"{maps[0].quantity}\n({note})" if note else maps[0].quantity
@@ -185,9 +185,9 @@ def _stacked(axes: Axes, content: Map, scale: Scale) -> None:
 
 
 def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-    """The cell of each centroid within the bounds: mirrored in each side, they close their own cells.
+    """The Voronoi cell of each centroid. Centroids mirrored at each bound close the cells there.
 
-    Distances are measured in the ranges of the bounds, as the archive does.
+    Distances are relative to the ranges of the bounds, as in the archive.
     """
     low, high = bounds.T
     unit = (centroids - low) / (high - low)
@@ -225,11 +225,11 @@ def _nested(axes: Axes, content: Map, scale: Scale) -> None:
     if not content.binned:
         shape = [int(count) for count in content.archive.grid]
     low, high = content.archive.bounds[:dimensions].T
-    there = np.isfinite(content.values)
-    places = ((content.descriptor[there, :dimensions] - low) / (high - low) * shape).astype(int)
+    finite = np.isfinite(content.values)
+    places = ((content.descriptor[finite, :dimensions] - low) / (high - low) * shape).astype(int)
     places = np.clip(places, 0, np.array(shape) - 1)
     first = np.full(shape, np.nan)
-    first[tuple(places[::-1].T)] = content.values[there][::-1]  # of several, the last one written stays
+    first[tuple(places[::-1].T)] = content.values[finite][::-1]  # if there are several, the first elite stays
     if dimensions == 3:
         first, shape = first[..., None], [*shape, 1]
     outer_x, outer_y, inner_x, inner_y = shape

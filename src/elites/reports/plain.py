@@ -1,4 +1,4 @@
-"""Names of users in figures: as text, whatever they contain."""
+"""Text of users in figures, drawn exactly as it is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from elites.text import shortened
 
 @contextlib.contextmanager
 def plain_text() -> Iterator[None]:
-    """Within it matplotlib draws `$` and `_` as they are. Glyphs that its font lacks are boxes."""
+    """In this context, matplotlib draws `$` and `_` as they are. Glyphs that its font lacks are boxes."""
     with matplotlib.rc_context({"text.parse_math": False, "text.usetex": False}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
 
 def legend_label(name: str) -> str:
-    """A name in a legend, where matplotlib leaves out what begins with an underscore."""
+    """A name for a legend, where matplotlib leaves out names that begin with an underscore."""
     label = shortened(name)
     return f" {label}" if label.startswith("_") else label

@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from elites.reports.style import Style
 
 ROBUST = (2, 98)  # percentiles
-FEWEST = 10  # values; of fewer, all are within the limits
+FEWEST = 10  # values; if there are fewer, all are within the limits
 NEAR = 0.25  # extremes no further from the percentiles than this part of their distance are within the limits
 
 Sides = Literal["neither", "min", "max", "both"]
@@ -40,7 +40,7 @@ class Scale(NamedTuple):
         return self.norm.vmin, self.norm.vmax
 
     def beyond(self, *values: np.ndarray) -> Beyond:
-        """Which of the values lie beyond it."""
+        """The sides on which values lie beyond the scale, and a note."""
         finite = _finite(*values)
         low, high = self.ends
         if not finite.size or (finite.min() >= low and finite.max() <= high):
@@ -60,7 +60,7 @@ class Scale(NamedTuple):
 def robust_limits(values: np.ndarray) -> tuple[float, float]:
     """The lowest and the highest finite value; where single ones lie far beyond the others, percentiles.
 
-    Of values without a finite one, 0 and 1.
+    If there is no finite value, 0 and 1.
     """
     finite = np.sort(_finite(values))
     if not len(finite):
@@ -79,7 +79,7 @@ def robust_limits(values: np.ndarray) -> tuple[float, float]:
 def make_scale(
     values: Sequence[np.ndarray], style: Style | None = None, fixed: Fixed = (None, None)
 ) -> Scale:
-    """One scale for values of several pictures. What the style gives comes before `fixed` ends."""
+    """One scale for the values of several pictures. The limits of the style override `fixed` ends."""
     style = style or Style()
     percentiles: tuple[float, float] | None = style.percentiles or ROBUST
     finite = _finite(*values)
@@ -99,7 +99,7 @@ def make_scale(
 
 
 def number(value: float) -> str:
-    """A value for people."""
+    """A value as short text."""
     size = abs(value)
     if size and not 0.01 <= size < 1e7:
         return f"{value:.3g}"

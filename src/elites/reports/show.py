@@ -113,7 +113,7 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:
-    """Label and value of each metric; those of the run's own as they were logged for this archive."""
+    """Label and value of each metric; the run's own metrics as they were logged for this archive."""
     rows = {metric.label: metric.text(value) for metric, value in zip(METRICS, archive.metrics, strict=True)}
     at = np.flatnonzero(logged["evaluations"] == archive.about["evaluations"])
     for name in metric_names(logged):

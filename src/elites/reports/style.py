@@ -1,4 +1,4 @@
-"""How an archive is drawn: options of `elites show` and of the functions that draw."""
+"""The style of an archive's picture: options of `elites show` and of the drawing functions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run leaves behind: its folder, and every file in it."""
+"""The results of a run: its folder, and every file in it."""

@@ -31,14 +31,14 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Elite:
-    """One elite of an archive, and where it comes from."""
+    """One elite of an archive, and its origin."""
 
     index: int  # in the archive, best first
     cell: int
     fitness: float
     descriptor: tuple[float, ...]
     evaluation: int  # that found it
-    seed: int | tuple[int, ...]  # of that episode, or of those whose mean it is
+    seed: int | tuple[int, ...]  # of that episode, or of all episodes if fitness is a mean
     generation: int
     operator: str
     parents: tuple[int, ...]  # evaluations of its parents; -1: none
@@ -166,7 +166,7 @@ class SavedArchive(Plotted):
 
     @property
     def has_parameters(self) -> bool:
-        """Whether the parameters of the controllers are there."""
+        """Whether the archive has the parameters of the controllers."""
         return "digest" not in self.about
 
     def require_parameters(self, where: object) -> None:
@@ -179,8 +179,8 @@ class SavedArchive(Plotted):
 
     def without_parameters(self) -> SavedArchive:
         """The same elites without the parameters of their controllers, which take most of the space."""
-        nothing = np.empty((len(self.fitness), 0), np.float32)
-        return replace(self, parameters=nothing, about={**self.about, "digest": self.digest()})
+        no_parameters = np.empty((len(self.fitness), 0), np.float32)
+        return replace(self, parameters=no_parameters, about={**self.about, "digest": self.digest()})
 
     def save(self, path: Path | str) -> None:
         """Writes the archive as an npz file, for `elites.load_archive`."""
@@ -235,7 +235,7 @@ def save_archive(path: Path, archive: SavedArchive, *, compressed: bool = False)
 
 
 def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
-    """Reads an `archive.npz`, or the one in a run's folder; without `parameters`, all but those."""
+    """Reads an `archive.npz`, or the one in a run's folder; `parameters=False` skips the parameters."""
     path = Path(path)
     if path.is_dir():
         path /= ARCHIVE
@@ -249,7 +249,7 @@ def load_archive(path: Path | str, *, parameters: bool = True) -> SavedArchive:
 
 
 def load_about(path: Path) -> dict[str, Any]:
-    """What an archive says about itself; its arrays are not read."""
+    """The `about` of an archive; its arrays are not read."""
     arrays = read_arrays(path, {"about": schemas.ARCHIVE["about"]}, "an archive of elites")
     return schemas.read_about(path, arrays["about"], schemas.ArchiveAbout, VERSION)
 

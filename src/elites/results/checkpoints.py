@@ -56,14 +56,14 @@ def _partly_filled(node: Any) -> bool:
 
 
 def _filled(node: Any) -> np.ndarray:
-    """Where a partly filled node holds something; its arrays begin with this shape, replications first."""
+    """A mask of the filled rows of a node; its arrays begin with this shape, replications first."""
     if isinstance(node, ReplayBuffer):
         return np.arange(node.rows.shape[-2]) < np.asarray(node.size)[..., None]
     return np.asarray(node.fitness) > -np.inf
 
 
 def _as_rows(array: np.ndarray, filled: np.ndarray) -> np.ndarray | None:
-    """An array as rows, one for each place that may be filled; None if it is something else."""
+    """An array as rows, one for each entry of `filled`; None if it has another shape."""
     if array.shape[: filled.ndim] != filled.shape:
         return None
     return array.reshape(filled.size, *array.shape[filled.ndim :])
@@ -90,7 +90,7 @@ def pack(state: Any) -> dict[str, np.ndarray]:
 
 
 def outline(empty: Any) -> Any:
-    """A state at its beginning without the memory: of what is partly filled, one row that stands for all."""
+    """An initial state that takes little memory: one row stands for all rows of archives and buffers."""
 
     def outlined(node: Any) -> Any:
         if not _partly_filled(node):
@@ -108,7 +108,7 @@ def outline(empty: Any) -> Any:
 
 
 def unpack(empty: Any, packed: Packed) -> Any:
-    """The state again. `empty`, a state at its beginning, gives the shapes and the rows not stored."""
+    """Restores a state. `empty`, an initial state, has the shapes and the rows that are not stored."""
     nodes, structure = jax.tree_util.tree_flatten_with_path(empty, is_leaf=_partly_filled)
     restored = []
     for path, node in nodes:
@@ -129,7 +129,7 @@ def unpack(empty: Any, packed: Packed) -> Any:
                     f"{name} holds {stored.dtype}{stored.shape}, not {len(places)} rows of {whole.shape[1:]}"
                 )
             whole[places] = stored
-            del stored  # a buffer is large: no more copies than need be
+            del stored  # a buffer is large: keep few copies
             arrays.append(jnp.array(whole.reshape(leaf.shape)))
             del whole
         restored.append(jax.tree.unflatten(jax.tree.structure(node), arrays))
@@ -138,7 +138,7 @@ def unpack(empty: Any, packed: Packed) -> Any:
 
 def _places(places: np.ndarray, name: str, size: int) -> np.ndarray:
     if places.dtype.kind != "i" or places.ndim != 1 or (np.diff(places, prepend=-1) < 1).any():
-        raise ValueError(f"{name} has rows that are not numbers that rise")
+        raise ValueError(f"{name} has row numbers that do not increase")
     if len(places) and places[-1] >= size:
         raise ValueError(f"{name} has row {places[-1]}; it must be below {size}")
     return places
@@ -156,7 +156,7 @@ class _UnusableError(ValueError):
 
 
 class Belonging:
-    """The runs that a checkpoint belongs to: their settings, which differ only in the seed."""
+    """The runs of a checkpoint: their settings, which differ only in the seed."""
 
     def __init__(self, records: Sequence[RunRecord]) -> None:
         first: dict[str, Any] = json.loads(json.dumps(records[0].settings()))
@@ -173,9 +173,9 @@ class Belonging:
         )
 
     def refuse_other(self, path: Path, header: CheckpointHeader) -> None:
-        """Raises an error that says what has changed since the checkpoint was written.
+        """Raises an error that names the settings that have changed since the checkpoint was written.
 
-        The budget may have grown since, if the checkpoint is from before the end of the earlier one.
+        The budget may be larger now, if the checkpoint was written before the end of the earlier budget.
         """
         if header.digest == self.digest:
             return
@@ -199,12 +199,12 @@ class Belonging:
 
 
 def is_before_end(header: CheckpointHeader) -> bool:
-    """Whether a checkpoint is from before the last generation of its run, which the budget may cut."""
+    """Whether a checkpoint was written before the last generation of its run, which the budget may cut."""
     return bool(header.evaluations < header.record["evaluations"])
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """What differs, field by field. A field that only one of them has was added in another version."""
+    """The differences, field by field. A field that only one record has was added in another version."""
     for name in was.keys() & now.keys() if not prefix else was.keys() | now.keys():
         before, after = was.get(name), now.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
@@ -224,7 +224,7 @@ class Checkpoints:
         self.folder = folder
 
     def save(self, state: Any, header: CheckpointHeader) -> None:
-        """Writes a checkpoint, with its arrays' checksums, and forgets all but the last two."""
+        """Writes a checkpoint, with its arrays' checksums, and removes all but the last two."""
         self.folder.mkdir(exist_ok=True)
         arrays = pack(state)
         header = msgspec.structs.replace(
@@ -240,13 +240,13 @@ class Checkpoints:
             old.unlink()
 
     def paths(self) -> list[Path]:
-        """The newest first."""
+        """The files of the checkpoints, the newest first."""
         return sorted(self.folder.glob("[0-9]*.npz"), reverse=True)
 
     def load(self, empty: Any, belonging: Belonging) -> tuple[Any, CheckpointHeader, list[str]]:
-        """The newest checkpoint that can be read, its header, and what was wrong with newer ones.
+        """The newest readable checkpoint, its header, and messages about newer ones that cannot be read.
 
-        One of other settings is an error.
+        A checkpoint of other settings is an error.
         """
         wrong: list[str] = []
         for path in self.paths():
@@ -261,13 +261,13 @@ class Checkpoints:
                 what = "cannot be used" if isinstance(error, _UnusableError) else "is damaged"
                 wrong.append(f"checkpoint {path} {what}: {one_line(error)}")
                 continue
-            for damaged in self.paths()[: len(wrong)]:  # out of the way of those to come
+            for damaged in self.paths()[: len(wrong)]:  # renamed, so that new ones can be written
                 damaged.rename(damaged.with_suffix(DAMAGED))
             return state, header, wrong
         raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
 
     def extensible(self) -> Path | None:
-        """The newest from before the end of its run, from which the run goes on with any larger budget."""
+        """The newest checkpoint from before the end of its run: any larger budget can continue from it."""
         for path in self.paths():
             with contextlib.suppress(Exception), ArrayFile(path) as file:  # damage takes many forms
                 if is_before_end(_read_header(file)):
@@ -294,7 +294,7 @@ def _read_header(file: ArrayFile) -> CheckpointHeader:
     HEADER.check("header", text.dtype, text.shape, {})
     HEADER.check_values("header", text)
     header = parse(str(text))
-    found = header.get("format") if isinstance(header, dict) else None
-    if isinstance(found, int) and found != VERSION:
-        raise _UnusableError(f"it has format {found}; this version reads format {VERSION}")
+    version = header.get("format") if isinstance(header, dict) else None
+    if isinstance(version, int) and version != VERSION:
+        raise _UnusableError(f"it has format {version}; this version reads format {VERSION}")
     return convert(header, CheckpointHeader)

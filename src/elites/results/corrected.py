@@ -1,4 +1,4 @@
-"""A corrected archive in a file: every replication of every elite, and what they come to."""
+"""A corrected archive in a file: every replication of every elite, their means and the metrics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CorrectedArchive(Plotted):
     centroids: np.ndarray
     bounds: np.ndarray
     grid: np.ndarray
-    qd_score: np.ndarray  # of the corrected archive, as all that follows
+    qd_score: np.ndarray  # of the corrected archive, like all following fields
     max_fitness: np.ndarray
     coverage: np.ndarray
     qd_score_loss: np.ndarray
@@ -81,12 +81,12 @@ class CorrectedArchive(Plotted):
 
     @property
     def metrics(self) -> ArchiveMetrics:
-        """Of the corrected archive."""
+        """The metrics of the corrected archive."""
         return ArchiveMetrics(*(float(getattr(self, metric.name)) for metric in METRICS))
 
     @property
     def losses(self) -> Losses:
-        """What was lost, as a share of the original."""
+        """The loss of each metric, as a share of the original."""
         return Losses(*(float(getattr(self, metric.loss.name)) for metric in METRICS))
 
     def is_correction_of(self, archive: SavedArchive) -> bool:
@@ -102,7 +102,7 @@ class CorrectedArchive(Plotted):
         return before, after, loss(before, after)
 
     def spread(self) -> Spread:
-        """How far each elite's replications lie apart."""
+        """The spread of each elite's replications."""
         return spread(
             self.cell,
             self.fitness,
@@ -121,7 +121,7 @@ def corrected_archive(
 ) -> CorrectedArchive:
     """The corrected archive, given fitness `[n, N]` and descriptors `[n, N, d]` of its replications.
 
-    `about` is the record of how they were made, as `describe_correction` makes it.
+    `about` describes how they were made: see `describe_correction`.
     """
     correction = correct(
         archive.fitness,
@@ -197,7 +197,7 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
 
 
 def load_corrected_metrics(path: Path) -> tuple[int, dict[str, float]]:
-    """The evaluations that a corrected archive stands for, its metrics and losses; nothing else is read."""
+    """The evaluations of a corrected archive, its metrics and losses; nothing else is read."""
     kinds = {**schemas.SUMMARY, "about": schemas.CORRECTED["about"]}
     arrays = read_arrays(path, kinds, "a corrected archive")
     about = schemas.read_about(path, arrays.pop("about"), schemas.CorrectedAbout, VERSION)

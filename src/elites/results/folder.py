@@ -66,12 +66,12 @@ class RunFolder:
         write_json(self.config, record)
 
     def extend(self, evaluations: int) -> None:
-        """Changes the budget in the run's record if it is another, atomically. All else stays as it was."""
+        """Sets the budget in the run's record, atomically. Everything else stays as it is."""
         if self.read_record().evaluations != evaluations:
             write_json(self.config, {**parse(self.config.read_bytes()), "evaluations": evaluations})
 
     def read_record(self) -> RunRecord:
-        """What was run."""
+        """The record of the run: its settings and versions."""
         record = read_record(self.config, RunRecord)
         if record is None:
             if (self.path / names.GROUP).exists():
@@ -92,7 +92,7 @@ class RunFolder:
         return load_archive(self.archive)
 
     def evaluations(self) -> int:
-        """Evaluations that the archive stands for; 0 without one, or if it cannot be read."""
+        """Evaluations of the archive; 0 if there is none, or if it cannot be read."""
         if not self.has_archive:
             return 0
         try:
@@ -101,7 +101,7 @@ class RunFolder:
             return 0
 
     def refuse_folders(self) -> None:
-        """Says which folder is in the place of a file that the run will write."""
+        """Raises an error if a file that the run will write is a folder."""
         for path in (self.archive, self.members, self.corrected(), *(self.path / log for log in names.LOGS)):
             if path.is_dir():
                 raise ElitesError(f"{path} is a folder, not a file of the run; nothing was changed")
@@ -110,7 +110,7 @@ class RunFolder:
         save_archive(self.archive, archive)
 
     def snapshot(self, evaluations: int) -> Path:
-        """The archive after so many evaluations."""
+        """The path of the archive after this number of evaluations."""
         return self.path / names.SNAPSHOTS / f"{evaluations:010d}.npz"
 
     def snapshots(self) -> list[int]:
@@ -132,7 +132,7 @@ class RunFolder:
         return load_archive(path)
 
     def corrected(self, snapshot: int | None = None) -> Path:
-        """The corrected archive, or that of a snapshot."""
+        """The path of the corrected archive, or of that of a snapshot."""
         name = Path(names.CORRECTED)
         return self.path / (name if snapshot is None else f"{name.stem}-{snapshot:010d}{name.suffix}")
 
@@ -144,17 +144,17 @@ class RunFolder:
         return load_corrected(self.corrected())
 
     def read_correction(self) -> dict[str, Any]:
-        """How the archive was corrected; empty if it was not, or if that cannot be read."""
+        """The settings of the correction; empty if there is none, or if it cannot be read."""
         try:
             return self.read_corrected().about
         except ElitesError:
             return {}
 
     def results(self, *, parameters: bool = True) -> Iterator[Path]:
-        """The files that are there of all that a finished run is read from, the archive last.
+        """The existing files of a run that its results are read from, the archive last.
 
-        Checkpoints and figures are not among them; without `parameters` neither are members of a deep
-        grid, the log of lineages and TensorBoard's events.
+        Checkpoints and figures are not included. Without `parameters`, the members of a deep grid, the log of
+        lineages and TensorBoard's events are not included either.
         """
         logs = (self.metrics, self.timings, self.corrections)
         whole = (self.path / names.EVENTS, self.lineage, self.members) if parameters else ()
@@ -164,8 +164,8 @@ class RunFolder:
         return (path for path in paths if path.is_file())
 
     def copy_results(self, target: RunFolder, *, parameters: bool = True) -> None:
-        """Copies the results into a new folder. Without `parameters`, archives do not have their controllers'
-        and are compressed."""
+        """Copies the results into a new folder. Without `parameters`, archives are compressed and have no
+        parameters of controllers."""
         target.create_folder()
         for path in self.results(parameters=parameters):
             copy = target.path / path.relative_to(self.path)
@@ -190,7 +190,7 @@ class RunFolder:
         return table
 
     def read_corrections(self) -> dict[str, np.ndarray] | None:
-        """The columns of `corrections.csv`; None if the run was not corrected on its way."""
+        """The columns of `corrections.csv`; None if the run was not corrected while it ran."""
         if not self.corrections.exists():
             return None
         table = read_table(self.corrections)
@@ -210,19 +210,19 @@ class RunFolder:
         return table["elapsed_s"]
 
     def read_loggers(self) -> dict[str, LoggerRecord]:
-        """The loggers of the run beside its own files, by name."""
+        """The additional loggers of the run, by name."""
         return read_record(self.path / names.LOGGERS, dict[str, LoggerRecord]) or {}
 
     def write_loggers(self, loggers: dict[str, LoggerRecord]) -> None:
         write_json(self.path / names.LOGGERS, msgspec.to_builtins(loggers))
 
     def figure(self, name: str, ending: str = "png") -> Path:
-        """Where a figure of the run goes."""
+        """The path of a figure of the run."""
         return self.path / f"{name}.{ending}"
 
 
 class GroupFolder:
-    """The folder that replications of a run share; each has a run's folder in it."""
+    """The folder of the replications of a run, with a folder for each of them."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -265,13 +265,13 @@ class GroupFolder:
         return record.seeds
 
     def is_incomplete(self) -> bool:
-        """Whether a kill left nothing but records of replications, before the group's own was written."""
+        """Whether a killed process left only records of replications, without that of the group."""
         if self.exists or not self.path.is_dir():
             return False
         return all(is_partial(path) or _is_unbegun(path) for path in self.path.iterdir())
 
     def clear_incomplete(self) -> None:
-        """Removes what such a kill left."""
+        """Removes the records of an incomplete group."""
         remove_partials(self.path)
         for folder in self.path.iterdir():
             RunFolder(folder).config.unlink(missing_ok=True)
@@ -279,7 +279,7 @@ class GroupFolder:
 
 
 def _is_unbegun(path: Path) -> bool:
-    """Whether a path is the folder of a replication with no more than its record."""
+    """Whether a path is the folder of a replication that contains only its record."""
     if path.is_symlink() or not path.is_dir() or not re.fullmatch(names.seed_folder(r"\d+"), path.name):
         return False
     return all(
@@ -293,7 +293,7 @@ def find_runs(folder: Path) -> Iterator[RunFolder]:
 
 
 def group_of(folder: Path) -> GroupFolder | None:
-    """The group that a run's folder belongs to; None if it stands alone."""
+    """The group that a run's folder belongs to; None if it is not part of one."""
     group = GroupFolder(folder.resolve().parent)
     if group.exists and folder.resolve() in [run.path for run in group.runs()]:
         return group
@@ -301,7 +301,7 @@ def group_of(folder: Path) -> GroupFolder | None:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Says what is in the way of a new run."""
+    """Raises an error if a folder is not free for a new run."""
     if (folder / names.CONFIG).exists():
         raise ElitesError(
             f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"

@@ -1,4 +1,4 @@
-"""The log of all offspring that entered an archive: what lineages are followed with.
+"""The log of all offspring that entered an archive, from which lineages are read.
 
 The file is a line of JSON (format and names of the operators), then a record of fixed size for each offspring
 that entered, in the order of their evaluations. It is only ever appended to.
@@ -37,7 +37,7 @@ RECORD = np.dtype(
         ("unused", "<u2"),
     ]
 )
-WORDS = RECORD.itemsize // 4  # a record as whole numbers of 32 bits, which programs make
+WORDS = RECORD.itemsize // 4  # int32 numbers per record; programs return records as such numbers
 _ENTERS = np.isin(np.arange(256), (Status.NEW, Status.IMPROVED, Status.STORED))  # by status
 
 
@@ -52,10 +52,10 @@ class LineageHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Lineage:
     """Offspring that entered an archive, `[n, …]`, in the order of their evaluations.
 
-    Elites that were replaced are among them.
+    Elites that were replaced later are included.
     """
 
-    evaluation: np.ndarray  # numbers that elites and parents have
+    evaluation: np.ndarray  # the numbers by which elites and parents are identified
     parents: np.ndarray  # [n, 2], evaluations of the parents; -1: none
     cell: np.ndarray
     fitness: np.ndarray
@@ -80,17 +80,17 @@ class Lineage:
         return Lineage(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def ancestors(self, evaluation: int) -> Lineage:
-        """All ancestors of what an evaluation found, the newest first, back to those without parents."""
-        found: set[int] = set()
+        """All ancestors of the solution of an evaluation, the newest first, back to those without parents."""
+        ancestors: set[int] = set()
         wanted = [self._row(evaluation)]
         while wanted:
             rows = self.rows(self.parents[wanted].ravel())
-            wanted = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in found]
-            found.update(wanted)
-        return self.take(sorted(found, reverse=True))
+            wanted = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in ancestors]
+            ancestors.update(wanted)
+        return self.take(sorted(ancestors, reverse=True))
 
     def line(self, evaluation: int) -> Lineage:
-        """What an evaluation found, its first parent, the first parent of that, and so on."""
+        """The solution of an evaluation, its first parent, the first parent of that, and so on."""
         rows = [self._row(evaluation)]
         while (parent := int(self.rows(self.parents[rows[-1], :1])[0])) >= 0:
             rows.append(parent)
@@ -112,7 +112,7 @@ def header_of(operators: Sequence[str]) -> bytes:
 
 
 def records_of(words: np.ndarray) -> bytes:
-    """The records of those of a batch that entered; `words` is int32 `[n, WORDS]`, of all of them."""
+    """The records of the offspring that entered. `words` `[n, WORDS]`, int32, has all of a batch."""
     entered: np.ndarray = words[_ENTERS[words[:, -1] >> 8 & 0xFF]]
     return entered.astype("<i4", copy=False).tobytes()
 
@@ -151,7 +151,7 @@ def _check(records: np.ndarray, operators: Sequence[str]) -> None:
     """Raises ValueError if records are not what a run writes."""
     evaluation, parents = records["evaluation"], records["parents"]
     if len(records) and (evaluation[0] < 0 or (np.diff(evaluation.astype(np.int64)) <= 0).any()):
-        raise ValueError("evaluations do not rise")
+        raise ValueError("evaluations do not increase")
     if (parents < -1).any() or (parents >= evaluation[:, None]).any():
         raise ValueError("a parent is not an earlier evaluation")
     if (records["cell"] < 0).any() or (records["generation"] < 0).any():

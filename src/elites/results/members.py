@@ -1,4 +1,4 @@
-"""The members of a deep grid outside of it: in a file, or one drawn per replication of a cell."""
+"""The members of a deep grid: saved in a file, or drawn for the replications of a cell."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Members:
 
     cell: np.ndarray
     fitness: np.ndarray
-    evaluations: int  # of the run when they were its grid
+    evaluations: int  # of the run at this state of its grid
     parameters: Callable[[np.ndarray], np.ndarray]  # of these members
 
     def draw(self, cells: np.ndarray, chances: np.ndarray) -> np.ndarray:
-        """A member of each cell `[n]` for each number `[n, N]` below 1, drawn as parents are."""
+        """Draws members of the cells `[n]` as parents are drawn, one for each number `[n, N]` below 1."""
         first, last = np.searchsorted(self.cell, cells), np.searchsorted(self.cell, cells, side="right")
         slots = np.arange((last - first).max(initial=1))
-        there = first[:, None] + slots < last[:, None]
-        fitness = np.full(there.shape, -np.inf, np.float32)
-        fitness[there] = self.fitness[(first[:, None] + slots)[there]]
+        filled = first[:, None] + slots < last[:, None]
+        fitness = np.full(filled.shape, -np.inf, np.float32)
+        fitness[filled] = self.fitness[(first[:, None] + slots)[filled]]
         upto = np.asarray(weights(fitness), np.float64).cumsum(1)  # type: ignore[arg-type]
         wanted = chances * upto[:, -1:]
         drawn = np.array([row.searchsorted(at, side="right") for row, at in zip(upto, wanted, strict=True)])

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-WIDTH, DPI = 560, 150  # of a picture: pixels as shown, and as drawn, finer for good screens
+WIDTH, DPI = 560, 150  # of a picture: displayed width in pixels, and a higher resolution for good screens
 Columns = Mapping[str, np.ndarray]
 
 
 class Plotted:
     """An archive that draws itself.
 
-    Figures are made by `reports`, which is above this package: it is reached through the public name.
+    Figures are made by `reports`, which this package may not import: it is reached through the public name.
     """
 
     centroids: np.ndarray
@@ -30,7 +30,7 @@ class Plotted:
 
     @property
     def title(self) -> str:
-        """The run that it comes from."""
+        """A title that names the run."""
         algorithm, task = shortened(self.about["algorithm"]), shortened(self.about["task"]["name"])
         return f"{algorithm} on {task}, {self.about['evaluations']:,} evaluations"
 

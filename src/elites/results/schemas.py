@@ -43,7 +43,7 @@ class StartRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `config.json` says, as it is written: names and plain values."""
+    """The content of `config.json`: names and plain values."""
 
     algorithm: Name
     task: Name
@@ -58,7 +58,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     task_parameters: dict[str, Any] = {}
     metrics: list[str] = []  # further ones, by their import paths
     physics: Physics | None = None  # of a task in JAX; null in runs before the choice: xla
-    start: StartRecord | None = None  # what replaced random genomes
+    start: StartRecord | None = None  # the archive that replaced random genomes
     versions: dict[str, str | None] = {}
 
     @property
@@ -72,14 +72,14 @@ class RunRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LoggerRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `loggers.json` says of a logger."""
+    """The entry of a logger in `loggers.json`."""
 
     named: bool  # whether it was given by its name, so that a resumed run can go on with it
-    remembered: dict[str, str] = {}  # by the logger itself
+    remembered: dict[str, str] = {}  # values that the logger itself returned
 
 
 class GroupRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `group.json` says."""
+    """The content of `group.json`."""
 
     seeds: Annotated[list[Seed], Meta(min_length=1)]
 
@@ -97,7 +97,7 @@ class ChoiceRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class StudyRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `study.json` says."""
+    """The content of `study.json`."""
 
     name: str = ""
     tasks: list[ChoiceRecord] = []
@@ -132,12 +132,12 @@ class Pace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             )
 
     def fields(self) -> dict[str, float]:
-        """Those that are given."""
+        """The fields that are given."""
         return {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
 
 
 class TaskAbout(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an archive says about its task."""
+    """The description of a task in an archive."""
 
     name: Name
     parameters: dict[str, Any] = {}
@@ -182,7 +182,7 @@ class LogMark(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class CheckpointHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a checkpoint says beside its arrays."""
+    """The header of a checkpoint, apart from its arrays."""
 
     format: int
     record: dict[str, Any]  # settings of the run, without its seed
@@ -286,7 +286,7 @@ def _check_plain(value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise RecursionError
     if isinstance(value, str):
-        value.encode()  # half of a surrogate pair is no text
+        value.encode()  # an error for half of a surrogate pair
     elif isinstance(value, dict):
         for key, entry in value.items():
             key.encode()
@@ -304,12 +304,12 @@ def convert(value: Any, kind: type[Decoded]) -> Decoded:
 def read_about(
     path: Path, text: np.ndarray, kind: type[ArchiveAbout | CorrectedAbout], version: int
 ) -> dict[str, Any]:
-    """`about` of an npz file as it was written, checked; what may be missing has its default."""
+    """`about` of an npz file, checked; optional fields that are missing have their defaults."""
     try:
         about = parse(str(text))
-        found = about.get("format") if isinstance(about, dict) else None
-        if isinstance(found, int) and found != version:
-            raise ElitesError(f"{path} has format {found}; this version reads format {version}")
+        written = about.get("format") if isinstance(about, dict) else None
+        if isinstance(written, int) and written != version:
+            raise ElitesError(f"{path} has format {written}; this version reads format {version}")
         checked = convert(about, kind)
     except ValueError as error:
         raise ElitesError(f"{path} is damaged: in about: {one_line(error)}") from None
@@ -371,7 +371,7 @@ def check_members(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Raises an error if members are not in the order of their cells."""
     cell = arrays["cell"]
     if len(cell) and (cell[0] < 0 or (np.diff(cell) < 0).any()):
-        raise ElitesError(f"{path} is damaged: cell must be numbers from 0 on that do not fall")
+        raise ElitesError(f"{path} is damaged: cell must be numbers from 0 on, in ascending order")
 
 
 def _check_cells(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> int:
@@ -422,15 +422,15 @@ def is_count(column: str) -> bool:
 
 
 def is_sum(column: str) -> bool:
-    """Whether a column of `metrics.csv` counts what has happened since the row before."""
+    """Whether a column of `metrics.csv` counts something since the previous row."""
     return column == "invalid" or column.startswith(BY_OPERATOR)
 
 
 def check_columns(path: Path, columns: Iterable[str], required: Iterable[str] = REQUIRED) -> None:
-    """Raises an error if a column is missing or there twice; an operator has three."""
+    """Raises an error if a column is missing or occurs twice. Each operator has three columns."""
     columns = list(columns)
     operators = [name.removeprefix("made_") for name in columns if name.startswith("made_")]
-    needed = [*required, *(f"{what}_{name}" for name in operators for what in ("new", "improved"))]
+    needed = [*required, *(f"{kind}_{name}" for name in operators for kind in ("new", "improved"))]
     missing = [name for name in needed if name not in columns]
     if missing:
         raise ElitesError(f"{path} is damaged: it has no column {missing[0]}")
@@ -446,9 +446,9 @@ def check_table(path: Path, table: Mapping[str, np.ndarray], required: Iterable[
     for name, column in table.items():
         if is_count(name) and not ((column >= 0) & (column <= LARGEST_COUNT)).all():
             raise ElitesError(f"{path} is damaged: {one_line(name)} is not a number from 0 on in every row")
-        # Losses and metrics of one's own may be infinite.
+        # Losses and the user's own metrics may be infinite.
         numbers = column if name in REQUIRED else column[np.isfinite(column)]
         if (np.abs(numbers) > LARGEST_METRIC).any():
             raise ElitesError(f"{path} is damaged: {one_line(name)} holds a number beyond {LARGEST_METRIC:g}")
     if "evaluations" in table and (np.diff(table["evaluations"]) < 0).any():
-        raise ElitesError(f"{path} is damaged: evaluations do not rise")
+        raise ElitesError(f"{path} is damaged: evaluations do not increase")

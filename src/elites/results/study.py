@@ -1,4 +1,4 @@
-"""The folder of a study: paths, readers and writers of what it holds beside its runs."""
+"""The folder of a study: paths, readers and writers of all files that are not part of a run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StudyFolder:
         return str(self.path)
 
     def log(self, job: str) -> Path:
-        """What the worker of a job prints, until the job is finished."""
+        """The log of a job's worker, which is kept until the job is finished."""
         return self.path / LOGS / f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
 
     def runs(self) -> Iterator[RunFolder]:
@@ -56,7 +56,7 @@ class StudyFolder:
         return find_runs(self.path / RUNS)
 
     def place(self, run: RunFolder, seed: int) -> str:
-        """Where a run of this study is in one whose runs stand alone: they may come from several groups."""
+        """The path of a run in a merged study, where no run is part of a group."""
         parts = run.path.relative_to(self.path / RUNS).parts
         if len(parts) < 3:
             raise ElitesError(f"{run} is not where a study has its runs: {RUNS}/TASK/ALGORITHM")
@@ -64,23 +64,23 @@ class StudyFolder:
         return f"{RUNS}/{task}/{algorithm}/{names.seed_folder(seed)}"
 
     def read_record(self) -> StudyRecord | None:
-        """What was planned; None if there is no record."""
+        """The record of the planned study; None if there is none."""
         return read_record(self.record, StudyRecord)
 
     def write_record(self, record: dict[str, Any]) -> None:
         write_json(self.record, record)
 
     def read_measured(self) -> dict[str, Pace]:
-        """The times that were measured before; empty if there are none."""
+        """The times of earlier measurements; empty if there are none."""
         return read_record(self.measured, dict[str, Pace]) or {}
 
     def write_measured(self, measured: dict[str, Pace]) -> None:
         write_json(self.measured, {cell: pace.fields() for cell, pace in measured.items()})
 
     def begin_report(self) -> ReportFolder:
-        """An empty folder for a new report, beside the last one.
+        """An empty folder for a new report, next to the last one.
 
-        Only a report may be replaced: anything else at its place is an error.
+        Only a report may be replaced: anything else with its name is an error.
         """
         replaced = self.path / REPLACED
         if replaced.is_dir() and not self.report.path.exists():  # killed between two renames
@@ -92,7 +92,7 @@ class StudyFolder:
         return report
 
     def finish_report(self) -> None:
-        """Puts the new report in the place of the last one, which stays if that fails."""
+        """Replaces the last report by the new one. If that fails, the last one stays."""
         made, replaced, home = self.path / UNFINISHED, self.path / REPLACED, self.report.path
         shutil.rmtree(replaced, ignore_errors=True)
         if home.exists():

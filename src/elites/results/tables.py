@@ -18,7 +18,7 @@ from elites.results import names
 from elites.results.lineage import header_of, records_of
 from elites.results.schemas import OPTIONAL, LogMark, check_columns, is_count
 
-EDGE = 4096  # bytes at the beginning and at the end of a log that its digest is of
+EDGE = 4096  # bytes at the beginning and at the end of a log, which its digest covers
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
@@ -30,7 +30,7 @@ class Appended:
     """A file that is only ever appended to."""
 
     def __init__(self, path: Path, size: int = 0) -> None:
-        """Cuts the file to `size` bytes and goes on from there."""
+        """Cuts the file to `size` bytes and appends after them."""
         self._file = path.open("a+b")
         self._file.truncate(size)
         self._file.seek(0, os.SEEK_END)
@@ -44,7 +44,7 @@ class Appended:
         return self._file.tell()
 
     def sync(self) -> LogMark:
-        """Puts everything on the disk. Returns what a checkpoint has to know to go on from here."""
+        """Writes everything to disk. Returns the mark from which a checkpoint can continue."""
         size = self.size()
         os.fsync(self._file.fileno())
         return LogMark(size=size, digest=_digest(self._file.fileno(), size))
@@ -54,7 +54,7 @@ class Appended:
 
 
 def _digest(file: int, size: int) -> str:
-    """Of the first and the last bytes before `size`."""
+    """A digest of the first and the last bytes before `size`."""
     last = max(0, size - EDGE)
     edges = os.pread(file, min(size, EDGE), 0) + os.pread(file, size - last, last)
     return hashlib.sha256(edges).hexdigest()
@@ -82,7 +82,7 @@ class Table:
     """A CSV file with fixed columns."""
 
     def __init__(self, path: Path, columns: Iterable[str], size: int = 0) -> None:
-        """One that goes on has the columns that it began with: earlier versions wrote fewer."""
+        """A log that is continued keeps its columns: earlier versions wrote fewer."""
         self.columns = _continued(path, tuple(columns)) if size else tuple(columns)
         self.file = Appended(path, size)
         if size == 0:
@@ -96,7 +96,7 @@ class Table:
 
 
 def _continued(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of a log that goes on; an error if it has others than these."""
+    """The columns of a log that is continued; an error if one of them is not in `columns`."""
     with open_file(path) as file:
         present = tuple(file.readline().decode().strip().split(","))
     if unknown := [name for name in present if name not in columns]:
@@ -116,10 +116,10 @@ class Logs:
         operators: Sequence[str],
         marks: Mapping[str, LogMark],
     ) -> None:
-        """Tables with these columns; without any, a run that is not corrected has no table of corrections.
+        """Opens tables with these columns. Without columns for corrections, there is no such table.
 
-        `marks` say how much to keep of each file, as `sync` returned them. A run that began without a log of
-        lineages goes on without: its first part would be missing.
+        `marks`, returned by `sync`, say how much of each file to keep. A run that began without a log of
+        lineages does not get one later: its first part would be missing.
         """
         sizes = {name: mark.size for name, mark in marks.items()}
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
@@ -142,18 +142,18 @@ class Logs:
             self._files[names.CORRECTIONS] = self.corrections.file
 
     def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """A row of each table."""
+        """Appends a row to each table."""
         self.metrics.append(metrics)
         self.timings.append(timings)
 
     def add_offspring(self, words: np.ndarray) -> None:
-        """A record of each offspring of a generation that entered the archive: see `records_of`."""
+        """Appends a record of each offspring that entered the archive: see `records_of`."""
         if self.lineage is not None:
             self.lineage.write(records_of(words))
             self.lineage.size()
 
     def sync(self) -> dict[str, LogMark]:
-        """Puts everything on the disk. Returns what a checkpoint has to know of each file."""
+        """Writes everything to disk. Returns the mark of each file, for a checkpoint."""
         return {name: file.sync() for name, file in self._files.items()}
 
     def __enter__(self) -> Logs:

@@ -13,8 +13,8 @@ from elites.errors import ElitesError
 
 ROLLOUT_SECONDS = 1.0  # of episodes, to measure their pace
 CONTROLLERS = 50
-LEARNING_SECONDS = 10.0  # of episodes at most, to measure the rest of a generation
-SHORTEST = 5  # steps of an episode that is shortened for that
+LEARNING_SECONDS = 10.0  # at most, of the episodes while the rest of a generation is measured
+SHORTEST = 5  # steps of the episodes that are shortened for that
 NOTHING = dict.fromkeys(
     (
         *("elites", "generations", "archive_bytes", "log_bytes"),
@@ -23,7 +23,7 @@ NOTHING = dict.fromkeys(
     0,
 )  # for a cell whose runs cannot be made
 LOG_BYTES = 950  # of a row of all logs together
-RECORD_BYTES = 30_000  # of a run's record, and what its files say about themselves
+RECORD_BYTES = 30_000  # of a run's record and the headers of its files
 AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
 
 
@@ -65,7 +65,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
                 say(f"measuring a generation of {config.algorithm}")
                 learning[name] = _learning(config, rollouts[task])
             cells[-1]["pace"] = {**rollouts[task], **learning[name]}
-        except ElitesError as error:  # only its own runs will fail
+        except ElitesError as error:  # only the runs of this cell will fail
             say(f"{config.algorithm} on {config.task}: {error}")
     return {
         "cells": cells,
@@ -79,7 +79,7 @@ def _key(name: str, parameters: dict[str, Any]) -> str:
 
 
 def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
-    """The most that its files take: a full archive, and checkpoints as large as the state."""
+    """Upper bounds for the sizes of its files: a full archive, and checkpoints as large as the state."""
     import jax
 
     from elites.results.checkpoints import KEPT
@@ -90,7 +90,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     state_bytes = sum(int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state))
     parameters, count = algorithm.genome.parameter_count, len(algorithm.cells.centroids)
-    most = min(count, config.evaluations)  # elites: no more than were ever evaluated
+    most = min(count, config.evaluations)  # elites: not more than evaluations
     archive = 4 * (most * (parameters + task.descriptor_size + 16) + count * task.descriptor_size)
     depth = getattr(algorithm.config, "depth", 0) if getattr(algorithm.config, "keep_members", False) else 0
     generations = -(-config.evaluations // sum(rounds))
@@ -129,9 +129,9 @@ def _rollouts(config: Any) -> dict[str, float]:
 
 
 def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
-    """Seconds that a generation takes beside its episodes, and those before the first one.
+    """Seconds of a generation without its episodes, and seconds before the first generation.
 
-    Its episodes are cut where they would take long at that pace: they are measured on their own.
+    Long episodes are cut, because `_rollouts` measures them separately.
     """
     from elites.experiments.replications import make_replications
 
@@ -154,7 +154,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
 
 
 def _with_short_opening(config: Any) -> Any:
-    """The configuration with as little as possible before the usual generations, which take as long."""
+    """The configuration with the shortest opening, because usual generations take as long."""
     own = config.make_algorithm().config
     fields = {field.name for field in dataclasses.fields(own)}
     smaller: dict[str, Any] = {}
@@ -177,7 +177,7 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
 
 
 def _group_pace(config: Any, seeds: int) -> dict[str, float]:
-    """Seconds per generation of all replications in one program, or of its episodes and the rest."""
+    """The pace of replications in one program: seconds per generation, or those of episodes and the rest."""
     from elites.experiments.generation import evaluations_of
     from elites.experiments.replications import make_replications
 

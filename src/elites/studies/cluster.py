@@ -1,7 +1,7 @@
-"""A study on a Ray cluster: each job is a task on one of its machines, and its files come back as they grow.
+"""A study on a Ray cluster: each job is a task on one of its machines, which sends its files back regularly.
 
-No shared file system is needed. A task begins with the files of its run that have come back so far, so a run
-whose machine is lost goes on elsewhere from the last checkpoint that was sent.
+No shared file system is needed. A task begins with the files of its run that were sent back so far. If a
+machine is lost, its runs continue on another one, from the last checkpoint that was sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from elites.studies.plan import WORKER_BYTES
 from elites.studies.study import Job
 
 LEAST_SECONDS = 1.0  # between two transfers of files
-TAIL = 20_000  # bytes of a worker's log that come back when it fails
+TAIL = 20_000  # bytes of a worker's log that are sent back when it fails
 
 
 def remote_run(request: dict[str, Any], files: dict[str, bytes], every: float) -> Iterator[dict[str, Any]]:
@@ -49,7 +49,7 @@ def remote_run(request: dict[str, Any], files: dict[str, bytes], every: float) -
             try:
                 yield {"kind": "where", "where": platform.node()}
                 for message in _relay(process, folder, sent, every):
-                    if message["kind"] in ("failed", "lost"):  # the log goes with the folder
+                    if message["kind"] in ("failed", "lost"):  # the log is removed with the folder
                         message["log"] = (home / "log").read_bytes()[-TAIL:]
                     yield message
             finally:
@@ -72,7 +72,7 @@ def _relay(
         messages.put(None)
 
     threading.Thread(target=listen, daemon=True).start()
-    clock, took = time.monotonic(), 0.0
+    clock, transfer_seconds = time.monotonic(), 0.0
     while True:
         message = None
         with contextlib.suppress(Empty):
@@ -86,11 +86,11 @@ def _relay(
             return
         if message is not None:
             yield message
-        if time.monotonic() - clock > max(every, 20 * took):
+        if time.monotonic() - clock > max(every, 20 * transfer_seconds):
             began = time.monotonic()
             yield from _changes(folder, sent)
             clock = time.monotonic()
-            took = clock - began
+            transfer_seconds = clock - began
 
 
 def _mark(path: Path) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def _changes(folder: Path, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files of a run that are whole."""
+    """The complete files of a run."""
     return (path for path in folder.rglob("*") if path.is_file() and not is_partial(path))
 
 
@@ -130,7 +130,7 @@ def _order(name: str) -> int:
 
 
 def write_files(folder: Path, message: dict[str, Any]) -> None:
-    """Writes files that have come back, in an order from which the run can be resumed at any moment."""
+    """Writes files that were sent back, in an order that allows to resume the run at any moment."""
     for name in sorted(message["changed"], key=_order):
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):
@@ -178,7 +178,7 @@ class ClusterPool:
         self.needs = {folder: needed + WORKER_BYTES for folder, needed in needs.items()}
         self._task = self._ray.remote(max_retries=0)(
             remote_run
-        )  # a retry begins with the files that came back
+        )  # a retry begins with the files that were sent back
         self._running: dict[str, tuple[Job, Any]] = {}
         self._stopped: list[tuple[Job, dict[str, Any]]] = []
         self._gpus = self._ray.cluster_resources().get("GPU", 0) > 0
@@ -244,7 +244,7 @@ class ClusterPool:
             return {"kind": "lost", "error": f"its machine or process was lost ({type(error).__name__})"}
 
     def stop(self) -> None:
-        """Ends the tasks; their runs can be resumed from the files that have come back."""
+        """Ends the tasks; their runs can be resumed from the files that were sent back."""
         for job, stream in self._running.values():
             with contextlib.suppress(Exception):
                 self._ray.cancel(stream, force=True)

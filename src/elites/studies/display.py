@@ -36,7 +36,7 @@ class StudyDisplay(LiveView):
         self.states: Sequence[State] = ()
 
     def ended(self, state: State) -> None:
-        """Prints how a job has ended."""
+        """Prints the end of a job."""
         name = state.job.name
         if state.stage == "failed":
             log = self.study.log(state.job.folder)
@@ -57,7 +57,7 @@ class StudyDisplay(LiveView):
             self.log(self.doing)
 
     def stays(self) -> bool:
-        """Once there is a table."""
+        """True once there is a table."""
         return bool(self.states)
 
     def below(self) -> list[RenderableType]:
@@ -72,9 +72,9 @@ class StudyDisplay(LiveView):
         return ", ".join(f"{counts[stage]} {stage}" for stage in stages if counts[stage])
 
     def table(self, states: Sequence[State]) -> Table:
-        """A row for each run; if that is too long, one for each task and algorithm.
+        """A row for each run, or for each task and algorithm if there are too many runs.
 
-        If that is too long as well, only those that are running or have failed.
+        If that is too long as well, only those that are running or have failed are shown.
         """
         room = max(1, self.console.height - 6)
         return _by_run(states) if len(states) <= room else _by_cell(states, room)
@@ -127,7 +127,7 @@ def _home(state: State) -> str:
 
 
 def _share(state: State) -> float:
-    """How much of a job is done, without corrections."""
+    """The share of a job that is done, without corrections."""
     return 1.0 if state.stage == "finished" else state.farthest / state.job.configs[0].evaluations
 
 

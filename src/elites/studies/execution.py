@@ -1,4 +1,4 @@
-"""Executes the jobs of a study: several at once, each in a process of its own; a failure stops no other."""
+"""Executes the jobs of a study: several at once, each in its own process. A failure stops no other job."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Pool(Protocol):
 def make_request(
     job: Job, folder: Path, threads: int | None, checkpoint_seconds: float, keep_state: bool = False
 ) -> dict[str, Any]:
-    """What a worker is to do."""
+    """The request for a worker."""
     return {
         "what": "run",
         "folder": str(folder),
@@ -186,10 +186,10 @@ def execute(
 ) -> list[State]:
     """Executes the jobs, as many at a time as there is room for.
 
-    Ctrl-C and SIGTERM ask all workers to stop, a second one ends them at once: either way their runs can be
-    resumed. They also stop when the time `is_late`. `show` is called repeatedly with the state of all jobs,
-    `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution. `standing` gives the
-    evaluations of a job before.
+    Ctrl-C and SIGTERM ask all workers to stop; a second one ends them at once. In both cases their runs can
+    be resumed. Workers also stop when `is_late` returns true. `show` is called repeatedly with the state of
+    all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution. `standing`
+    returns the evaluations that a job has at the start.
     """
     states = {job.folder: State(job) for job in jobs}
     for state in states.values():
@@ -226,7 +226,7 @@ def _is_active(state: State) -> bool:
 
 
 def update(state: State, message: dict[str, Any], *, stopping: bool) -> None:
-    """Takes a worker's message in. A worker that is lost while `stopping` was stopped."""
+    """Updates a state with a worker's message. A worker that is lost while `stopping` counts as stopped."""
     kind = message["kind"]
     if kind in ("progress", "correcting"):
         state.stage = "running" if kind == "progress" else "correcting"

@@ -1,7 +1,7 @@
-"""Joins folders of one study whose parts were run on different machines: seeds, tasks or algorithms.
+"""Joins folders of one study: different machines may have run its seeds, tasks or algorithms.
 
-Only finished runs are taken. In the joined folder each stands alone, also if its seed was one of a group that
-trained in one program, so that a study there goes on with whichever seeds are missing.
+Only finished runs are joined. In the new folder, no run is part of a group, even if it was trained in one
+program with others. A study there can therefore continue with any missing seeds.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ FREE = (
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merged folder holds."""
+    """The contents of a merged folder."""
 
     seeds: tuple[int, ...]
     runs: int
     unfinished: int  # runs that were left out
-    uncorrected: int  # of a study whose archives are to be corrected
+    uncorrected: int  # of a study that corrects its archives
     differing: dict[str, list[str]]  # versions of each package, and the physics, if they are not the same
 
 
@@ -50,7 +50,7 @@ class Merged:
 class _Piece:
     folder: StudyFolder
     study: StudyRecord
-    finished: dict[str, tuple[RunFolder, RunRecord]]  # by their places in the merged folder
+    finished: dict[str, tuple[RunFolder, RunRecord]]  # by their paths in the merged folder
     unfinished: int
 
 
@@ -110,7 +110,7 @@ def merge_studies(
 
 
 def describe(merged: Merged, out: Path) -> str:
-    """What was merged, as text."""
+    """A summary of the merge, as text."""
     seeds = f"seed {merged.seeds[0]}"
     if len(merged.seeds) > 1:
         whole = len(merged.seeds) == merged.seeds[-1] - merged.seeds[0] + 1
@@ -132,11 +132,11 @@ def _are(count: int) -> str:
 
 def _read(path: Path) -> _Piece:
     if not path.is_dir():
-        raise ElitesError(f"{path} is no folder")
+        raise ElitesError(f"{path} is not a folder")
     folder = StudyFolder(path)
     study = folder.read_record()
     if study is None:
-        raise ElitesError(f"{path} is no folder of a study: there is no {RECORD} in it")
+        raise ElitesError(f"{path} is not the folder of a study: there is no {RECORD} in it")
     finished: dict[str, tuple[RunFolder, RunRecord]] = {}
     unfinished = 0
     for run in folder.runs():
@@ -186,7 +186,7 @@ def _all(pieces: Sequence[Sequence[ChoiceRecord]]) -> list[dict[str, Any]]:
 
 
 def _disjoint(pieces: Sequence[_Piece]) -> dict[str, tuple[RunFolder, RunRecord]]:
-    """All finished runs by their places. A run that is there twice is an error."""
+    """All finished runs by their paths. A run that occurs twice is an error."""
     runs: dict[str, tuple[RunFolder, RunRecord]] = {}
     for piece in pieces:
         for place, (run, record) in piece.finished.items():
@@ -213,12 +213,12 @@ def _refuse_other_settings(runs: Mapping[str, tuple[RunFolder, RunRecord]]) -> N
     """Raises an error if replications differ in more than the seed and the physics."""
     for (first, expected), *others in _cells(runs):
         for run, record in others:
-            was, now = expected.settings(), record.settings()
-            for name in was:
-                if name not in ("seed", "physics") and was[name] != now[name]:
+            expected_settings, settings = expected.settings(), record.settings()
+            for name, other in expected_settings.items():
+                if name not in ("seed", "physics") and other != settings[name]:
                     raise ElitesError(
-                        f"{first} has {name} {difference(was[name], now[name])} and {run} "
-                        f"{difference(now[name], was[name])}; only their seeds may differ"
+                        f"{first} has {name} {difference(other, settings[name])} and {run} "
+                        f"{difference(settings[name], other)}; only their seeds may differ"
                     )
 
 
@@ -228,7 +228,7 @@ def _write(
     study: dict[str, Any],
     parameters: bool,
 ) -> None:
-    """Makes the folder beside its place, its record last, and then moves it there."""
+    """Makes the folder under a temporary name, its record last, and then renames it."""
     partial = target.with_name(f".{target.name}{PARTIAL}")
     with error_in_one_line(f"cannot write to {target}"):
         partial.mkdir(parents=True, exist_ok=True)

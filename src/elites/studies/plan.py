@@ -1,4 +1,4 @@
-"""What a study will do and cost."""
+"""The plan of a study: its runs and their cost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from elites.studies.present import is_done
 from elites.studies.study import Job, Study
 from elites.text import duration, shortened
 
-WORKER_BYTES = 600_000_000  # memory of a worker beside that of its run
+WORKER_BYTES = 600_000_000  # memory of a worker without that of its run
 
 
 class Cost(NamedTuple):
-    """The cost of what is left to do."""
+    """The cost of the remaining work."""
 
     runs: int
     evaluations: int
@@ -47,7 +47,7 @@ def cell_of(config: RunConfig) -> str:
 def cost(
     study: Path, jobs: Sequence[Job], measured: Measured, workers: int, keep_state: bool = False
 ) -> Cost:
-    """The cost of these jobs, none of which is done, from here on; with all states if they are kept."""
+    """The remaining cost of these unfinished jobs; with the states of all runs if they are kept."""
     runs = evaluations = corrections = disk = 0
     low = high = 0.0
     known = True
@@ -55,12 +55,13 @@ def cost(
     compiled: set[str] = set()
     for job in jobs:
         cell = measured.cells[cell_of(job.configs[0])]
-        each = cell["elites"] * job.configs[0].correct_replications
+        corrected = cell["elites"] * job.configs[0].correct_replications  # episodes of a correction
         left_runs = [folder for folder in job.folders if not is_done(study / folder, job)]
         done = [RunFolder(study / folder).evaluations() for folder in left_runs]
         left = sum(max(0, job.configs[0].evaluations - count) for count in done)
         again = _corrections(job) * len(left_runs)
-        runs, evaluations, corrections = runs + len(left_runs), evaluations + left, corrections + each * again
+        runs, evaluations = runs + len(left_runs), evaluations + left
+        corrections += corrected * again
         disk += len(left_runs) * (cell["archive_bytes"] * (1 + job.configs[0].snapshots) + cell["log_bytes"])
         disk += len(left_runs) * cell["corrected_bytes"] * (again > 0)
         disk += len(left_runs) * cell["state_bytes"] if keep_state else 0
@@ -75,11 +76,11 @@ def cost(
         compiled.add(cell_of(job.configs[0]))
         if "generation_s" in pace:
             seconds = share * cell["generations"] * pace["generation_s"]
-            episodes = seconds * each * again / max(1, job.configs[0].evaluations)
+            episodes = seconds * corrected * again / max(1, job.configs[0].evaluations)
             low, high = low + seconds, high + start + seconds + episodes
             continue
         learning, steps = share * cell["generations"] * pace["learning_s"], pace["steps_per_s"]
-        episodes = left + each * again
+        episodes = left + corrected * again
         low += learning + episodes * pace["random_length"] / steps
         high += start + learning + episodes * cell["episode_length"] / steps
     disk += sum(sorted(checkpoints)[-workers:])
@@ -87,7 +88,7 @@ def cost(
 
 
 def occupied(study: Path, jobs: Sequence[Job]) -> int:
-    """Bytes on the disk of what these jobs have written."""
+    """Bytes on disk that these jobs have written."""
     files = [file for job in jobs for file in (study / job.folder).rglob("*")]
     return sum(file.stat().st_size for file in files if file.is_file())
 
@@ -105,9 +106,9 @@ def needs(job: Job, measured: Measured) -> int:
 
 
 def memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:
-    """Bytes that so many jobs at once need at most, with their workers where these share the memory."""
-    each = WORKER_BYTES if measured.platform == "cpu" else 0
-    return sum(sorted(needs(job, measured) + each for job in jobs)[-workers:])
+    """Upper bound for the bytes of `workers` jobs at once, with their workers if these share the memory."""
+    worker = WORKER_BYTES if measured.platform == "cpu" else 0
+    return sum(sorted(needs(job, measured) + worker for job in jobs)[-workers:])
 
 
 def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
@@ -128,11 +129,11 @@ def describe(
 ) -> str:
     """The plan as text. `limit` is the time after which it stops."""
     total = sum(len(job.folders) for job in jobs)
-    each = f"{study.seeds} of each" + (f" from seed {study.first_seed} on" if study.first_seed else "")
+    seeds = f"{study.seeds} of each" + (f" from seed {study.first_seed} on" if study.first_seed else "")
     rows = {
         "tasks": ", ".join(choice.slug() for choice in study.tasks),
         "algorithms": ", ".join(choice.slug() for choice in study.algorithms),
-        "runs": f"{total:,}: {each}, {study.evaluations:,} evaluations a run"
+        "runs": f"{total:,}: {seeds}, {study.evaluations:,} evaluations a run"
         + (f"; {finished:,} are finished" if finished else ""),
         "left to do": f"{left.runs:,} run{'s' * (left.runs != 1)}, {left.evaluations:,} evaluations",
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"

@@ -1,4 +1,4 @@
-"""How much of a study its folder has."""
+"""The parts of a study that are already in its folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _all_done(study: Path, job: Job) -> bool:
 
 
 def is_done(folder: Path, job: Job) -> bool:
-    """Whether a run of a job is finished, and corrected if need be."""
+    """Whether a run of a job is finished, and corrected if the job requires it."""
     config, run = job.configs[0], RunFolder(folder)
     if run.evaluations() < config.evaluations:
         return False
@@ -45,10 +45,10 @@ def is_done(folder: Path, job: Job) -> bool:
 
 
 def in_folder(study: Path, job: Job) -> list[Job]:
-    """A job as the folder has it: its seeds may have come there in several parts.
+    """Splits a job into the parts that the folder has: its seeds may have been added at different times.
 
-    A group stays one, and a run that stands alone stays alone: it was merged, or began as the only one. Seeds
-    that are new are groups of consecutive ones, each in a folder of its own.
+    A group stays a group. A run that is not part of one, because it was merged or began alone, stays alone.
+    New seeds form groups of consecutive ones, each in its own folder.
     """
     home = job.folder if job.group else job.folder.rpartition("/")[0]
     planned = {config.seed: config for config in job.configs}
@@ -59,10 +59,10 @@ def in_folder(study: Path, job: Job) -> list[Job]:
         if own or group.path == study / home:
             part = Job(str(group.path.relative_to(study)), own, True, job.correct)
             parts += _parts_of(study, group, seeds, part, job)
-    there = {config.seed for part in parts for config in part.configs}
-    new = [config for config in job.configs if config.seed not in there]
+    present = {config.seed for part in parts for config in part.configs}
+    new = [config for config in job.configs if config.seed not in present]
     if not job.group:
-        return parts if there else [job]
+        return parts if present else [job]
     alone = [config for config in new if _has_begun(GroupFolder(study / home).run(config.seed))]
     if not parts and not alone and not _groups(study / home):
         return [job]
@@ -81,9 +81,9 @@ def _groups(home: Path) -> list[GroupFolder]:
 
 
 def _parts_of(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, job: Job) -> list[Job]:
-    """What a group does for a job. An error if its seeds would have to change before they are finished.
+    """The parts of a job that a group executes. An error if its seeds would change before it is finished.
 
-    The first group is also the folder of those that are added to it, which only a finished one can be.
+    The first group also contains the folders of groups that are added later; it must be finished before.
     """
     whole = len(part.configs) == len(seeds)
     if whole and (len(seeds) == len(job.configs) or part.folder != job.folder):
@@ -102,7 +102,7 @@ def _parts_of(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, 
 
 
 def _consecutive(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
-    """Configurations by the ranges of their seeds, which rise."""
+    """Groups of configurations with consecutive seeds, given in ascending order."""
     ranges: list[list[RunConfig]] = []
     for config in configs:
         if ranges and config.seed == ranges[-1][-1].seed + 1:
@@ -113,7 +113,7 @@ def _consecutive(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
 
 
 def _has_begun(run: RunFolder) -> bool:
-    """Whether there is more than the run's record."""
+    """Whether a run has more than its record."""
     return run.exists and any(path != run.config and not is_partial(path) for path in run.path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Plans a study, says what it will cost, and executes it."""
+"""Plans a study, prints its cost, and executes it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run_study(
         workers: number of runs at once. Default: one per core, fewer where memory is short.
         threads: threads of each run's rollouts. Default: the cores divided by the workers.
         cluster: address of a Ray cluster to run on.
-        checkpoint_seconds: least time between the checkpoints of a run.
+        checkpoint_seconds: shortest time between the checkpoints of a run.
         max_hours: hours after which all runs stop cleanly; the same study again continues them.
         keep_state: whether finished runs keep their states, which `resume` needs to extend them.
         calibrate: whether to measure first how long it will take.
@@ -76,7 +76,7 @@ def run_study(
 
 
 class _Clock:
-    """The time that a study has."""
+    """The time limit of a study."""
 
     def __init__(self, hours: float | None) -> None:
         self.hours, self._started = hours, time.monotonic()
@@ -114,13 +114,13 @@ def _execute(
     pool: Pool
     if cluster is None:
         workers = workers or plan.default_workers(left, measured)
-        each = threads or max(1, plan.cores() // workers)
+        run_threads = threads or max(1, plan.cores() // workers)
         where = (
-            f"this machine: {workers} at once, {each} {'threads' if each > 1 else 'thread'} each, with up to "
-            f"{in_bytes(plan.memory(left, measured, workers))} of memory; "
+            f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
+            f"with up to {in_bytes(plan.memory(left, measured, workers))} of memory; "
             f"{in_bytes(measured.available)} are free"
         )
-        pool = Processes(folder, workers, each, checkpoint_seconds, keep_state)
+        pool = Processes(folder, workers, run_threads, checkpoint_seconds, keep_state)
     else:
         from elites.studies.cluster import ClusterPool
 
@@ -152,7 +152,7 @@ def _measure(
 ) -> plan.Measured:
     """Sizes and paces of each cell; times in the study's folder are not measured again.
 
-    `keep` writes new ones into the folder for the next time.
+    With `keep`, new times are written into the folder for the next call.
     """
     cells = {plan.cell_of(job.configs[0]): job for job in jobs}
     home = StudyFolder(folder)
@@ -179,7 +179,7 @@ def _measure(
 
 
 def _write_record(folder: Path, study: Study, say: Callable[[str], None]) -> None:
-    """Writes the study, with the choices that were run before: reports need their labels."""
+    """Writes the study's record. Choices of earlier runs are kept: reports need their labels."""
     home, record = StudyFolder(folder), json.loads(json.dumps(study.record()))
     last = None
     try:
@@ -198,7 +198,7 @@ def _key(choice: dict[str, Any]) -> str:
 
 
 def conclude(folder: Path, states: Sequence[State]) -> int:
-    """Prints how the study ended. Returns the exit status: 1 if a run has failed."""
+    """Prints the outcome of the study. Returns the exit status: 1 if a run has failed."""
     failed = [state for state in states if state.stage == "failed"]
     stopped = [state for state in states if state.stage in ("stopped", "waiting")]
     if failed:

@@ -1,4 +1,4 @@
-"""What a study consists of: algorithms on tasks, with replications."""
+"""A study: algorithms on tasks, with replications."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Study:
             )
 
     def jobs(self) -> list[Job]:
-        """Its runs, the first seed of everything first; replications that share a program are one job."""
+        """Its runs, ordered by seed first; replications that share a program are one job."""
         return list(self._jobs)
 
     @functools.cached_property
@@ -135,7 +135,7 @@ class Study:
         )
 
     def record(self) -> dict[str, Any]:
-        """All of it as plain values, for the study's folder."""
+        """The study as plain values, for its folder."""
         return dataclasses.asdict(self)
 
 
@@ -188,9 +188,9 @@ def read_study(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is no TOML file: {one_line(error)}") from None
+        raise ElitesError(f"{path} is not a TOML file: {one_line(error)}") from None
     except RecursionError:
-        raise ElitesError(f"{path} is no TOML file of a study: it is nested too deep") from None
+        raise ElitesError(f"{path} is not the TOML file of a study: it is nested too deep") from None
     allowed = [field.name for field in dataclasses.fields(Study)]
     for name in record:
         if name not in allowed:

@@ -1,4 +1,4 @@
-"""A process of its own for each run of a study: a request comes in, progress goes out.
+"""A worker process for a run of a study: it receives a request and sends its progress.
 
 The request is one line of JSON on standard input, which then stays open for as long as the parent process
 lives. When it closes, the worker ends at once, and its run can be resumed. Messages are lines of JSON on
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from elites.experiments.execution import Report
 
 PROGRESS_SECONDS = 0.5  # least time between messages on progress
-Send = Callable[..., None]  # sends a message: its kind, and what it says
+Send = Callable[..., None]  # sends a message: its kind and its content
 
 
 def main() -> int:
-    """What `python -m elites.studies.worker` does. The exit status is 0 if a last message was sent."""
+    """The command `python -m elites.studies.worker`. The exit status is 0 if a last message was sent."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print does not mix with the messages
+    os.dup2(2, 1)  # so that the output of libraries does not mix with the messages
     request = json.loads(sys.stdin.readline())
     temporary = Path(request["folder"]).parent if request.get("temporary") else None
     threading.Thread(target=_end_with_parent, args=(temporary,), daemon=True).start()
@@ -109,7 +109,7 @@ def execute(request: dict[str, Any], send: Send) -> bool:
 
 
 class _Progress:
-    """Sends progress, at most one message in a while; the last one is always sent."""
+    """Sends progress regularly, but not too often; the last message is always sent."""
 
     def __init__(self, send: Send) -> None:
         self.send, self._sent = send, 0.0

@@ -19,9 +19,8 @@ TASKS: dict[str, Task] = {task.name: task for task in (*qdgym.TASKS, *brax.TASKS
 def make_task(name: str, **parameters: Any) -> Task:
     """The task with this name and, where given, these parameters (`noise`, `episode_length`, …).
 
-    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`. `mujoco:FILE` is a robot of one's own:
-    see `elites.mujoco_task`. `module:task` is a task of one's own: a Task, or a function of a batch (see
-    `elites.task`).
+    `gym:ID` is a Gymnasium environment: see `elites.gymnasium_task`. `mujoco:FILE` is your own robot: see
+    `elites.mujoco_task`. `module:task` is your own task: a Task, or a function of a batch (`elites.task`).
     """
     if name.startswith("gym:"):
         from elites.tasks.gymnasium import make
@@ -40,7 +39,7 @@ def make_task(name: str, **parameters: Any) -> Task:
 
 
 def task_of_environment(task: str | Kind, kind: type[Kind], called: str, parameters: dict[str, Any]) -> Kind:
-    """The task of a Gymnasium environment of ours, by its name and parameters, or as it is."""
+    """The task of one of our Gymnasium environments: made from a name and parameters, or given as a Task."""
     if "episode_length" in parameters:
         raise ElitesError(
             "episode_length is a parameter of evaluators; Gymnasium's limit is max_episode_steps"
@@ -56,7 +55,7 @@ def task_of_environment(task: str | Kind, kind: type[Kind], called: str, paramet
 
 
 def register_task(task: Task) -> None:
-    """Makes a task known by its name to this process."""
+    """Registers a task under its name in this process."""
     TASKS[task.name] = task
 
 
@@ -83,7 +82,7 @@ def parameters_of(task: Task) -> dict[str, Any]:
 
 
 def record_of(task: Task) -> dict[str, Any]:
-    """What an archive says about its task."""
+    """The description of a task that an archive contains."""
     return {
         "name": task.name,
         "parameters": parameters_of(task),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-STREAM = 1  # beside the episode's seed; the initial state is drawn from the seed alone
+STREAM = 1  # combined with the episode's seed; the initial state is drawn from the seed alone
 
 
 def draw_noise(seed: int, spread: float, steps: int, size: int) -> np.ndarray:
     """Gaussian noise for the actions of the episode with this seed, float32 `[steps, size]`.
 
-    Without noise it has no rows.
+    If `spread` is 0 it has no rows.
     """
     if spread == 0:
         return np.zeros((0, size), np.float32)

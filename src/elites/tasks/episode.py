@@ -1,4 +1,4 @@
-"""What an episode is: how it ends, what it results in, and its steps."""
+"""An episode: how it ends, its result and its steps."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class FunctionTask(Task):
         """Whether the function has a second argument: the seeds of a noisy one."""
         try:
             kinds = [parameter.kind for parameter in inspect.signature(self.function).parameters.values()]
-        except (TypeError, ValueError):  # of a compiled function
+        except (TypeError, ValueError):  # a compiled function has no signature
             return False
         return (
             sum(
@@ -78,7 +78,7 @@ class FunctionTask(Task):
         seeds = (jax.ShapeDtypeStruct((2,), jnp.uint32),) * self.takes_seeds
         try:
             jax.eval_shape(self.function, vectors, *seeds)
-        except Exception:  # NumPy refuses JAX's tracers in many ways; a real error comes up on the host
+        except Exception:  # NumPy rejects JAX's tracers in many ways; real errors occur again on the host
             return False
         return True
 
@@ -142,5 +142,5 @@ def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> 
 
 
 def _name_of(function: Function) -> str:
-    """Its import path; a name for this process alone where it has none."""
+    """Its import path, or a name that only this process knows."""
     return path_of(function) or f"function:{getattr(function, '__name__', 'unnamed')}"

@@ -24,12 +24,12 @@ MOST_CELLS = 1024  # default of a CVT in more than four dimensions
 
 
 def default_grid(dimensions: int) -> tuple[int, ...]:
-    """The grid of a task that has none of its own, by the dimensions of its descriptor."""
+    """The default grid of a task, by the number of dimensions of its descriptor."""
     return GRIDS.get(dimensions, (2,) * dimensions)
 
 
 def default_cells(grid: tuple[int, ...]) -> int:
-    """The cells of the CVT archive of a task that has no number of its own."""
+    """The default number of cells of a CVT archive, by the default grid."""
     return min(math.prod(grid), MOST_CELLS) if len(grid) > 4 else math.prod(grid)
 
 
@@ -89,7 +89,7 @@ class Task:
         return self.descriptor_size if self.describes_steps else 0
 
     def missing(self) -> str:
-        """What keeps it from running here, in a line; empty if nothing does."""
+        """The reason why the task cannot run here, in a line; empty if it can."""
         return ""
 
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
@@ -175,8 +175,8 @@ class DeviceTask(Task, ABC):
     def episode_descriptor(self, mean: jax.Array, state: Any) -> jax.Array:
         """The descriptor of an episode, `[descriptor_size]`.
 
-        `mean` is that of its steps' descriptors, `[step_descriptor_size]`; `state` is that after its last
-        step. Only for tasks that override this method is that state kept.
+        `mean` is the mean of its steps' descriptors, `[step_descriptor_size]`; `state` is the state after its
+        last step, which is kept only for tasks that override this method.
         """
         return mean
 

@@ -1,8 +1,9 @@
 """The CMA evolution strategies of pyribs, as pure functions over arrays.
 
 In pyribs a strategy is an object. In this module the state is its arrays, which can be saved, donated and
-vmapped: each call creates the object from the arrays, updates it, and reads the arrays back. The samples are
-a function of the arrays, a seed among them. `tell` draws them again: an object holds more than its samples.
+vmapped: each call creates the object from the arrays, updates it, and reads the arrays back. The samples
+depend only on the arrays, which include a seed. `tell` draws them again, because an object also keeps other
+values from drawing them.
 
 Code that calls these functions directly should wait for each result: on a single core, a callback cannot read
 its arguments while another program runs.
@@ -101,7 +102,7 @@ class CovarianceStrategies:
         )
 
     def tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
-        """As `IsotropicStrategies.tell`; the samples are drawn again."""
+        """See `IsotropicStrategies.tell`. The samples are drawn again."""
         return jax.pure_callback(  # type: ignore[no-any-return]
             self._tell, _shapes(arrays), arrays, ranking, vmap_method="sequential"
         )
@@ -115,7 +116,7 @@ class CovarianceStrategies:
         updates = zip(strategies, *map(np.asarray, ranking), strict=True)
         for (strategy, _), ranks, value, count, origin in updates:
             strategy.tell(ranks, value, int(count))
-            if count == 0 or strategy.check_stop(value[ranks].astype(float)):  # its norm could overflow
+            if count == 0 or strategy.check_stop(value[ranks].astype(float)):  # a float32 norm could overflow
                 strategy.reset(origin)
         return self._read(arrays, strategies)
 

@@ -18,7 +18,7 @@ FLAT = 1e-12  # distance between the ranking values of the best and the worst sa
 
 
 class Ranking(NamedTuple):
-    """How the samples of each strategy did."""
+    """The ranking of the samples of each strategy."""
 
     order: jax.Array  # indices of the samples from best to worst [strategies, batch]
     values: jax.Array  # ranking values of the samples, in their own order [strategies, batch, …]
@@ -52,7 +52,7 @@ class IsotropicStrategies:
         return {"mean": mean, "sigma": jnp.float32(self.sigma), "ps": jnp.zeros_like(mean)}
 
     def _tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
-        """The same for one strategy."""
+        """As `tell`, for one strategy."""
         order, values, parents, fresh = ranking
         n, mean, sigma = self.dimensions, arrays["mean"], arrays["sigma"]
         weights = recombination_weights(jnp.maximum(parents, 1), self.batch)

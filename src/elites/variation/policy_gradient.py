@@ -39,7 +39,7 @@ class PolicyGradient:
         return children(parameters, elites.origin.evaluation[parents])
 
     def working_bytes(self, count: int) -> int:
-        """Memory of the transitions of all steps and of the units of `count` actors, at least."""
+        """Lower bound for the memory of the transitions of all steps and the units of `count` actors."""
         observation, *units = self.policy.sizes
         transition = 2 * observation + units[-1] + 2
         return 4 * self.batch * (self.steps * transition + _together(count) * sum(units))
@@ -79,7 +79,7 @@ class PolicyGradient:
 
 
 def _together(count: int) -> int:
-    """How many of `count` actors take a step at once: all, or equal groups of them on a CPU."""
+    """The number of actors, of `count`, that take a step at once: all, or on a CPU a group of equal size."""
     if jax.default_backend() != "cpu" or count <= max(GROUPS):
         return count
     return min(GROUPS, key=lambda size: -count % size)

@@ -1,4 +1,4 @@
-// The page: what is where, and who is told when something changes.
+// The page: its parts, and what is redrawn when the state changes.
 "use strict";
 
 /** @type {Run[]} */
@@ -24,7 +24,7 @@ const KEYS = [
 /** @type {(() => void) | undefined} */
 let repaintDetail;
 
-/** The scale of what is shown now. */
+/** The scale of the current view. */
 function scaleNow() {
   const key = state.view === "difference" ? "change" : state.colour,
     name = `${key} ${dark()}`;
@@ -64,7 +64,7 @@ function drawHeader() {
 }
 
 /** @param {HTMLElement} parent @param {Record<string, string>} choices @param {string} now @param {(key: string) => void} choose
- * @param {Record<string, string>} disabled why one cannot be chosen */
+ * @param {Record<string, string>} disabled reasons why choices are disabled */
 function drawSegments(parent, choices, now, choose, disabled = {}) {
   parent.replaceChildren(
     ...Object.entries(choices).map(([key, label]) =>
@@ -123,7 +123,7 @@ function drawControls() {
     .join(" ")}${runs[0].dims > 3 ? " …" : ""}`;
 }
 
-/** Which dimensions are where, if there are more than two. @param {string} layout */
+/** The choice of the dimension of each axis, if there are more than two. @param {string} layout */
 function drawAxesChoice(layout) {
   const places =
     layout === "nested"
@@ -312,7 +312,7 @@ function redraw(keys) {
     repaintDetail();
 }
 
-/** A cell's number, or the nearest elite to a descriptor. @param {string} text */
+/** Selects an elite by the number of its cell, or as the nearest one to a descriptor. @param {string} text */
 function search(text) {
   const run = runs[state.chosen.run],
     values = text

@@ -156,7 +156,7 @@ function histogram(samples, found, mean) {
   );
 }
 
-/** Where replications lie in descriptor space: the first two axes shown, or one. @param {Run} run @param {number} elite
+/** The replications of an elite in descriptor space, along the first one or two axes shown. @param {Run} run @param {number} elite
  * @param {number[][]} places */
 function cloudChart(run, elite, places) {
   const size = 130,
@@ -219,7 +219,7 @@ function columnValue(run, elite, key) {
     : valueOf(run, run.end, elite, key, "found");
 }
 
-/** A line per elite through an axis per quantity. A range that is drawn on an axis filters. @param {HTMLElement} parent */
+/** A line per elite through an axis per quantity. Dragging along an axis filters by a range. @param {HTMLElement} parent */
 function drawParallel(parent) {
   const run = runs[state.chosen.run],
     columns = columnsOf(run).filter(({ key }) => key !== "operator");

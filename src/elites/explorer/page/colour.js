@@ -1,4 +1,4 @@
-// What cells are coloured by, and how.
+// The quantities that give cells their colours, and their scales.
 "use strict";
 
 /** @typedef {[number, number, number]} RGB */
@@ -9,7 +9,7 @@ const rgb = (hex) => /** @type {RGB} */ ([1, 3, 5].map((at) => parseInt(hex.slic
 const PALETTES = Object.fromEntries(
   Object.entries(HEADER.palettes).map(([name, stops]) => [name, stops.map(rgb)]),
 );
-const LEVELS = 4; // of uncertainty; at the least there are 2 ** (LEVELS - 1) classes of values, at the most one
+const LEVELS = 4; // of uncertainty: 2 ** (LEVELS - 1) classes of values at the lowest, one class at the highest
 
 /** @typedef {{label: string, palette?: string, corrected?: boolean, whole?: boolean, about?: string}} Quantity */
 /** @type {Record<string, Quantity>} */
@@ -53,10 +53,10 @@ function valueOf(run, frame, row, key, view) {
 }
 
 const ROBUST = [0.02, 0.98]; // shares of the values that are below the ends of a scale
-const FEWEST = 10; // values; of fewer, all are within the ends
+const FEWEST = 10; // values; if there are fewer, all are within the ends
 const NEARBY = 0.25; // extremes no further from these shares than this part of their distance are within, too
 
-/** Ends of a scale, as figures have them: the least and the greatest value, unless single ones lie far beyond the others.
+/** Ends of a scale, as in figures: the lowest and the highest value, unless a few values lie far beyond the others.
  * @param {ArrayLike<number>} values @returns {[number, number] | null} null if there is no finite value */
 function robustEnds(values) {
   const sorted = Float64Array.from(values).filter(Number.isFinite).sort(),
@@ -71,7 +71,7 @@ function robustEnds(values) {
   return [low - least <= near ? least : low, most - high <= near ? most : high];
 }
 
-/** The range of a quantity over whole runs, found and corrected alike, so that their pictures share one scale. */
+/** The range of a quantity over whole runs, found and corrected, so that all pictures share one scale. */
 class Scale {
   /** @param {Run[]} runs @param {string} key */
   constructor(runs, key) {
@@ -98,7 +98,7 @@ class Scale {
       .filter(Number.isFinite);
     spreads.sort((one, other) => one - other);
     this.widest = spreads.length ? spreads[Math.floor(0.95 * (spreads.length - 1))] || 1 : 1;
-    const diverging = key === "loss" || key === "change"; // no change has the colour of the paper, nearly
+    const diverging = key === "loss" || key === "change"; // almost the background colour where nothing changes
     this.stops = diverging
       ? PALETTES[dark() ? "managua" : "PuOr"]
       : PALETTES[QUANTITIES[key].palette ?? "viridis"];
@@ -107,7 +107,7 @@ class Scale {
     this.grey = dark() ? rgb("#4a4c54") : rgb("#d3d1ca");
   }
 
-  /** From 0 to 1. @param {number} value */
+  /** The position of a value on the scale, from 0 to 1. @param {number} value */
   share(value) {
     return this.high > this.low ? Math.min(1, Math.max(0, (value - this.low) / (this.high - this.low))) : 0.5;
   }
@@ -119,7 +119,7 @@ class Scale {
     return along(this.stops, this.share(value));
   }
 
-  /** Of a value-suppressing palette: the less certain, the fewer and the greyer the colours.
+  /** The colour in a value-suppressing palette: less certain values have fewer and greyer colours.
    * @param {number} share @param {number} doubt both from 0 to 1 @returns {RGB} */
   suppressed(share, doubt) {
     const level = Number.isFinite(doubt) ? Math.min(LEVELS - 1, Math.floor(doubt * LEVELS)) : LEVELS - 1;

@@ -22,7 +22,7 @@ async function inflate(at, blocks = BLOCKS) {
   return new Response(stream).arrayBuffer();
 }
 
-/** The numbers of a block; quantised ones as they were, NaN included. @param {Block} block @returns {Promise<Numbers>} */
+/** The numbers of a block; quantised blocks are decoded, NaN included. @param {Block} block @returns {Promise<Numbers>} */
 async function numbers(block) {
   const Kind = KINDS[/** @type {keyof typeof KINDS} */ (block.type)],
     size = Kind.BYTES_PER_ELEMENT,
@@ -41,8 +41,8 @@ async function numbers(block) {
   );
 }
 
-/** Bytes of replications, `[elites, replications, d]`: they were sorted, and are stored as differences, the elites of a
- * replication one after the other. @param {Block} block @returns {Promise<Uint8Array>} */
+/** Bytes of replications, `[elites, replications, d]`: they are stored sorted and as differences, replication by
+ * replication. @param {Block} block @returns {Promise<Uint8Array>} */
 async function replicated(block) {
   const [d, replications, elites] = block.shape,
     changes = await numbers(block),
@@ -60,14 +60,14 @@ async function replicated(block) {
   return codes;
 }
 
-/** From 0 to 1; NaN if it is missing. @param {number} code a byte */
+/** A number from 0 to 1; NaN if it is missing. @param {number} code a byte */
 const unitOf = (code) => (code === 255 ? NaN : code / 254);
 
 /** All blocks of an object, under the same names. @param {any} described @returns {Promise<any>} */
 async function unpacked(described) {
   const names = Object.keys(described).filter((name) => described[name]?.shape);
-  const found = await Promise.all(names.map((name) => numbers(described[name])));
-  return { ...described, ...Object.fromEntries(names.map((name, index) => [name, found[index]])) };
+  const arrays = await Promise.all(names.map((name) => numbers(described[name])));
+  return { ...described, ...Object.fromEntries(names.map((name, index) => [name, arrays[index]])) };
 }
 
 const EMPTY_FRAME = {
@@ -85,7 +85,7 @@ class Run {
   /** @type {any} */ elites;
   /** @type {any} */ corrected;
   /** @type {any} */ ancestors;
-  /** @type {any} */ past; // solutions of snapshots that are not elites of the end, and since when these are
+  /** @type {any} */ past; // solutions of snapshots that are not final elites, and the first snapshot of the final elites
   /** @type {Frame} */ end = { ...EMPTY_FRAME, evaluations: 0, count: 0 };
   /** @type {number[]} */ moments = []; // of snapshots
   /** @type {{number: number, frame: Frame} | undefined} */ _snapshot; // the last that was shown
@@ -154,7 +154,7 @@ class Run {
     return this._snapshot.frame;
   }
 
-  /** An archive of elites of the end and of solutions of the past, sorted, the best first. @param {number} evaluations
+  /** An archive of final elites and earlier solutions, sorted, the best first. @param {number} evaluations
    * @param {Int32Array} kept @param {Int32Array} old @returns {Frame} */
   _frame(evaluations, kept, old) {
     const { elites, past, dims } = this;
@@ -216,7 +216,7 @@ class Run {
     return (value - low) / (high - low);
   }
 
-  /** The descriptor of an elite, where it was found or where it is on average. @param {number} elite @param {boolean} mean */
+  /** The descriptor of an elite: when it was found, or the mean of its replications. @param {number} elite @param {boolean} mean */
   descriptor(elite, mean = false) {
     const all = mean && this.corrected ? this.corrected.descriptor : this.elites.descriptor;
     return Array.from(all.slice(elite * this.dims, (elite + 1) * this.dims));
@@ -229,7 +229,7 @@ class Run {
       .join(", ");
   }
 
-  /** The elite nearest to a descriptor, whose missing coordinates count nothing. @param {number[]} wanted */
+  /** The elite nearest to a descriptor; missing coordinates are ignored. @param {number[]} wanted */
   nearest(wanted) {
     let best = -1,
       least = Infinity;

@@ -6,7 +6,7 @@ let mainStage = null;
 
 let factsLater = 0;
 
-/** Shows an elite: how it moves at once, what is known of it at once or, while the pointer moves on, when it rests.
+/** Shows an elite: its movement at once, and its facts at once or, while the pointer moves, when it rests.
  * @param {HTMLElement} parent @param {Run} run @param {number} elite @param {boolean} resting */
 function drawElite(parent, run, elite, resting = false) {
   if (!mainStage) {
@@ -108,7 +108,7 @@ function drawFacts(run, elite) {
 }
 
 /** @type {Map<string, string[]>} */
-const evaluated = new Map(); // what was found by evaluating elites again
+const evaluated = new Map(); // results of evaluating elites again
 
 /** Asks the server of this page to evaluate an elite again. @param {Run} run @param {number} elite */
 function again(run, elite) {
@@ -134,7 +134,7 @@ function again(run, elite) {
       .then((response) => response.json())
       .catch((error) => ({ error: `The server does not answer: ${error}` }));
     button.removeAttribute("disabled");
-    const line = answer.error ?? told(run, answer);
+    const line = answer.error ?? answerText(run, answer);
     lines.push(line);
     evaluated.set(key, lines);
     list.append(element("li", {}, line));
@@ -146,11 +146,11 @@ function again(run, elite) {
 }
 
 /** @param {Run} run @param {{seed: number, fitness: number, descriptor: number[], length: number}} answer */
-function told(run, answer) {
+function answerText(run, answer) {
   return `seed ${answer.seed}: fitness ${short(answer.fitness)}, ${run.placeText(answer.descriptor)}, ${fixed(answer.length)} steps`;
 }
 
-/** The ancestors of an elite, as far as they are known, along the first parent that is known. @param {Run} run @param {number} elite */
+/** The known ancestors of an elite, following the first known parent of each. @param {Run} run @param {number} elite */
 function lineage(run, elite) {
   const list = element("ol", { class: "lineage" }),
     { elites, ancestors } = run;
@@ -199,7 +199,7 @@ function lineage(run, elite) {
       );
       break;
     }
-    if (next.all.evaluation[next.row] >= all.evaluation[row]) break; // a damaged file: no parent is later
+    if (next.all.evaluation[next.row] >= all.evaluation[row]) break; // a damaged file: parents are always earlier
     now = next;
   }
   return list;
@@ -209,7 +209,7 @@ function lineage(run, elite) {
 const hasParameters = (run, elite) =>
   run.header.has_parameters && (HEADER.served || elite < (run.header.parameters?.shape[0] ?? 0));
 
-/** The parameters of an elite as a file of NumPy's. @param {Run} run @param {number} elite */
+/** The parameters of an elite as a NumPy file. @param {Run} run @param {number} elite */
 async function asNpy(run, elite) {
   if (HEADER.served) {
     const body = JSON.stringify({ run: run.index, elite });
@@ -252,7 +252,7 @@ function commands(run, elite) {
       "save its parameters",
       `numpy.save("${file}", elites.load_archive(${path}).parameters[${elite}])`,
     ]);
-  const made = shown.map(([name, text]) =>
+  const sections = shown.map(([name, text]) =>
     element(
       "div",
       {},
@@ -273,7 +273,7 @@ function commands(run, elite) {
       ),
     ),
   );
-  return [...made, ...buttons];
+  return [...sections, ...buttons];
 }
 
 /** @param {string} text @param {HTMLElement} button */

@@ -98,7 +98,7 @@ function svgOf(view) {
   ];
 }
 
-/** Draws as a canvas does, into elements: as much of it as axes and arrows need. */
+/** A context like that of a canvas that draws SVG elements: only the methods that axes and arrows need. */
 function svgPen() {
   const measure = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
   /** @type {string[]} */

@@ -16,7 +16,7 @@ function passes(run, frame, row) {
   return true;
 }
 
-/** The least and the greatest value of a quantity among a run's elites. @param {Run} run @param {string} key
+/** The lowest and the highest value of a quantity among a run's elites. @param {Run} run @param {string} key
  * @returns {[number, number]} */
 function extentOf(run, key) {
   let [low, high] = [Infinity, -Infinity];
@@ -51,7 +51,7 @@ function setFilter(key, range) {
   change({ filters: range ? { ...others, [key]: range } : others });
 }
 
-/** The choice of a further filter. */
+/** The menu to add a filter. */
 function drawFilterChoice() {
   const select = byId("filter-by"),
     columns = columnsOf(runs[0]).filter(({ key }) => key !== "operator" && !state.filters[key]);
@@ -112,7 +112,7 @@ function makeChip(key) {
   return { chip: element("span", { class: "chip" }, label, fields[0], "to", fields[1], remove), fields };
 }
 
-/** A filter of all values, whose first field is ready for a number. @param {string} key */
+/** Adds a filter of all values, and focuses its first field. @param {string} key */
 function addFilter(key) {
   if (!key) return;
   setFilter(key, roundExtent(key));

@@ -1,9 +1,9 @@
-// Text: numbers for people, elements without markup.
+// Text: formatted numbers, and elements without markup.
 "use strict";
 
 const THIN = "\u202f"; // separates thousands
 
-/** A number with so many digits after the point, thousands separated. @param {number} value @param {number} digits */
+/** A number with `digits` digits after the point, and separated thousands. @param {number} value @param {number} digits */
 function fixed(value, digits = 0) {
   if (!Number.isFinite(value)) return "–";
   const [whole, part] = Math.abs(value).toFixed(digits).split(".");
@@ -39,9 +39,9 @@ function ticks(low, high, count) {
   const rough = (high - low) / count,
     power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10);
-  const found = [];
-  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) found.push(at * step);
-  return found;
+  const values = [];
+  for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) values.push(at * step);
+  return values;
 }
 
 /** A tick's text, as short as the step between ticks allows. @param {number} value @param {number[]} all */
@@ -57,28 +57,28 @@ function tickText(value, all) {
 /** An element. Text is never markup. @param {string} name @param {Record<string, any>} attributes
  * @param {...(Node | string | null)} children @returns {HTMLElement} */
 function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  fill(made, attributes, children);
-  return made;
+  const node = document.createElement(name);
+  fill(node, attributes, children);
+  return node;
 }
 
 /** An element of a drawing. @param {string} name @param {Record<string, any>} attributes @param {...(Node | string | null)} children
  * @returns {SVGElement} */
 function drawn(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  fill(made, attributes, children);
-  return made;
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  fill(node, attributes, children);
+  return node;
 }
 
-/** @param {any} made @param {Record<string, any>} attributes @param {(Node | string | null)[]} children */
-function fill(made, attributes, children) {
+/** @param {any} node @param {Record<string, any>} attributes @param {(Node | string | null)[]} children */
+function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "style") Object.assign(made.style, value);
-    else made.setAttribute(key, value === true ? "" : String(value));
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "style") Object.assign(node.style, value);
+    else node.setAttribute(key, value === true ? "" : String(value));
   }
-  made.append(...children.filter((child) => child !== null));
+  node.append(...children.filter((child) => child !== null));
 }
 
 /** @param {string} id @returns {any} */

@@ -1,4 +1,4 @@
-// How robots move: poses in the page become limbs in space.
+// The movements of robots: poses in the page become limbs in space.
 "use strict";
 
 /**
@@ -23,9 +23,9 @@ function gaitOf(run, elite, which = 0) {
     known = gaits.get(key);
   if (known) return known;
   const described = run.header.gaits?.elites[elite]?.[which];
-  const made = described ? decodeGait(run.header.gaits, described) : Promise.resolve(null);
-  gaits.set(key, made);
-  return made;
+  const gait = described ? decodeGait(run.header.gaits, described) : Promise.resolve(null);
+  gaits.set(key, gait);
+  return gait;
 }
 
 /** @type {Map<string, Promise<string>>} */
@@ -34,17 +34,17 @@ const clips = new Map();
 /** The address of an elite's clip. @param {Run} run @param {number} elite @returns {Promise<string>} */
 function clipOf(run, elite) {
   const key = `${run.index}.${elite}`;
-  let made = clips.get(key);
-  if (!made) {
-    made = inflate(run.header.clips[elite]).then((raw) =>
+  let clip = clips.get(key);
+  if (!clip) {
+    clip = inflate(run.header.clips[elite]).then((raw) =>
       URL.createObjectURL(new Blob([raw], { type: "image/webp" })),
     );
-    clips.set(key, made);
+    clips.set(key, clip);
   }
-  return made;
+  return clip;
 }
 
-/** The elite nearest to one in descriptor space, or itself, of those that move in the page; -1 if none does.
+/** The elite nearest to an elite in descriptor space, or itself, among those with a movement; -1 if there is none.
  * @param {Run} run @param {number} elite @param {Record<string, any>} all those that move */
 function nearestMoving(run, elite, all) {
   if (all[elite]) return elite;
@@ -91,7 +91,7 @@ async function decodeGait(all, one, blocks = BLOCKS) {
       }
     }
   }
-  const target = new Float32Array(2 * frames); // what the camera looks at follows without the robot's jolts
+  const target = new Float32Array(2 * frames); // the camera's target follows the robot smoothly
   for (let frame = 0; frame < frames; frame++) {
     for (let axis = 0; axis < 2; axis++) {
       const now = positions[3 * frame * bodies + axis];
@@ -149,7 +149,7 @@ function limbsAt(shapes, gait, seconds, ghost) {
     return {
       centre: place.map((value, index) => value + offset[index]),
       axis,
-      radius: shape.radius * (shape.foot >= 0 ? 1.015 : 1), // else it would flicker where it meets the leg
+      radius: shape.radius * (shape.foot >= 0 ? 1.015 : 1), // otherwise it would flicker where it meets the leg
       half,
       colour: ghost ? GHOST : touches ? TOUCHING : shape.foot >= 0 ? FOOT : LIMB,
       alpha: ghost ? 0.3 : 1,

@@ -1,4 +1,4 @@
-// Where things are on a map: tiles in the unit square, y upwards, in any number of descriptor dimensions.
+// The layout of a map: tiles in the unit square, y upwards, in any number of descriptor dimensions.
 "use strict";
 
 const NESTED = 6; // bins per dimension of nested squares in four dimensions, unless the archive is a grid
@@ -119,7 +119,7 @@ class Layout {
     return rows;
   }
 
-  /** The place of a descriptor. In a profile its height is another matter. @param {ArrayLike<number>} values @param {number} from
+  /** The position of a descriptor. In a profile, only x is used. @param {ArrayLike<number>} values @param {number} from
    * @returns {[number, number]} */
   place(values, from) {
     if (this.kind === "nested") {
@@ -133,7 +133,7 @@ class Layout {
     ];
   }
 
-  /** The tile at a place; -1 where there is none. Dots are found by those who draw them. @param {number} x @param {number} y */
+  /** The tile at a place; -1 where there is none. Dots are found by `MapView`. @param {number} x @param {number} y */
   at(x, y) {
     if (x < 0 || x > 1 || y < 0 || y > 1) return -1;
     if (this.kind === "profile") {
@@ -154,7 +154,7 @@ class Layout {
   }
 }
 
-/** Where the corners of tiles with four corners each begin. @param {number} tiles */
+/** The first corner of each tile, if each has four. @param {number} tiles */
 const evenly = (tiles) => Uint32Array.from({ length: tiles + 1 }, (_, tile) => 4 * tile);
 
 /** Rectangles around centres. @param {Float32Array} centres @param {number} wide half of the width @param {number} high */
@@ -168,8 +168,8 @@ function rectangles(centres, wide, high) {
   return corners;
 }
 
-/** The Voronoi cells of points in the unit square. From the whole square, a cell loses what is nearer to another point,
- * the near ones first: beyond twice the distance of its farthest corner, no point takes anything more.
+/** The Voronoi cells of points in the unit square. A cell begins as the whole square and loses all that is nearer to another
+ * point, near points first: points beyond twice the distance of its farthest corner change nothing.
  * @param {Float32Array} points x, y, x, y, … */
 function voronoi(points) {
   const count = points.length / 2,

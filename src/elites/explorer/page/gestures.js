@@ -1,4 +1,4 @@
-// What pointers and fingers do on a map.
+// Gestures of the mouse and of fingers on a map.
 "use strict";
 
 /** @param {MapView} view */

@@ -1,4 +1,4 @@
-// What the colours mean.
+// The legend: the meaning of the colours.
 "use strict";
 
 /** Fills the legend. @param {HTMLElement} parent @param {Scale} scale @param {string} label */
@@ -13,8 +13,8 @@ function swatch(operator) {
   return element("span", {}, dot, operator.name);
 }
 
-/** A bar from the low to the high end of the scale. Where values lie beyond an end, it has a tip, and beside that the
- * farthest of them. @param {Scale} scale @param {string} label */
+/** A bar from the low to the high end of the scale. Where values lie beyond an end, it has a tip with the farthest
+ * value next to it. @param {Scale} scale @param {string} label */
 function ramp(scale, label) {
   const least = scale.least < scale.low ? short(scale.least) : "",
     most = scale.most > scale.high ? short(scale.most) : "";

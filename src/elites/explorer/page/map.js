@@ -1,4 +1,4 @@
-// The map of one run on two canvases: tiles, and what is above them (axes, arrows, rings).
+// The map of one run on two canvases: tiles, and marks above them (axes, arrows, rings).
 "use strict";
 
 const MARGIN = { left: 54, right: 12, top: 10, bottom: 40 };
@@ -9,14 +9,14 @@ const LETTERS = "ABCD";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-/** What is drawn of each tile. */
+/** The drawn state of each tile. */
 class Target {
   /** @param {number} tiles */
   constructor(tiles) {
     /** @type {Int32Array} */
     this.rows = new Int32Array(tiles).fill(-1);
     this.colour = new Float32Array(4 * tiles); // red, green, blue from 0 to 255, alpha from 0 to 1
-    this.place = new Float32Array(2 * tiles); // of dots; of bars the height is the second
+    this.place = new Float32Array(2 * tiles); // positions of dots; the second number of a bar is its height
   }
 }
 
@@ -81,7 +81,7 @@ class MapView {
     this.paint();
   }
 
-  /** Takes over what is to be shown, and moves there. @param {boolean} move */
+  /** Reads the state and moves to the new picture. @param {boolean} move */
   update(move = true) {
     const kind = layoutsOf(this.run.dims).includes(state.layout) ? state.layout : layoutsOf(this.run.dims)[0];
     const axes =
@@ -143,7 +143,7 @@ class MapView {
     return target;
   }
 
-  /** The height of a bar: 0 is the least value, or 0 itself if that is less. @param {number} value */
+  /** The height of a bar. A height of 0 is the lowest value, or 0 if that is lower. @param {number} value */
   height(value) {
     const { low, high } = this.range();
     return (value - low) / (high - low || 1);
@@ -273,10 +273,10 @@ class MapView {
     }
     const size = Math.sqrt((plot.w * plot.h) / now.rows.length) * state.zoom[0]; // of a tile, in pixels
     const fine = layout.kind === "cells",
-      apart = fine && size > 16; // with paper between them
+      apart = fine && size > 16; // with a gap between them
     context.lineJoin = "round";
     if (fine && size > 9) {
-      // where nothing was found, the cells themselves, faintly
+      // empty cells are drawn faintly
       context.beginPath();
       for (let tile = 0; tile < now.rows.length; tile++)
         if (now.colour[4 * tile + 3] < 0.5 && this.within(tile, window)) this.trace(context, tile, place);
@@ -313,7 +313,7 @@ class MapView {
         context.lineWidth = Math.min(1.6, size / 22) * ratio;
         context.stroke();
       } else if (fine && alpha === 1) {
-        // closes the seams that smooth edges leave
+        // closes the gaps between antialiased edges
         context.lineWidth = 0.8;
         context.stroke();
       }
@@ -327,7 +327,7 @@ class MapView {
     );
   }
 
-  /** Whether a tile may be seen. @param {number} tile @param {number[]} window */
+  /** Whether a tile may be visible. @param {number} tile @param {number[]} window */
   within(tile, window) {
     const { layout } = this,
       far = 3 / Math.sqrt(layout.tiles);
@@ -411,7 +411,7 @@ class MapView {
     return this.toScreen(layout.centres[2 * tile], layout.centres[2 * tile + 1]);
   }
 
-  /** What is at a place on the screen. @param {number} px @param {number} py @returns {Hover | null} */
+  /** The tile and the elite at a position on the screen. @param {number} px @param {number} py @returns {Hover | null} */
   pick(px, py) {
     const { plot, layout, now } = this;
     if (px < plot.x || px > plot.x + plot.w || py < plot.y || py > plot.y + plot.h) return null;
@@ -439,12 +439,12 @@ class MapView {
     views.forEach((view) => view.settle());
   }
 
-  /** Whether a finger that moves up or down moves the page, not the map. @param {boolean} allowed */
+  /** Sets whether a vertical swipe scrolls the page, not the map. @param {boolean} allowed */
   allowScrolling(allowed) {
     this.box.style.touchAction = allowed ? "pan-y" : "none";
   }
 
-  /** While the zoom changes, the last picture is stretched; it is drawn anew when that has ended. */
+  /** While the zoom changes, the last picture is stretched; it is redrawn afterwards. */
   settle() {
     this.zooming = true;
     clearTimeout(this.timer);

@@ -1,4 +1,4 @@
-// What is above the tiles of a map: axes, arrows, rings.
+// Marks above the tiles of a map: axes, arrows, rings.
 "use strict";
 
 const APART = 44; // px between arrows
@@ -52,7 +52,7 @@ function drawAxes(view, context) {
   context.restore();
 }
 
-/** Arrows from where elites claimed to be to where they are on average. @param {MapView} view @param {CanvasRenderingContext2D} context */
+/** Arrows from the recorded descriptors of elites to their mean descriptors. @param {MapView} view @param {CanvasRenderingContext2D} context */
 function drawArrows(view, context) {
   const { run, layout } = view,
     after = run.corrected;
@@ -128,7 +128,7 @@ function drawArrow(view, context, elite, grown, size = 8) {
   context.fill();
 }
 
-/** A ring that shows on every colour. @param {MapView} view @param {CanvasRenderingContext2D} context @param {number} elite @param {string} letter
+/** A ring that is visible on every colour. @param {MapView} view @param {CanvasRenderingContext2D} context @param {number} elite @param {string} letter
  * @param {boolean} strong */
 function drawRing(view, context, elite, letter, strong = true) {
   const tile = view.tileOf(elite);

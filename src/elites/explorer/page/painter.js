@@ -21,7 +21,7 @@ function cameraAt(yaw, pitch, distance, target) {
 /** @param {number[]} one @param {number[]} other */
 const dot = (one, other) => one[0] * other[0] + one[1] * other[1] + one[2] * other[2];
 
-/** Draws with WebGL 2 if there is one. @param {HTMLCanvasElement} canvas
+/** Draws with WebGL 2 if the browser has it. @param {HTMLCanvasElement} canvas
  * @returns {(limbs: Limb[], camera: ReturnType<typeof cameraAt>, aspect: number, target: number[]) => void} */
 function painterOf(canvas) {
   const gl = canvas.getContext("webgl2", { antialias: true, stencil: true, alpha: false });
@@ -207,7 +207,7 @@ function capsuleMesh() {
   const corners = [];
   const rings = [];
   for (let ring = 0; ring <= 2 * RINGS + 1; ring++) {
-    // the equator twice, once for each half
+    // the equator occurs twice, once for each half
     const below = ring <= RINGS,
       angle = ((below ? ring : ring - 1) / (2 * RINGS) - 0.5) * Math.PI;
     rings.push([Math.cos(angle), Math.sin(angle), below ? -1 : 1]);

@@ -1,17 +1,17 @@
-// The tiles of a map as pixels: what is seen and some of what is around it, so that panning draws little.
+// The tiles of a map as pixels: the visible part and a margin around it, so that panning draws little.
 "use strict";
 
-const AROUND = 0.25; // of what is seen, on each side
+const AROUND = 0.25; // margin on each side, relative to the visible part
 
 /** @typedef {{zoom: number, left: number, bottom: number, right: number, top: number, x: number, y: number, width: number,
  *   height: number}} Region in the unit square, and in pixels of the whole map at this zoom, y downwards */
 
 class Picture {
-  /** @type {Region | null} */ region = null; // what it shows; null if that is no longer right
+  /** @type {Region | null} */ region = null; // the region that it shows; null if it is outdated
   canvas = document.createElement("canvas");
   spare = document.createElement("canvas");
 
-  /** Draws what is seen; what was there at the same zoom is moved. @param {MapView} view @param {number[]} seen */
+  /** Draws the visible part; pixels of the same zoom are moved. @param {MapView} view @param {number[]} seen */
   render(view, seen) {
     const zoom = state.zoom[0],
       around = AROUND / zoom,
@@ -51,7 +51,7 @@ class Picture {
     };
   }
 
-  /** Puts it where it belongs, pixel by pixel unless it is stretched. @param {MapView} view
+  /** Copies the picture to its position, pixel by pixel unless it is stretched. @param {MapView} view
    * @param {CanvasRenderingContext2D} context */
   draw(view, context) {
     if (!this.region) return;
@@ -65,7 +65,7 @@ class Picture {
 /** The width and the height of a whole map, in pixels. @param {MapView} view @param {number} zoom */
 const sizeOf = ({ plot, ratio }, zoom) => [plot.w * zoom * ratio, plot.h * zoom * ratio];
 
-/** What a region has of a rectangle. @param {Region} region @param {number} x @param {number} y @param {number} width
+/** The part of a rectangle within a region. @param {Region} region @param {number} x @param {number} y @param {number} width
  * @param {number} height */
 function overlap(region, x, y, width, height) {
   const left = Math.max(x, region.x),

@@ -1,4 +1,4 @@
-// Where a robot walks, and what lets it: the clock and its controls.
+// The stage on which a robot walks, with the clock and its controls.
 "use strict";
 
 const NEAR = 0.95; // factor on the distance of the robot's own view
@@ -41,8 +41,8 @@ class Stage {
     stages.add(this);
   }
 
-  /** Shows an elite, and its replications as ghosts. If the page has no movement of it, that of the nearest elite is shown, and
-   * said to be. @param {Run} run @param {number} elite */
+  /** Shows an elite, and its replications as ghosts. If the page has no movement of it, that of the nearest elite is
+   * shown, with a message. @param {Run} run @param {number} elite */
   async show(run, elite) {
     const key = `${run.index}.${elite}`;
     if (this.wanted === key) return;
@@ -51,10 +51,10 @@ class Stage {
     const all = this.robot?.elites ?? run.header.clips ?? {};
     const moving = nearestMoving(run, elite, all);
     const count = this.robot ? (all[moving]?.length ?? 0) : 0;
-    const found = await Promise.all(Array.from({ length: count }, (_, which) => gaitOf(run, moving, which)));
+    const loaded = await Promise.all(Array.from({ length: count }, (_, which) => gaitOf(run, moving, which)));
     const clip = run.header.clips && moving >= 0 ? await clipOf(run, moving) : "";
-    if (this.wanted !== key) return; // another was wanted meanwhile
-    this.shown = found.filter((gait) => gait !== null).map((gait, which) => ({ gait, ghost: which > 0 }));
+    if (this.wanted !== key) return; // another elite was selected meanwhile
+    this.shown = loaded.filter((gait) => gait !== null).map((gait, which) => ({ gait, ghost: which > 0 }));
     if (clip) this.clip.src = clip;
     this.clip.hidden = !clip;
     this.message.textContent = run.header.still;
@@ -74,7 +74,7 @@ class Stage {
     this.draw();
   }
 
-  /** Adds a further episode of what is shown, as a ghost. @param {any} movement @param {string} block */
+  /** Adds another episode of the shown elite, as a ghost. @param {any} movement @param {string} block */
   async add(movement, block) {
     if (!this.robot) return;
     const gait = await decodeGait(this.robot, movement, block);

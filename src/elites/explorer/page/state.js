@@ -1,4 +1,4 @@
-// What is shown: one object, which the address's hash holds, and those that listen to it.
+// The state of the view: one object, stored in the hash of the address, and its listeners.
 "use strict";
 
 /**
@@ -29,7 +29,7 @@ const listeners = [];
 /** @type {Set<string>} */
 const changed = new Set();
 
-/** Changes what is shown. Listeners are told once before the next picture. @param {Partial<typeof state>} patch */
+/** Changes the state. Listeners are called once before the next picture. @param {Partial<typeof state>} patch */
 function change(patch) {
   if (!changed.size) requestAnimationFrame(tell);
   Object.assign(state, patch);
@@ -41,7 +41,7 @@ function tell() {
   changed.clear();
   listeners.forEach((listener) => listener(keys));
   if (![...keys].some((key) => key !== "hover")) return;
-  clearTimeout(hashLater); // browsers refuse an address that changes with every picture
+  clearTimeout(hashLater); // browsers do not allow an address that changes with every picture
   hashLater = setTimeout(() => {
     hashLater = 0;
     writeHash();
@@ -51,7 +51,7 @@ function tell() {
 /** @param {number} value */
 const brief = (value) => String(Number(value.toPrecision(5)));
 
-/** The view as text for the address; what is as at the start is left out. @param {Run[]} runs */
+/** The state as text for the address, without values that equal those at the start. @param {Run[]} runs */
 function hashOf(runs) {
   const parts = new URLSearchParams();
   const put = (/** @type {string} */ name, /** @type {string} */ text, /** @type {string} */ usual) => {
@@ -79,7 +79,7 @@ function hashOf(runs) {
   return parts.toString();
 }
 
-/** What an address says; anything that does not fit is left out. @param {string} text @param {Run[]} runs */
+/** The state in an address; invalid values are left out. @param {string} text @param {Run[]} runs */
 function readHash(text, runs) {
   const parts = new URLSearchParams(text),
     read = structuredClone(START);
@@ -91,7 +91,7 @@ function readHash(text, runs) {
     const given = parts.get(name);
     return given !== null && allowed.includes(given) ? given : usual;
   };
-  const found = (/** @type {string} */ text) => {
+  const eliteOf = (/** @type {string} */ text) => {
     const [run, cell] = text.split(".").map(Number);
     const elite = runs[run] ? runs[run].elites.cell.indexOf(cell) : -1;
     return elite < 0 ? null : { run, elite };
@@ -112,10 +112,10 @@ function readHash(text, runs) {
     axes.every((axis) => Number.isInteger(axis) && axis >= 0 && axis < runs[0].dims)
   )
     read.axes = axes;
-  read.chosen = found(parts.get("cell") ?? "") ?? START.chosen;
+  read.chosen = eliteOf(parts.get("cell") ?? "") ?? START.chosen;
   read.pins = (parts.get("pins") ?? "")
     .split("-")
-    .map(found)
+    .map(eliteOf)
     .filter((pin) => pin !== null)
     .slice(0, MOST_PINS);
   const moment = parts.get("at"),

@@ -1,4 +1,4 @@
-// A table of elites that sorts. Only the rows in sight are elements.
+// A sortable table of elites. Only the visible rows are elements.
 "use strict";
 
 const LINE = 24; // px

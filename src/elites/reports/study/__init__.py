@@ -1,1 +1,1 @@
-"""What `elites study report` makes of a folder of runs."""
+"""The report that `elites study report` makes of a folder of runs."""

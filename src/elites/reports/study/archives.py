@@ -62,7 +62,7 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
 
 
 def _legend(shown: list[Panel]) -> str:
-    """What a colour stands for, or a bar."""
+    """The meaning of colours and bars, for the caption."""
     if shown[0].maps[0].dimensions == 1:
         return (
             "Bars end at the highest fitness in a bin of cells, darker parts at its quartiles; lines are "
@@ -93,7 +93,7 @@ def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
         at = corrected.about.get("evaluations", evaluations)
         if at == evaluations:
             maps.append(corrected_map(corrected))
-        elif study.correction(curves):  # else the study has a note on it
+        elif study.correction(curves):  # otherwise the study already has a note about it
             note = (
                 f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
                 f"evaluations, and its archive is of {evaluations:,}; run `elites correct` again."

@@ -50,16 +50,16 @@ class Comparison(NamedTuple):
     seeds: tuple[int, int]
     medians: tuple[float, float]
     p: float
-    comparisons: int  # that were made with this metric
+    comparisons: int  # with this metric
     corrected: float  # p after Bonferroni
-    least: float  # the smallest that so many replications can reach, after Bonferroni
+    least: float  # the smallest p that these replications can reach, after Bonferroni
     above: Interval  # the probability that the other is above the reference
     difference: Interval  # of the medians, the other's minus the reference's
     pooled: str = ""  # of QD-scores: whether the result is the same with the pooled offset
 
     @property
     def possible(self) -> bool:
-        """Whether so many replications can be significant at all."""
+        """Whether a comparison of these replications can be significant at all."""
         return self.least < LEVEL
 
     @property
@@ -108,34 +108,36 @@ def reference_of(study: StudyResults, given: str = "") -> str:
     else:
         runs = [run for run in runs if run.algorithm == PGA]
     papers = [run.variant for run in runs if run.record.hyper_parameters.get("p_evo") == GA_SHARE]
-    found = list(dict.fromkeys([run.variant for run in runs]))
-    if given and not papers and len(found) != 1:
-        what = "names several algorithms" if found else "is none of the algorithms"
-        raise ElitesError(f"reference {given!r} {what}; it must be one of {', '.join(study.variants)}")
-    return next(iter([*papers, *found, *study.variants]))
+    matches = list(dict.fromkeys([run.variant for run in runs]))
+    if given and not papers and len(matches) != 1:
+        problem = "names several algorithms" if matches else "is none of the algorithms"
+        raise ElitesError(f"reference {given!r} {problem}; it must be one of {', '.join(study.variants)}")
+    return next(iter([*papers, *matches, *study.variants]))
 
 
 def compare(study: StudyResults, reference: str = "", *, pool: bool = False) -> list[Comparison]:
     """The reference against all others, for every quantity; Bonferroni-corrected over its comparisons.
 
-    `pool` also says whether results of QD-scores are the same with the pooled offset.
+    With `pool`, comparisons of QD-scores also say whether the result is the same with the pooled offset.
     """
     reference, rows = reference or reference_of(study), []
     for metric in study.quantities:
-        found = _compare(study, reference, metric)
+        compared = _compare(study, reference, metric)
         if pool and metric.name in POOLED:
-            found = [row._replace(pooled=_sensitivity(study.with_pooled_offset, row)) for row in found]
-        rows += found
+            compared = [row._replace(pooled=_sensitivity(study.with_pooled_offset, row)) for row in compared]
+        rows += compared
     return rows
 
 
 def _sensitivity(pooled: StudyResults, row: Comparison) -> str:
-    """What the pooled offset makes of a result."""
-    own, theirs = (_numbers(pooled.finals(row.task, name, row.metric)) for name in (row.reference, row.other))
-    if (len(own), len(theirs)) != row.seeds:
+    """The result of a comparison with the pooled offset, in words."""
+    first, second = (
+        _numbers(pooled.finals(row.task, name, row.metric)) for name in (row.reference, row.other)
+    )
+    if (len(first), len(second)) != row.seeds:
         return UNKNOWN
-    corrected = bonferroni(rank_sum_p(own, theirs), row.comparisons)
-    medians = float(np.median(own)), float(np.median(theirs))
+    corrected = bonferroni(rank_sum_p(first, second), row.comparisons)
+    medians = float(np.median(first)), float(np.median(second))
     outcome = row._replace(corrected=corrected, medians=medians).outcome
     words = {0.0: "not significant", 1.0: "significantly above", -1.0: "significantly below"}
     return SAME if outcome == row.outcome else words[outcome]
@@ -172,7 +174,7 @@ def _compare(study: StudyResults, reference: str, metric: Quantity) -> list[Comp
 
 
 def aggregate(study: StudyResults, reference: str) -> list[Aggregate]:
-    """Every quantity over all tasks on which the reference has values, if these are several.
+    """Every quantity over all tasks on which the reference has values, if there are several such tasks.
 
     An algorithm that has no values on one of them is left out.
     """
@@ -202,7 +204,7 @@ def aggregate(study: StudyResults, reference: str) -> list[Aggregate]:
 
 
 def seeds_needed(comparisons: int) -> int:
-    """The replications of each with which one of so many comparisons can be significant."""
+    """The number of replications of each algorithm with which one of `comparisons` can be significant."""
     seeds = 1
     while bonferroni(least_p(seeds, seeds), comparisons) >= LEVEL:
         seeds += 1
@@ -210,16 +212,16 @@ def seeds_needed(comparisons: int) -> int:
 
 
 def describe_power(rows: Sequence[Comparison]) -> str:
-    """What these replications can show for one metric; empty if all comparisons can be significant."""
+    """The comparisons of one metric that cannot be significant, as text; empty if all can."""
     impossible = [row for row in rows if not row.possible]
     if not impossible:
         return ""
     count, least = rows[0].comparisons, min(row.least for row in impossible)
     seeds = min(min(row.seeds) for row in impossible)
-    which = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
+    subject = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
     return (
-        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {which} be significant at "
-        f"{LEVEL:g}, whatever their values: the smallest corrected p-value that they can reach is "
+        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {subject} be significant "
+        f"at {LEVEL:g}, whatever their values: the smallest corrected p-value that they can reach is "
         f"{least:.2g}. It takes {seeds_needed(count)} replications of each."
     )
 
@@ -234,7 +236,7 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 
 
 def _finite(values: np.ndarray) -> np.ndarray:
-    """Losses may be infinite, which has no place on a scale."""
+    """The finite values: losses may be infinite, which no scale can show."""
     return values[np.isfinite(values)]  # type: ignore[no-any-return]
 
 

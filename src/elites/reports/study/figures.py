@@ -36,7 +36,7 @@ class Picture(NamedTuple):
 
 
 def save(picture: Picture, folder: Path) -> None:
-    """As PNG and PDF. The same figure gives the same bytes."""
+    """Writes a picture as PNG and PDF. The same figure gives the same bytes."""
     fix_layout(picture.figure)
     picture.figure.savefig(folder / f"{picture.name}.png", dpi=DPI, metadata={"Software": None})
     picture.figure.savefig(
@@ -128,7 +128,7 @@ def _has_metric(curves: Curves, metric: str) -> bool:
 
 
 def _unit(study: StudyResults) -> tuple[str, float]:
-    """The largest unit of time of which the longest run takes at least ten."""
+    """The largest unit of time in which the longest run takes at least ten units."""
     longest = max((float(np.nan_to_num(c.values["elapsed_s"]).max()) for c in study.runs), default=0.0)
     return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
 
@@ -287,7 +287,7 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
 
 
 def _median(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Over replications, where all have begun."""
+    """The median over replications, where all have begun."""
     return np.median(np.array(rows), axis=0)  # type: ignore[no-any-return]
 
 

@@ -14,7 +14,7 @@ STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 
 
 class Look(NamedTuple):
-    """How a variant is drawn."""
+    """The colour and line style of a variant."""
 
     colour: str
     style: Any

@@ -128,7 +128,7 @@ def _ends(study: StudyResults) -> str:
 
 
 def _scale(study: StudyResults) -> str:
-    """The size of these runs beside that of the paper's."""
+    """The size of these runs, compared with the paper's."""
     seeds = [len(study.of(task, variant)) for task in study.tasks for variant in study.variants]
     replications = sorted({count for count in seeds if count})
     count = f"{replications[0]}" if len(replications) == 1 else f"{replications[0]} to {replications[-1]}"
@@ -150,7 +150,7 @@ def settings(study: StudyResults) -> list[str]:
             lines[run.variant] = f"{run.variant}: {_listed(changed)}"
         given = run.record.task_parameters
         defaults = defaults_of("tasks", run.record.task)
-        if defaults is None:  # somebody's own task
+        if defaults is None:  # a user's own task
             lines[run.task] = f"{run.task}: {', '.join(f'{name} {given[name]}' for name in sorted(given))}"
         elif changed := _changed(defaults, given):
             lines[run.task] = f"{run.task}: {_listed(changed)}"

@@ -36,12 +36,12 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
     `reference` is the algorithm that all others are compared with; by default that of the study, else
     pga-map-elites if it is among them, else the first.
 
-    The same runs give the same files. A new report replaces an earlier one once it is complete; anything else
-    of that name is an error, and is left alone.
+    The same runs give the same files. A new report replaces an earlier one once it is complete. Anything else
+    with that name is an error and stays unchanged.
     """
     home = StudyFolder(folder)
     if not home.path.is_dir():
-        raise ElitesError(f"{folder} is no folder")
+        raise ElitesError(f"{folder} is not a folder")
     with error_in_one_line(f"cannot write to {folder}"):
         report = home.begin_report()
         try:
@@ -110,7 +110,7 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
 
 
 def _record(home: StudyFolder) -> StudyRecord:
-    """The study's record; an empty one for other folders. That it is damaged is among the study's notes."""
+    """The study's record; an empty one for other folders, or if it is damaged: the study has a note then."""
     try:
         return home.read_record() or StudyRecord()
     except ElitesError:

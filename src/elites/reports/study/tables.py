@@ -58,7 +58,7 @@ def runs_table(study: StudyResults) -> Table:
 
 
 def cost_table(study: StudyResults) -> Table:
-    """What a run of each algorithm on each task took: medians over those whose time is known."""
+    """The cost of a run of each algorithm on each task: medians over runs with a known time."""
     rows = []
     for task in study.tasks:
         for variant in study.variants:
@@ -173,7 +173,7 @@ def results_text(
     finals: Sequence[Final], comparisons: Sequence[Comparison], metrics: Sequence[Quantity], reference: str
 ) -> list[str]:
     """The final values of each metric and their effects against the reference, as lines of text."""
-    found = {(row.metric, row.task, row.other): row for row in comparisons}
+    compared_rows = {(row.metric, row.task, row.other): row for row in comparisons}
     lines: list[str] = []
     for metric in metrics:
         rows = [("task", "algorithm", "runs", metric.label, "quartiles")]
@@ -182,7 +182,7 @@ def results_text(
             low, high = as_text(metric, row.low), as_text(metric, row.high)
             numbers = (str(row.seeds), as_text(metric, row.median), f"{low} to {high}")
             rows.append((row.task, row.variant, *numbers))
-            effect = found.get((metric.name, row.task, row.variant))
+            effect = compared_rows.get((metric.name, row.task, row.variant))
             effects.append(
                 (interval_text(metric, effect.difference), interval_text(PROBABILITY, effect.above))
                 if effect
@@ -203,7 +203,7 @@ def results_text(
 
 
 def suite_text(claim: Claim) -> str:
-    """The tasks that a verdict is on. Only those of the paper decide its claim."""
+    """The tasks of a verdict. Only those of the paper decide its claim."""
     return claim.suite if claim.suite == SUITES[PAPERS].title else f"counterpart on {claim.suite}"
 
 
@@ -376,12 +376,12 @@ def _claim_lines(claim: Claim) -> list[str]:
     lines = []
     for (check, verdict), (common, pooled) in zip(claim.verdicts, claim.sensitivities(), strict=True):
         p = f"p = {p_text(check.p)}, corrected {p_text(bonferroni(check.p, count))}"
-        beside = [
-            f"{text} {where}"
-            for text, where in ((common, "at the common budget"), (pooled, "with the pooled offset"))
+        additions = [
+            f"{text} {condition}"
+            for text, condition in ((common, "at the common budget"), (pooled, "with the pooled offset"))
             if text
         ]
-        lines.append("; ".join([check.text, f"{p}: {verdict}", *beside]))
+        lines.append("; ".join([check.text, f"{p}: {verdict}", *additions]))
     return lines
 
 

@@ -32,7 +32,7 @@ def read_log(folder: RunFolder) -> dict[str, np.ndarray]:
 
 
 def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
-    """The columns of a log and its last whole row, {} if it has none, without reading the rows between."""
+    """The columns of a log and its last complete row, {} if it has none. Rows in between are not read."""
     try:
         with open_file(path) as file:
             header = file.readline()
@@ -78,7 +78,7 @@ def read_corrections(
 
 
 def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
-    """The corrections during a run. Only the metrics of every run have to be there."""
+    """The corrections during a run. Only the metrics that every run has are required."""
     table = folder.read_corrections() or {}
     columns = {}
     for metric in metrics:

@@ -1,7 +1,7 @@
 """QD-scores above the lowest fitness of all final archives of a task, the corrected ones among them.
 
-The paper's authors measured QD-scores so. The lowest fitness depends on which runs are compared: this serves
-only to say whether a result depends on the offset.
+The paper's authors measured QD-scores in this way. The lowest fitness depends on which runs are compared:
+these scores only show whether a result depends on the offset.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from elites.studies.merge.results import Curves
 
 QD_SCORE = BY_NAME["qd_score"]
-POOLED = (QD_SCORE.name, QD_SCORE.corrected.name, QD_SCORE.loss.name)  # what depends on the offset
+POOLED = (QD_SCORE.name, QD_SCORE.corrected.name, QD_SCORE.loss.name)  # quantities that depend on the offset
 
 
 def pooled_scores(
@@ -32,8 +32,8 @@ def pooled_scores(
 ) -> dict[Path, dict[str, float]]:
     """The quantities `POOLED` of each run, given with its correction.
 
-    None of a task's runs is in it if the elites of one are not known where it is compared: the lowest fitness
-    is then not known either.
+    If the elites of a run are not known at the compared evaluations, no run of its task is included: the
+    lowest fitness is then not known either.
     """
     tasks: dict[str, dict[Path, list[np.ndarray] | None]] = {}
     for curves, correction in runs:
@@ -59,13 +59,13 @@ def _scores(archives: list[np.ndarray], offset: float) -> dict[str, float]:
 
 
 def _read_fitness(folder: RunFolder, evaluations: int, corrected: bool) -> list[np.ndarray] | None:
-    """The fitness of the elites after so many evaluations, and of the corrected ones; None if not known."""
+    """The fitness of the elites after these evaluations, and of the corrected ones; None if not known."""
     try:
-        found = [load_fitness(folder.archive)]
+        loaded = [load_fitness(folder.archive)]
         if corrected:
-            found.append(load_corrected_fitness(folder.corrected()))
-        archives = [np.asarray(fitness, np.float64).ravel() for _, fitness in found]
+            loaded.append(load_corrected_fitness(folder.corrected()))
+        archives = [np.asarray(fitness, np.float64).ravel() for _, fitness in loaded]
     except (ElitesError, IndexError, ValueError, TypeError):
         return None
     whole = all(np.isfinite(fitness).all() for fitness in archives)
-    return archives if whole and all(at == evaluations for at, _ in found) else None
+    return archives if whole and all(at == evaluations for at, _ in loaded) else None

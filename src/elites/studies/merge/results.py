@@ -26,7 +26,7 @@ EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
 
 
 class Basis(Enum):
-    """Where the runs of a task are compared, and how their QD-scores are measured."""
+    """The evaluations at which the runs of a task are compared, and the offset of their QD-scores."""
 
     ENDS = "each at its own end"
     COMMON = "all at the most evaluations that every one has reached"
@@ -35,7 +35,7 @@ class Basis(Enum):
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run had reached after so many evaluations; NaN before its first generation."""
+    """The values of a run after this number of evaluations; NaN before its first generation."""
 
     evaluations: int
     values: dict[str, float]  # metrics
@@ -49,13 +49,13 @@ class Curves:
     run: Run
     evaluations: int  # in its log
     steps: int  # of environments, there
-    seconds: float  # of wall time, there; of replications in one program, of all together. NaN: not known
-    archived: int  # in its archive, whose time need not be that of a row; 0 if never corrected
+    seconds: float  # of wall time; replications in one program have the time of all. NaN: not known
+    archived: int  # evaluations of its archive, which may differ from the last row; 0 if never corrected
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
     window: int  # generations of the smoothing
     corrections: dict[str, np.ndarray]
-    end: Reached  # its own, or the smallest budget that a run of its task was given
+    end: Reached  # at its own end, or at the smallest budget of the runs of its task
     common: Reached  # at the most evaluations that all runs of its task have reached
     shared: tuple[Reached, Reached] | None  # the same two of several tasks that are compared with each other
 
@@ -120,10 +120,10 @@ class StudyResults:
 
     @functools.cached_property
     def _replications(self) -> dict[tuple[str, str], list[Curves]]:
-        found: dict[tuple[str, str], list[Curves]] = {}
+        cells: dict[tuple[str, str], list[Curves]] = {}
         for curves in self.runs:
-            found.setdefault((curves.run.task, curves.run.variant), []).append(curves)
-        return found
+            cells.setdefault((curves.run.task, curves.run.variant), []).append(curves)
+        return cells
 
     def grid(self, task: str) -> np.ndarray:
         """Evaluations of the points of curves."""
@@ -134,22 +134,22 @@ class StudyResults:
         return curves.common if self.basis is Basis.COMMON else curves.end
 
     def finals(self, task: str, variant: str, name: str) -> np.ndarray:
-        """A quantity of each replication where it is compared, NaN where a run does not have it.
+        """The compared value of a quantity for each replication, NaN where a run does not have it.
 
-        With the pooled offset, a QD-score whose elites are not known is NaN.
+        With the pooled offset, a QD-score is NaN if the elites are not known.
         """
         rows: list[tuple[Curves, Mapping[str, float]]]
         if any(name == metric.name for metric in self.metrics):
             rows = [(curves, self.reached(curves).values) for curves in self.of(task, variant)]
         else:
-            found = [(curves, self.correction(curves)) for curves in self.of(task, variant)]
-            rows = [(curves, values) for curves, values in found if values]
+            corrections = [(curves, self.correction(curves)) for curves in self.of(task, variant)]
+            rows = [(curves, values) for curves, values in corrections if values]
         if self.basis is Basis.POOLED and name in POOLED:
             return np.array([self._pooled(curves, name) for curves, _ in rows])
         return np.array([values[name] for _, values in rows])
 
     def shared_qd_score(self, curves: Curves) -> float:
-        """A run's QD-score where tasks are compared with each other; NaN if there is no such place."""
+        """A run's QD-score in comparisons of tasks with each other; NaN if it is not part of any."""
         if curves.shared is None:
             return np.nan
         end, common = curves.shared
@@ -164,7 +164,7 @@ class StudyResults:
     def correction(self, curves: Curves) -> dict[str, float]:
         """The last correction within the evaluations that are compared, else the first after; {} if none.
 
-        One that is older than both the archive and that place does not count: see `is_outdated`.
+        A correction older than both the archive and these evaluations does not count: see `is_outdated`.
         """
         budget = self.reached(curves).evaluations
         if not len(curves.corrections["evaluations"]) or is_outdated(curves, budget):
@@ -210,7 +210,7 @@ def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda 
         if not failed or _places(runs, last, shared) == {
             run.folder.path: places[run.folder.path] for run in runs
         }:
-            break  # else a run that is left out had set them
+            break  # else a run that is now left out has determined them
     if not curves:
         raise ElitesError(f"{folder} holds no run that can be read")
     tasks = list(dict.fromkeys(c.run.task for c in curves))
@@ -222,7 +222,7 @@ def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda 
 
 
 def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...]:
-    """Those of every run, then those that some runs have."""
+    """The metrics that every run has, then those that only some runs have."""
     paths = list(dict.fromkeys(path for run in runs for path in run.record.metrics))
     names = dict.fromkeys([*(metric.name for metric in METRICS), *metric_names(columns)])
     return tuple(metric_of(name, paths) for name in names)
@@ -240,10 +240,10 @@ class Places(NamedTuple):
 def _places(
     runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], str]
 ) -> dict[Path, Places]:
-    """Where each run is compared.
+    """The evaluations at which each run is compared.
 
-    Runs that were given different budgets are compared within the smallest. One that was stopped before its
-    budget is compared at its own end, and all of its task at the end of the shortest.
+    Runs with different budgets are compared within the smallest one. A run that was stopped early is compared
+    at its own end; the common budget of its task is the end of the shortest run.
     """
 
     def ends(chosen: Sequence[Run]) -> dict[Path, int]:
@@ -345,7 +345,7 @@ def _make_curves(
 
 
 def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[float, float]:
-    """Of an operator's offspring, the share added in the first tenth and in the last half of the budget."""
+    """The share of an operator's offspring that was added, in the first tenth and last half of the budget."""
     made = log[f"made_{operator}"]
     kept = log[f"new_{operator}"] + log[f"improved_{operator}"]
     active = np.flatnonzero((made > 0) & (log["evaluations"] <= budget))
@@ -358,12 +358,12 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
 
 
 def _making_notes(curves: Sequence[Curves]) -> list[str]:
-    """Whether the runs were made in the same way: those of several machines may not have been."""
+    """Notes on differences in versions or physics, as runs of several machines may have them."""
     cells: dict[tuple[str, str], list[RunRecord]] = {}
     for run in (one.run for one in curves):
         cells.setdefault((run.task, run.variant), []).append(run.record)
-    found = differences(cells.values())
-    return [f"Runs were made with different {describe_differences(found)}."] if found else []
+    differing = differences(cells.values())
+    return [f"Runs were made with different {describe_differences(differing)}."] if differing else []
 
 
 def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str]:
@@ -373,14 +373,14 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
         ends = [c.end.evaluations for c in curves if c.run.task == task]
         if min(ended) < max(ended):
             shortest = min((c for c in curves if c.run.task == task), key=lambda c: c.evaluations)
-            how = (
+            comparison = (
                 f"All are compared at {budgets[task]:,}"
                 if min(ends) == max(ends)
                 else f"Each is compared at its own end, and all of them at {budgets[task]:,}"
             )
             notes.append(
-                f"On {task} runs ended after {min(ended):,} to {max(ended):,} evaluations. {how}, the most "
-                f"that every one has reached ({shortest.run.name} reached no more)."
+                f"On {task} runs ended after {min(ended):,} to {max(ended):,} evaluations. {comparison}, "
+                f"the most that every one has reached ({shortest.run.name} reached no more)."
             )
         unfinished = [c for c in curves if c.run.task == task and c.evaluations < c.run.record.evaluations]
         if unfinished:
@@ -401,7 +401,7 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
 
 
 def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
-    """Which corrections of a task's runs do not count, and at which evaluations the others are compared."""
+    """Notes on corrections of a task's runs that do not count, and on the evaluations of the others."""
     notes = []
     outdated = [
         f"{c.run.name} was corrected at {c.corrections['evaluations'][-1]:,.0f} of {c.archived:,} evaluations"
@@ -426,7 +426,7 @@ def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
 def is_outdated(curves: Curves, budget: int) -> bool:
     """Whether a run has gone on since its last correction, so that its end was never corrected.
 
-    Where runs are compared before this one's end, a correction there or later counts.
+    If runs are compared before the end of this one, a correction at that point or later counts.
     """
     return bool(curves.corrections["evaluations"][-1] < min(curves.archived, budget))
 

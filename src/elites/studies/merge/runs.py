@@ -54,7 +54,7 @@ class Run:
 def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
     """All runs below a folder, by task, variant and seed; and why others are left out."""
     if not folder.is_dir():
-        raise ElitesError(f"{folder} is no folder")
+        raise ElitesError(f"{folder} is not a folder")
     folders, records, notes = [], [], []
     for run_folder in results.find_runs(folder):
         try:
@@ -90,9 +90,9 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 
 def differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
-    """In what the making of runs differs, given those of each task and algorithm: versions, or the physics.
+    """The versions and the physics in which runs differ. `cells` has the runs of each task and algorithm.
 
-    A run without a package did not need it.
+    A run without a package did not need it, so this is no difference.
     """
     versions: dict[str, set[str]] = {}
     physics: set[str] = set()
@@ -102,17 +102,17 @@ def differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
                 versions.setdefault(name, set()).add(version)
         computed = {record.physics or "xla" for record in records}
         physics |= computed if len(computed) > 1 else set()
-    found = {**versions, "physics": physics}
-    return {name: sorted(values) for name, values in found.items() if len(values) > 1}
+    used = {**versions, "physics": physics}
+    return {name: sorted(values) for name, values in used.items() if len(values) > 1}
 
 
-def describe_differences(found: Mapping[str, Sequence[str]]) -> str:
-    """What runs were made with, where that is not the same."""
-    return ", ".join(f"{name} ({' and '.join(values)})" for name, values in found.items())
+def describe_differences(differing: Mapping[str, Sequence[str]]) -> str:
+    """The result of `differences` as text."""
+    return ", ".join(f"{name} ({' and '.join(values)})" for name, values in differing.items())
 
 
 def _order_of(records: Sequence[RunRecord], variants: Sequence[str]) -> dict[str, int]:
-    """The place of each variant: the package's algorithms first, in their order there."""
+    """The position of each variant: the package's algorithms come first, in its order."""
     from elites.algorithms import ALGORITHMS
 
     known = list(ALGORITHMS)
@@ -127,7 +127,7 @@ def _order_of(records: Sequence[RunRecord], variants: Sequence[str]) -> dict[str
 
 
 def _task_order(task: str) -> tuple[int, str]:
-    """The package's tasks first, in their order there."""
+    """A sort key: the package's tasks come first, in its order."""
     from elites.tasks import TASKS
 
     known = list(TASKS)
@@ -169,7 +169,7 @@ def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any
 def defaults_of(what: str, name: str) -> dict[str, Any] | None:
     """Default parameters as a record has them, of one of the `algorithms` or `tasks`.
 
-    None if they are not known: it may be somebody's own, which need not be installed.
+    None if they are not known: a user's own task or algorithm need not be installed.
     """
     from elites.algorithms import make_config
     from elites.tasks import TASKS, parameters_of

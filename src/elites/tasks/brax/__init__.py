@@ -1,7 +1,7 @@
 """Brax's locomotion robots, described by their feet's contacts: whole episodes on the accelerator.
 
 Physics, observation, reward and termination are those of Brax's own environments. The descriptor is, per
-foot, the share of steps at whose end it touches the floor. Uncertain tasks start with the environment's own
+foot, the share of steps after which it touches the floor. Uncertain tasks start with the environment's own
 noise on positions and velocities. The QD offset is the worst fitness, rounded down, of 400 random
 controllers, of the same controllers with three times as large weights and, for walker2d, of the elites of
 twenty runs of PGA-MAP-Elites.
@@ -32,7 +32,7 @@ class BraxTask(DeviceTask):
     backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
 
     def missing(self) -> str:
-        """What keeps it from running here."""
+        """See `Task.missing`."""
         return missing_package()
 
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
@@ -47,7 +47,7 @@ class BraxTask(DeviceTask):
 
 
 def missing_package() -> str:
-    """A line that says which package Brax's tasks lack; empty if none."""
+    """A line that names the package that Brax's tasks miss; empty if none."""
     missing = [name for name in ("brax", "mujoco") if find_spec(name) is None]
     return f"brax tasks need {missing[0]}, which is not installed; install elites[brax]" if missing else ""
 

@@ -48,7 +48,7 @@ def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
 @functools.cache
 def _environment(robot: str, backend: str, noise: float) -> Any:
     """Brax's environment. On an accelerator its physics is unrolled, which makes it faster."""
-    # Its constants must not belong to the program that is being traced.
+    # Its constants must not become part of the program that is being traced.
     with _quiet(), jax.ensure_compile_time_eval():
         from brax import envs
 
@@ -84,8 +84,8 @@ def _summing_in_order(backend: str) -> Iterator[None]:
 def segment_sum(data: jax.Array, segment_ids: jax.Array, num_segments: int) -> jax.Array:
     """As `jax.ops.segment_sum`, for few rows.
 
-    An accelerator's scatter adds in any order, so that runs could not be repeated, and needs a kernel of its
-    own.
+    The scatter of an accelerator adds in any order, so that runs could not be repeated exactly, and it needs
+    a separate kernel.
     """
     belongs = segment_ids == jnp.arange(num_segments)[:, None]
     belongs = belongs.reshape(*belongs.shape, *(1 for _ in data.shape[1:]))

@@ -1,7 +1,7 @@
 """Any Gymnasium environment with continuous actions and a vector of observations, as a task.
 
 Fitness is the sum of the rewards. An episode starts with `reset(seed=…)` in a new environment: some, even
-Gymnasium's BipedalWalker, keep state between episodes, so that a result would depend on the episodes before.
+Gymnasium's BipedalWalker, keep state between episodes, so that a result would depend on earlier episodes.
 Making an environment takes some milliseconds. Where it takes long, and `reset` is known to clear all state,
 `fresh=False` uses one environment for all episodes.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 LENGTH = 1000  # steps of an episode in environments without a limit of their own
-OF_THE_RECORD = ("qd_offset", "qd_offset_from", "patience")  # not compared with a task that is passed again
+OF_THE_RECORD = ("qd_offset", "qd_offset_from", "patience")  # may differ when a task is passed again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +142,8 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         repr(name),
         "gym:ID, as Gymnasium knows it, or gym:module:function",
     )
-    for what in GymnasiumTask.function_fields:
-        require_function({"environment": environment, **given}.get(what) or "", what)
+    for field_name in GymnasiumTask.function_fields:
+        require_function({"environment": environment, **given}.get(field_name) or "", field_name)
     if "observation_size" not in given:  # a run's record has all parameters
         if not given.get("descriptor") and not given.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
@@ -158,9 +158,9 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
 
 
 def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> None:
-    """Takes the functions of `task` for those of a recorded task that were only in memory.
+    """Uses the functions of `task` for those of a recorded task that were only in memory.
 
-    An error if it is another task.
+    Raises an error if it is another task.
     """
     from elites.tasks import parameters_of
 
@@ -173,20 +173,20 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
     if not task.function_fields:
         return
     provided = {
-        what: function_at(given[what], what)
-        for what in task.function_fields
-        if given[what] and is_in_memory(str(recorded.get(what)))
+        parameter: function_at(given[parameter], parameter)
+        for parameter in task.function_fields
+        if given[parameter] and is_in_memory(str(recorded.get(parameter)))
     }
-    for what, value in given.items():
-        if what in recorded and what not in (*OF_THE_RECORD, *provided):
-            same = json.dumps(value) == json.dumps(recorded[what])
-            require(same, what, value, f"{recorded[what]}, as in the run")
-    for what, function in provided.items():
-        put_in_memory(recorded[what], function)
+    for parameter, value in given.items():
+        if parameter in recorded and parameter not in (*OF_THE_RECORD, *provided):
+            same = json.dumps(value) == json.dumps(recorded[parameter])
+            require(same, parameter, value, f"{recorded[parameter]}, as in the run")
+    for parameter, function in provided.items():
+        put_in_memory(recorded[parameter], function)
 
 
 def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The sizes of an environment, from a first episode in a process of its own."""
+    """The sizes of an environment, from a first episode in a separate process."""
     if in_child():  # already a process that may hang or die
         from elites.tasks.gymnasium.simulator import inspect_environment
 

@@ -23,7 +23,7 @@ RATE = 30.0  # steps per second of an environment without render_fps
 
 
 class DrawingSimulator(GymnasiumSimulator):
-    """A simulator whose environment draws. Whatever that raises becomes an error of one line."""
+    """A simulator of an environment that draws. Its exceptions become errors of one line."""
 
     def __init__(self, task: GymnasiumTask) -> None:
         for name, value in WITHOUT_DISPLAY.items():
@@ -73,7 +73,7 @@ class DrawingSimulator(GymnasiumSimulator):
 
 
 def _hint() -> str:
-    """Advice where MuJoCo cannot render."""
+    """Advice for the case that MuJoCo cannot render."""
     if "mujoco" not in sys.modules:
         return ""
     return "; MuJoCo renders with MUJOCO_GL=egl or osmesa if that library is installed"

@@ -50,19 +50,19 @@ def make_environment(
             function_at(environment, "environment")  # raises an error that lists the functions
     try:
         if factory is not None:
-            made = factory(**options)
+            instance = factory(**options)
         else:
             limit = {} if episode_length is None else {"max_episode_steps": episode_length}
-            made = gymnasium.make(name or module, disable_env_checker=True, **limit, **options)
+            instance = gymnasium.make(name or module, disable_env_checker=True, **limit, **options)
     except gymnasium.error.UnregisteredEnv:
         raise ElitesError(_unknown(environment)) from None
     except ElitesError:
         raise
     except (Exception, SystemExit) as error:
         raise ElitesError(f"{environment} could not be made: {describe(error)}") from error
-    if not isinstance(made, gymnasium.Env):
-        raise ElitesError(f"{environment} makes a {type(made).__name__}; it must make a gymnasium.Env")
-    return made
+    if not isinstance(instance, gymnasium.Env):
+        raise ElitesError(f"{environment} makes a {type(instance).__name__}; it must make a gymnasium.Env")
+    return instance
 
 
 @contextlib.contextmanager

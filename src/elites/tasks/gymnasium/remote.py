@@ -1,6 +1,6 @@
-"""A Gymnasium environment in a process of its own: whatever it does, this process goes on.
+"""A Gymnasium environment in a separate process: if it hangs or crashes, this process continues.
 
-The two exchange lines of JSON. An empty line shows that the environment has made a step.
+The two processes exchange lines of JSON. An empty line means that the environment has made a step.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ NAMES = {
     "reset": "a reset",
     "step": "a step",
     "draw": "its picture",
-}  # of what is called, for people
+}  # of the calls, in messages
 BEAT_SECONDS = 0.1  # between empty lines, at least
 
 
 class Remote:
-    """The parent's end. Each call waits for as long as steps are made, each within `patience` seconds."""
+    """The parent's end. A call waits as long as each step takes at most `patience` seconds."""
 
     def __init__(self, name: str, patience: float) -> None:
         self.name, self.patience = name, patience
@@ -49,7 +49,7 @@ class Remote:
         self._receive(START_SECONDS, "its start")
 
     def call(self, what: str, **arguments: Any) -> Any:
-        """The answer of one of `_Servant`'s methods."""
+        """Calls a method of `_Servant` in the process. Returns its answer."""
         with contextlib.suppress(ConnectionError):
             self._channel.sendall(json.dumps({"call": what, **arguments}).encode() + b"\n")
         answer = self._receive(self.patience, NAMES[what])
@@ -114,7 +114,7 @@ def inspect_remotely(
 
 
 def why_not_drawn(task: GymnasiumTask) -> str:
-    """Why an environment does not draw its first state, in a line; empty if it does."""
+    """The reason why an environment cannot draw its first state, in a line; empty if it can."""
     from elites.tasks import parameters_of
 
     remote = Remote(task.name, task.patience)
@@ -158,7 +158,7 @@ class RemoteSimulator:
 
 
 class _Servant:
-    """What the process can do."""
+    """The methods that the parent can call in the process."""
 
     def __init__(self, beat: Callable[[], None]) -> None:
         self.beat = beat
@@ -176,15 +176,15 @@ class _Servant:
         from elites.tasks import make_task
 
         add_pickled(functions)
-        made: Any = make_task(task, **parameters)
-        self.simulator = made.simulator()
+        run_task: Any = make_task(task, **parameters)
+        self.simulator = run_task.simulator()
 
     def draw(self, task: str, parameters: dict[str, Any]) -> None:
         from elites.tasks import make_task
         from elites.tasks.gymnasium.drawing import DrawingSimulator
 
-        made: Any = make_task(task, **parameters)
-        simulator = DrawingSimulator(made)
+        run_task: Any = make_task(task, **parameters)
+        simulator = DrawingSimulator(run_task)
         simulator.begin(0)
         simulator.picture()
 
@@ -226,4 +226,4 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
             except BaseException as error:
                 answer = {"error": describe(error)}
             channel.sendall(json.dumps(answer).encode() + b"\n")
-    os._exit(0)  # not through what the user's code may have left running
+    os._exit(0)  # at once: the user's code may have left threads running

@@ -240,12 +240,12 @@ def inspect_environment(
         if given.get(what):
             function_at(given[what], what)
             beat()
-    made = make_environment(environment, options, episode_length=length)
+    instance = make_environment(environment, options, episode_length=length)
     try:
-        spaces = spaces_of(made, name)
-        limit = getattr(made.spec, "max_episode_steps", None)
+        spaces = spaces_of(instance, name)
+        limit = getattr(instance.spec, "max_episode_steps", None)
     finally:
-        made.close()
+        instance.close()
     beat()
     sizes: dict[str, Any] = {
         "observation_size": spaces.observation_size,
@@ -282,7 +282,7 @@ def inspect_environment(
 
 
 class _SizeProbe(GymnasiumSimulator):
-    """Measures the length of a descriptor whose bounds are not given: 0 and 1 in each dimension."""
+    """Measures the length of a descriptor without given bounds: they are 0 and 1 in each dimension."""
 
     size: int | None = None
 

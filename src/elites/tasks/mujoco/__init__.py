@@ -2,8 +2,8 @@
 
 Models, observations, rewards, ends and initial states are those of Gymnasium's environments. Their options
 are parameters of the tasks under the same names, except `reset_noise_scale`, which is called `noise` as in
-other tasks. Fitness is the sum of the rewards. The descriptor is, per foot, the share of steps at whose end
-it touches the ground; or where the robot ends; or its mean velocity.
+other tasks. Fitness is the sum of the rewards. The descriptor is, per foot, the share of steps after which
+it touches the ground; or the final position of the robot; or its mean velocity.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ EVERYTHING = (-math.inf, math.inf)
 DESCRIPTORS = {"feet": "contact of {}", "position": "final {}", "velocity": "mean velocity along {}"}
 Length = Annotated[float, Range(0, 1e6, above=True)]
 Limits = tuple[Finite, Finite]
-"""The lowest and the highest value; 1e30 is as good as none."""
+"""The lowest and the highest value; ±1e30 means no limit."""
 Walls = tuple[tuple[float, float, float, float], ...]
 """x and y of the middle of each wall, and half of its sides."""
 
 
 class Robot(NamedTuple):
-    """What a task does not read from its model."""
+    """Facts about a robot that its model does not have."""
 
     model: str  # Gymnasium's file
     sizes: Sizes  # of that model
@@ -42,9 +42,9 @@ class Robot(NamedTuple):
 class RobotRules:
     """The rules of a robot that neither falls nor feels contacts. Tasks make some of them parameters."""
 
-    place: Literal["root", "body", "mass"] = "root"  # what its position is that of
+    place: Literal["root", "body", "mass"] = "root"  # whose position is the robot's
     main_body: str = ""
-    keyframe: str = ""  # of the model, whose coordinates an episode begins with
+    keyframe: str = ""  # of the model, for the initial coordinates
     reward: str = ""  # path of a function of a moment: module:function
     ends: str = ""
     normal_velocities: bool = False  # whether the noise of the initial velocities is normal, not uniform
@@ -136,7 +136,7 @@ class MujocoTask(RobotRules, CompiledTask):
         return positions + sizes.qvel + of_bodies * (sizes.bodies - 1) + of_joints
 
     def missing(self) -> str:
-        """What keeps it from running here."""
+        """See `Task.missing`."""
         return missing_package()
 
     def simulator(self) -> MujocoSimulator:
@@ -146,7 +146,7 @@ class MujocoTask(RobotRules, CompiledTask):
 
 
 def with_options(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, with those in `environment_options` among them."""
+    """The parameters, merged with those in `environment_options`."""
     if "environment_options" not in parameters:
         return parameters
     parameters = dict(parameters)
@@ -300,7 +300,7 @@ def _pair(
     ]
 
 
-# A wall around the ant that is open at the back: the way to the goal begins with a way from it.
+# A wall around the ant that is open at the back: the ant must first move away from the goal.
 _GOAL = (12.0, 0.0)
 _TRAP: Walls = ((4.0, 0.0, 0.5, 4.5), (1.0, 4.0, 3.0, 0.5), (1.0, -4.0, 3.0, 0.5))
 

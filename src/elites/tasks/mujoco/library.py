@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 
 
 def missing_package() -> str:
-    """A line that says which package MuJoCo's tasks lack; empty if none."""
+    """A line that names the package that MuJoCo's tasks miss; empty if none."""
     missing = [name for name in ("mujoco", "gymnasium") if find_spec(name) is None]
     return (
         f"mujoco tasks need {missing[0]}, which is not installed; install elites[mujoco]" if missing else ""
@@ -96,7 +96,7 @@ def read_spec(path: str) -> Any:
 
 
 def compile_spec(spec: Any, path: str) -> Any:
-    """The compiled model. MuJoCo's remarks on Gymnasium's models are not the user's concern."""
+    """The compiled model. MuJoCo's warnings about Gymnasium's models are hidden."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -114,7 +114,7 @@ def identify(model: Any, kind: str, name: str, owner: str) -> int:
 
 
 def geoms_of(model: Any, foot: str, owner: str) -> list[int]:
-    """The numbers of the geoms of a foot, which is a geom, or a body with all geoms of its own."""
+    """The numbers of the geoms of a foot, which is a geom, or a body with all its geoms."""
     number: int = require_mujoco().mj_name2id(model, _kind("geom"), foot)
     if number >= 0:
         return [number]
@@ -131,7 +131,7 @@ def geoms_of(model: Any, foot: str, owner: str) -> list[int]:
 
 
 def named(model: Any, kind: str) -> str:
-    """The names that things of a kind have in a model, for a message."""
+    """The names of all objects of a kind in a model, for a message."""
     mujoco = require_mujoco()
     count = {"geom": model.ngeom, "body": model.nbody, "key": model.nkey}[kind]
     names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(count)]
@@ -164,7 +164,7 @@ def _read_model(path: str, modified: int) -> Any:
 
 
 def modified(path: Path) -> int:
-    """When a file was last changed."""
+    """The time of the last change of a file."""
     return path.stat().st_mtime_ns
 
 
@@ -198,16 +198,16 @@ def checked_layout() -> Layout:
     if time_view(data, layout)[0] != data.time:
         raise refusal("time is at another place")
     fields: Any = layout.contact.fields
-    here = [contacts[0] + fields[name][1] for name in ("geom", "other_geom", "exclude")]
+    computed = [contacts[0] + fields[name][1] for name in ("geom", "other_geom", "exclude")]
     geoms, exclude = data.contact.geom, data.contact.exclude
-    there = [geoms.ctypes.data, geoms.ctypes.data + 4, exclude.ctypes.data]
-    if here != there or layout.contact.itemsize != geoms.strides[0]:
+    actual = [geoms.ctypes.data, geoms.ctypes.data + 4, exclude.ctypes.data]
+    if computed != actual or layout.contact.itemsize != geoms.strides[0]:
         raise refusal("contacts are at another place")
     return layout
 
 
 def refusal(reason: str) -> ElitesError:
-    """The error for a version whose structs cannot be read."""
+    """The error for a version of MuJoCo with unknown structs."""
     version = require_mujoco().__version__
     return ElitesError(f"mujoco {version} cannot be used: {reason}; install another mujoco")
 

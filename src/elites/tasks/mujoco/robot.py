@@ -1,4 +1,4 @@
-"""Robots of one's own: any MJCF file as a task, on the same compiled loop as Gymnasium's robots."""
+"""Your own robots: any MJCF file as a task, on the same compiled loop as Gymnasium's robots."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Function = Callable[["Moment"], float | bool]
 
 @dataclass(frozen=True, kw_only=True)
 class RobotTask(MujocoTask):
-    """A robot of one's own. `mujoco_task` makes it and reads from the model what is not given."""
+    """Your own robot. `mujoco_task` makes it, and reads from the model what is not given."""
 
     fixed: ClassVar[tuple[str, ...]] = (
         *("name", "robot", "xml_file", "walls", "goal", "reach", "top_speed"),
@@ -59,10 +59,10 @@ class RobotTask(MujocoTask):
     feet: tuple[tuple[str, str], ...] = ()  # geoms or bodies of the model, and their names for people
     reward: str = ""  # path of a function of a moment; by default, velocity forwards minus a cost of control
     ends: str = ""  # path of a function of a moment; by default, nothing ends an episode early
-    body: str = ""  # whose position and velocity count
+    body: str = ""  # the one whose position and velocity count
     dimensions: Literal[1, 2] = 2  # in which it moves over the ground: along x, or along x and y
     hidden_positions: Annotated[int, Range(0, 100_000)] = 0  # first coordinates, which are not observed
-    keyframe: str = ""  # of the model, whose coordinates an episode begins with; its own by default
+    keyframe: str = ""  # of the model, for the initial coordinates; by default, those of the model itself
     noise: Spread = 0.01
     forward_reward_weight: Finite = BUILT_IN["forward_reward_weight"]
     ctrl_cost_weight: Finite = BUILT_IN["ctrl_cost_weight"]
@@ -139,7 +139,7 @@ class RobotTask(MujocoTask):
         return Task.with_parameters(self, given)
 
     def simulator(self) -> MujocoSimulator:
-        self._same_digest()  # on another machine, the files may be others
+        self._same_digest()  # the files may differ on another machine
         return super().simulator()
 
 
@@ -152,13 +152,13 @@ def mujoco_task(
     body: str | None = None,
     **parameters: Any,
 ) -> RobotTask:
-    """A robot of one's own in MuJoCo as a task, for `RunConfig` and the evaluators.
+    """Your own robot in MuJoCo as a task, for `RunConfig` and the evaluators.
 
     Controllers observe the coordinates, without the first `hidden_positions`, and the velocities. They give
     ±1 for each actuator, which is mapped to its `ctrlrange`.
 
-    `reward` and `ends` are plain functions of an `elites.Moment`, which Numba compiles: numbers, arrays and
-    NumPy's functions, other functions of one's own only if they are decorated with `numba.njit`. They must
+    `reward` and `ends` are plain functions of an `elites.Moment`, which Numba compiles. They may use numbers,
+    arrays, NumPy's functions, and other functions of yours that are decorated with `numba.njit`. They must
     depend on nothing but the moment. A reward that is not finite, or an index out of range, makes the episode
     invalid.
 
@@ -168,14 +168,15 @@ def mujoco_task(
         reward: of a control step; by default `forward_reward_weight` (1) times the velocity along x minus
             `ctrl_cost_weight` (0) times the sum of the squared controls.
         ends: whether the episode ends after a control step; by default it does not.
-        body: whose position and velocity count; by default the first that has a joint.
-        parameters: other fields of the task. `descriptor`: "feet" (the share of steps at whose end each
-            touches the ground; the default if there are any), "position" (where the body ends) or "velocity"
-            (its mean). `descriptor_bounds`, a lowest and a highest value of each dimension: 0 and 1, ±30 m,
-            or ±5 m/s by default. `dimensions`: 1 (it moves along x) or 2. `hidden_positions`. `keyframe`,
-            with whose coordinates an episode begins. `noise` (0.01), half the width of the uniform one on
-            the initial coordinates and velocities. `frame_skip` (5), physics steps of a control step.
-            `episode_length`, `cells`, `grid`, `qd_offset` (measured at the start of a run by default).
+        body: the body whose position and velocity count; by default the first one with a joint.
+        parameters: other fields of the task. `descriptor`: "feet" (the share of steps after which each
+            foot touches the ground; the default if there are feet), "position" (the final position of the
+            body) or "velocity" (its mean). `descriptor_bounds`, a lowest and a highest value of each
+            dimension: 0 and 1, ±30 m, or ±5 m/s by default. `dimensions`: 1 (it moves along x) or 2.
+            `hidden_positions`. `keyframe`, which has the initial coordinates. `noise` (0.01), half the width
+            of the uniform noise on the initial coordinates and velocities. `frame_skip` (5), physics steps of
+            a control step. `episode_length`, `cells`, `grid`, `qd_offset` (by default measured at the start
+            of a run).
     """
     given = {"reward": reward, "ends": ends, "body": body}
     given = {name: value for name, value in given.items() if value is not None}
@@ -221,7 +222,7 @@ def _digest(path: str, modified: int) -> str:
     documents, folders = [Path(path)], {Path(path).parent}
     others: set[str] = set()
     content = hashlib.sha256()
-    for document in documents:  # which grows
+    for document in documents:  # the list grows in the loop
         text = document.read_bytes()
         content.update(hashlib.sha256(text).digest())
         folders.add(document.parent)
@@ -233,8 +234,10 @@ def _digest(path: str, modified: int) -> str:
             folders |= {Path(path).parent / element.attrib[key] for key in FOLDERS if key in element.attrib}
             files = [value for key, value in element.attrib.items() if key.startswith("file")]
             if element.tag == "include":
-                found = {folder / file for folder in folders for file in files if (folder / file).is_file()}
-                documents += sorted(found - set(documents))
+                included = {
+                    folder / file for folder in folders for file in files if (folder / file).is_file()
+                }
+                documents += sorted(included - set(documents))
             else:
                 others |= set(files)
     assets = {(file, folder / file) for folder in folders for file in others if (folder / file).is_file()}
@@ -296,8 +299,8 @@ def _first_body(model: Any, owner: str) -> str:
 
 
 def _of_root(model: Any, body: int) -> tuple[int, int]:
-    """In how many directions the root of a body moves over the ground, and how many of the model's first
-    coordinates are its place."""
+    """The number of directions in which the root of a body moves over the ground, and the number of the
+    model's first coordinates that are its position."""
     root, kinds = model.body_rootid[body], require_mujoco().mjtJoint
     joints = range(model.body_jntadr[root], model.body_jntadr[root] + model.body_jntnum[root])
     if any(model.jnt_type[joint] == kinds.mjJNT_FREE for joint in joints):

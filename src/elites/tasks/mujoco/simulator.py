@@ -159,7 +159,7 @@ class MujocoSimulator:
             raise ElitesError(f"this simulation of {self.task.name} is closed")
 
     def _compile(self) -> None:
-        """Compiles by an episode of no steps, so that neither the first real one nor an interrupt waits."""
+        """Runs an episode of no steps to compile all code, so that no later episode or interrupt waits."""
         parameters = np.zeros(0, np.float32)
         parameters.flags.writeable = False
         episode.rollout(
@@ -194,7 +194,7 @@ def _world(model: Any, data: Any) -> episode.World:
 
 
 def _start(task: MujocoTask, model: Any) -> np.ndarray:
-    """The coordinates that an episode begins with, but for the noise."""
+    """The initial coordinates of an episode, without noise."""
     if not task.keyframe:
         return np.array(model.qpos0)
     return np.array(model.key_qpos[identify(model, "key", task.keyframe, task.name)])

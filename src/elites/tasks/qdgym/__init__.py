@@ -1,8 +1,8 @@
 """The eight QDGym tasks of the paper: PyBullet's locomotion robots, described by their feet's contacts.
 
 Reward per step: alive (+1 or -1) + progress towards a target 1 km away - cost of the motors - 0.1 for each
-joint at its limit. Fitness is the sum over the episode. The descriptor is, per foot, the share of steps at
-whose end it touches the floor. Uncertain tasks start each joint at a random angle.
+joint at its limit. Fitness is the sum over the episode. The descriptor is, per foot, the share of steps
+after which it touches the floor. Uncertain tasks start each joint at a random angle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class QDGymTask(CompiledTask):
     ends_on_fall: bool = True  # whether an episode ends when the robot is not upright
 
     def missing(self) -> str:
-        """What keeps it from running here."""
+        """See `Task.missing`."""
         from elites.tasks.qdgym.library import require_bullet
 
         try:

@@ -17,7 +17,7 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """One QDGym task. `reset(seed=s)` starts the same episode as an evaluator does with seed s.
 
     `info` holds `contacts`, whether each foot touches the floor now, and `descriptor`, the share of this
-    episode's steps at whose end it did. The time limit is Gymnasium's: `make(…, max_episode_steps=…)`.
+    episode's steps after which it did. The time limit is Gymnasium's: `make(…, max_episode_steps=…)`.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "render_fps": 60}  # noqa: RUF012 - Gymnasium's own name

@@ -1,4 +1,4 @@
-"""A QDGym robot in a Bullet world of its own: whole episodes, or step by step."""
+"""A QDGym robot in its own Bullet world: whole episodes, or step by step."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class QDGymSimulator:
             raise ElitesError(f"Bullet could not load {self.task.robot.model} from {ASSETS}")
 
     def _compile(self) -> None:
-        """Compiles by an episode of no steps, so that neither the first real one nor an interrupt waits."""
+        """Runs an episode of no steps to compile all code, so that no later episode or interrupt waits."""
         parameters = np.zeros(0, np.float32)
         parameters.flags.writeable = False
         sizes = np.zeros(1, np.int64)
