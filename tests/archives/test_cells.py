@@ -29,8 +29,8 @@ def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
 def test_a_grid_finds_the_nearest_centroid_too(descriptors):
     descriptors = np.array(descriptors, np.float32)
     of = grid((4, 8), [(0, 1), (-1, 1)])
-    found = np.asarray(of.of(jnp.array(descriptors)))
-    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - of.centroids[found]) ** 2).max(1))
+    indices = np.asarray(of.of(jnp.array(descriptors)))
+    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - of.centroids[indices]) ** 2).max(1))
     assert (distance <= 0.125 + 1e-6).all()  # half a cell's side, in either dimension
 
 

@@ -107,9 +107,9 @@ def test_a_module_that_has_gone_is_told_in_one_line(folder, tmp_path, capsys):
     (gone / "archive.npz").write_bytes((folder / "archive.npz").read_bytes())
     (gone / "metrics.csv").write_bytes((folder / "metrics.csv").read_bytes())
     assert cli.main(["correct", str(gone)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("elites: descriptor 'gone:place': No module named 'gone'")
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("elites: descriptor 'gone:place': No module named 'gone'")
+    assert message.count("\n") == 1
     assert cli.main(["show", str(gone)]) == 0  # needs neither it nor the environment
 
 
@@ -135,10 +135,10 @@ def test_what_a_replay_needs_is_told_before_the_run(environment, tmp_path, capsy
     small = f"--evaluations 20 --initial 10 --batch 10 --hidden 4 --out {tmp_path / 'run'}"
     words = f"run map-elites gym:tests.outside:{environment} {options} {small}".split()
     assert cli.main(words) == 0
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("`elites replay`")]
-    assert len(told) == (environment == "blind")
+    hints = [line for line in capsys.readouterr().out.splitlines() if line.startswith("`elites replay`")]
+    assert len(hints) == (environment == "blind")
     assert all(
-        "gym:tests.outside:blind cannot be drawn with render_mode='rgb_array'" in line for line in told
+        "gym:tests.outside:blind cannot be drawn with render_mode='rgb_array'" in line for line in hints
     )
 
 
@@ -176,9 +176,9 @@ def test_what_steps_are_described_by_describes_the_episode_unless_told(folder):
     )
     parameters = load_archive(folder).parameters[:3]
     with elites.ProcessEvaluator(plain, hidden=(8,), processes=1) as evaluator:
-        found = evaluator.evaluate(parameters, np.arange(3), transitions=True)
+        evaluation = evaluator.evaluate(parameters, np.arange(3), transitions=True)
     means = [
         steps[:length].mean(0)
-        for steps, length in zip(found.transitions.step_descriptors, found.length, strict=True)
+        for steps, length in zip(evaluation.transitions.step_descriptors, evaluation.length, strict=True)
     ]
-    np.testing.assert_allclose(found.descriptor, means, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(evaluation.descriptor, means, rtol=1e-5, atol=1e-6)

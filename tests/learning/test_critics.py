@@ -85,7 +85,7 @@ def test_the_actor_and_the_targets_move_on_every_second_step(quadratic):
     ):
         expected = jax.tree.map(lambda new, old: 0.005 * new + 0.995 * old, followed, before)
         jax.tree.map(
-            lambda found, right: np.testing.assert_allclose(found, right, atol=1e-7), after, expected
+            lambda actual, right: np.testing.assert_allclose(actual, right, atol=1e-7), after, expected
         )
     assert two.steps == 2
 
@@ -113,8 +113,8 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
         adam = optax.adam(3e-4)
         updates, _ = adam.update(gradient, adam.init(critic))
         expected = optax.apply_updates(critic, updates)
-        found = tuple((w[index], b[index]) for w, b in after.critics)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), found, expected)
+        actual = tuple((w[index], b[index]) for w, b in after.critics)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), actual, expected)
     values = jnp.stack([critics.value(critic, state, action) for critic in pair])
     assert training.steps == 1
     np.testing.assert_allclose(training.loss, ((values - target) ** 2).mean(1).sum(), rtol=1e-5)

@@ -149,10 +149,10 @@ def test_of_very_many_operators_the_rarest_are_one():
     archive = elites_of("qd-walker")
     names = np.array([f"op{number:03d}" for number in range(len(archive.cell))])
     names[: len(names) // 2] = "mine"
-    found = operators_of([dataclasses.replace(archive, operator=names)])
-    assert len(found) == MOST_OPERATORS + 1
-    assert "mine" in found
-    assert found[-1] == "others"
+    operators = operators_of([dataclasses.replace(archive, operator=names)])
+    assert len(operators) == MOST_OPERATORS + 1
+    assert "mine" in operators
+    assert operators[-1] == "others"
     legend = (
         draw_archive(dataclasses.replace(archive, operator=names), colour="operator").axes[0].get_legend()
     )

@@ -76,12 +76,12 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
     ):
         assert len(remote._actors) == 2
         for options in ({"transitions": True, "action_noise": 0.1}, {"limit": 31}):
-            found = remote.evaluate(parameters, seeds, on_episode=lengths.append, **options)
+            evaluation = remote.evaluate(parameters, seeds, on_episode=lengths.append, **options)
             expected = local.evaluate(parameters, seeds, **options)
-            for one, other in zip(found[:5], expected[:5], strict=True):
+            for one, other in zip(evaluation[:5], expected[:5], strict=True):
                 np.testing.assert_array_equal(one, other)
                 assert one.dtype == other.dtype
-            for one, other in zip(found.transitions or (), expected.transitions or (), strict=True):
+            for one, other in zip(evaluation.transitions or (), expected.transitions or (), strict=True):
                 np.testing.assert_array_equal(one, other)
         assert len(lengths) == 36 + 31
         actor = next(iter(remote._actors.values()))
@@ -106,9 +106,9 @@ def test_functions_in_memory_reach_every_machine(cluster):
         ClusterEvaluator(task, cluster.address, hidden=()) as remote,
         ProcessEvaluator(task, hidden=(), processes=1) as local,
     ):
-        found, expected = (evaluator.evaluate(parameters, seeds) for evaluator in (remote, local))
-    np.testing.assert_array_equal(found.fitness, expected.fitness)
-    np.testing.assert_array_equal(found.descriptor, expected.descriptor)
+        evaluation, expected = (evaluator.evaluate(parameters, seeds) for evaluator in (remote, local))
+    np.testing.assert_array_equal(evaluation.fitness, expected.fitness)
+    np.testing.assert_array_equal(evaluation.descriptor, expected.descriptor)
 
 
 def test_a_run_spreads_its_episodes(cluster, tmp_path):
@@ -145,11 +145,11 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
             if len(ended) == 10:
                 cluster.remove_node(cluster.second, allow_graceful=False)
 
-        found = remote.evaluate(parameters, seeds, on_episode=kill)
+        evaluation = remote.evaluate(parameters, seeds, on_episode=kill)
         assert len(remote._actors) == 1, "the node was killed before its episodes were done"
     assert len(ended) == 48
     with ThreadEvaluator(task, threads=2) as local:
-        np.testing.assert_array_equal(found.fitness, local.evaluate(parameters, seeds).fitness)
+        np.testing.assert_array_equal(evaluation.fitness, local.evaluate(parameters, seeds).fitness)
 
     second = cluster.add_node(**cluster.node)
     path = tmp_path / "mine.toml"

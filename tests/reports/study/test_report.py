@@ -34,9 +34,9 @@ def test_medians_and_p_values(tmp_path):
         for seed, score in enumerate(scores):
             make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score)
     study = study_of(tmp_path)
-    found = {(row.variant, row.metric): row for row in finals(study)}
+    rows = {(row.variant, row.metric): row for row in finals(study)}
     own = study.finals("qd-walker", "pga-map-elites", "qd_score")
-    row = found["pga-map-elites", "qd_score"]
+    row = rows["pga-map-elites", "qd_score"]
     assert (row.low, row.median, row.high) == pytest.approx(tuple(np.quantile(own, (0.25, 0.5, 0.75))))
     assert reference_of(study) == "pga-map-elites"
     comparisons = {row.other: row for row in compare(study) if row.metric == "qd_score"}
