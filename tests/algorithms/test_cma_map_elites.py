@@ -125,7 +125,7 @@ def test_it_matches_pyribs_on_the_sphere(es, dimensions, other_es):
 
 
 @pytest.mark.parametrize("es", RIBS)
-def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone(es):
+def test_a_saved_and_restored_strategy_continues_unchanged(es):
     """The arrays are all that a strategy is: nothing of pyribs' object is forgotten between generations."""
     dimensions, batch = 30, 6
     strategies = make_strategies(es, 1, batch, dimensions, sigma=0.5)
@@ -156,7 +156,7 @@ def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone
 
 
 @pytest.mark.parametrize("es", ["isotropic", "separable"])
-def test_a_strategy_that_has_converged_starts_anew(es):
+def test_a_converged_strategy_restarts(es):
     strategies = make_strategies(es, 2, 4, 10, sigma=0.5)
     arrays = strategies.start() | {"sigma": np.array([1e-12, 0.3], np.float32)}
     arrays, samples = strategies.ask(arrays, jax.random.key(0))

@@ -85,7 +85,7 @@ def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):
     np.testing.assert_array_equal(cvt(20, [(0, 1), (-5, 5)]).centroids, first.centroids)
 
 
-def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
+def test_a_damaged_cache_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     monkeypatch.setattr(cells, "SAMPLES", 1000)
     first = cvt(20, [(0, 1), (0, 1)])

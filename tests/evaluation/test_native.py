@@ -149,7 +149,7 @@ def test_the_limit_skips_and_every_episode_is_reported(limit):
     assert sorted(lengths) == sorted(part.length[ran])
 
 
-def test_what_a_person_gets_wrong_is_told():
+def test_user_errors_are_reported():
     evaluator = NativeEvaluator(POINT, hidden=(4,), threads=1)
     with pytest.raises(ElitesError, match=r"parameters have shape \(2, 3\); point with layers \(3, 4, 2\)"):
         evaluator.evaluate(np.zeros((2, 3)), np.arange(2))

@@ -117,7 +117,7 @@ def test_more_replications_begin_with_the_same(run):
     assert not (other.fitness == few.fitness).all(1).any()
 
 
-def test_threads_change_nothing_and_again_gives_the_same_file(run, monkeypatch):
+def test_neither_threads_nor_a_repetition_change_the_file(run, monkeypatch):
     correct(run, threads=1)
     first = (run / "corrected.npz").read_bytes()
     (run / "corrected.npz").unlink()
@@ -127,7 +127,7 @@ def test_threads_change_nothing_and_again_gives_the_same_file(run, monkeypatch):
     assert (run / "corrected.npz").read_bytes() == first
 
 
-def test_what_is_there_already_is_not_done_again(run):
+def test_an_existing_correction_is_not_computed_again(run):
     messages, seen = [], []
     correct(run)
     leftover = run / "corrected.unfinished.npz"  # of a kill between two steps
@@ -159,7 +159,7 @@ def test_what_was_corrected_before_the_run_went_on_is_not_shown_as_its_own(run):
     assert "the luckiest elites" not in summary
 
 
-def test_a_damaged_file_is_made_anew(run):
+def test_a_damaged_file_is_made_again(run):
     correct(run)
     whole = (run / "corrected.npz").read_bytes()
     (run / "corrected.npz").write_bytes(whole[:-200])
@@ -176,7 +176,7 @@ def test_a_damaged_file_is_made_anew(run):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
+def test_an_interrupted_correction_continues_where_it_stopped(run, number, monkeypatch):
     whole = {}
     for seed in (0, 9):
         correct(run, seed=seed)

@@ -200,7 +200,7 @@ def test_a_view_that_is_no_terminal_gets_lines(capsys):
     assert [line.split(" of ")[0] for line in lines[1:]] == ["20", "100"]
 
 
-def test_callbacks_of_ones_own_are_called_beside_the_display(capsys):
+def test_custom_callbacks_are_called_in_addition_to_the_display(capsys):
     seen, messages = [], []
     own = Execution(on_generation=seen.append, on_phase=seen.append, log=messages.append)
     with displayed("a run", own, None) as execution:

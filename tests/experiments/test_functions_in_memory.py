@@ -152,7 +152,7 @@ def test_a_run_says_what_it_needs_again_and_no_file_has_it(part):
     assert "elites.resume(folder, task=…)" in line
 
 
-def test_this_process_goes_on_without_being_told(part, whole):
+def test_this_process_continues_without_the_task(part, whole):
     folder, _ = part
     assert elites.resume(folder, execution=elites.Execution(threads=1, log=quiet)).finished
     assert metrics(folder) == metrics(whole)

@@ -179,7 +179,7 @@ def test_a_state_that_is_not_wanted_any_more_is_removed(execution, tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_a_budget_that_is_not_larger_is_told_in_a_line(execution, tmp_path):
+def test_a_budget_that_is_not_larger_is_reported_in_one_line(execution, tmp_path):
     run(plain(), tmp_path / "run", execution=execution)
     before, messages = everything(tmp_path / "run"), []
     with pytest.raises(ElitesError, match=r"evaluations is 94; it must be at least 95, the budget of .*run"):
@@ -377,7 +377,7 @@ def test_an_algorithm_knows_what_is_random(name, changes, first):
     assert make_algorithm(name, POINT, **config.hyper_parameters).opening_evaluations() == first
 
 
-def test_a_budget_of_random_controllers_alone_is_told(tmp_path):
+def test_a_budget_for_random_controllers_alone_is_reported(tmp_path):
     for evaluations in (20, 21):
         messages = []
         run(

@@ -173,7 +173,7 @@ def test_the_log_of_lineages_leads_to_the_archive_and_back_to_random_ancestors(n
 
 
 @pytest.mark.parametrize("gains", [True, False])
-def test_training_in_bfloat16_resumes_and_tells_where_it_gains_nothing(gains, monkeypatch, tmp_path):
+def test_training_in_bfloat16_resumes_and_warns_on_processors_without_bfloat16(gains, monkeypatch, tmp_path):
     monkeypatch.setattr(products, "gains_speed", lambda: gains)
     config = small("pga-map-elites", hyper_parameters={"training_precision": "bfloat16"})
     lines, expected = [], ["this processor has no bfloat16 products: training is not faster than in float32"]
@@ -389,7 +389,7 @@ def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, 
     assert not (tmp_path / "group").exists()
 
 
-def test_what_a_person_gets_wrong_is_told(tmp_path):
+def test_user_errors_are_reported(tmp_path):
     config = small("map-elites")
     with pytest.raises(ElitesError, match="seeds is 0; it must be from 1 to"):
         run(config, tmp_path / "group", seeds=0)

@@ -234,7 +234,7 @@ def interrupted(stopped, tmp_path):
     return shutil.copytree(stopped, tmp_path / "run")
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, interrupted):
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(undisturbed, interrupted):
     folder, messages = interrupted, []
     newest = Checkpoints(folder / "checkpoints").paths()[0]
     data = bytearray(newest.read_bytes())
@@ -380,7 +380,7 @@ def test_metrics_are_a_plain_table(undisturbed):
     assert None not in rows[-1].values()
 
 
-def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_path):
+def test_a_kill_at_the_very_end_does_not_restart_the_run(undisturbed, tmp_path):
     """The checkpoints are gone but not their folder: the archive says that it is finished."""
     folder = tmp_path / "run"
     shutil.copytree(undisturbed, folder)
@@ -391,7 +391,7 @@ def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_pa
     assert_same_result(folder, undisturbed)
 
 
-def test_a_run_without_its_checkpoints_is_not_begun_again(interrupted):
+def test_a_run_without_its_checkpoints_is_not_restarted(interrupted):
     folder = interrupted
     shutil.rmtree(folder / "checkpoints")
     before = (folder / "metrics.csv").read_bytes()
@@ -420,7 +420,7 @@ def test_a_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_other_versions_are_told(interrupted):
+def test_other_versions_are_reported(interrupted):
     folder, messages = interrupted, []
     record = json.loads((folder / "config.json").read_text())
     record["versions"]["jax"] = "0.0.1"
@@ -443,7 +443,7 @@ def test_what_a_kill_left_of_a_file_is_cleared_away(interrupted):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,x\n"])
-def test_a_damaged_table_is_said_so(content, tmp_path):
+def test_a_damaged_table_is_reported(content, tmp_path):
     (tmp_path / "metrics.csv").write_bytes(content)
     with pytest.raises(ElitesError, match=r"metrics\.csv is damaged"):
         read_table(tmp_path / "metrics.csv")

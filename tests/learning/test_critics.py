@@ -122,7 +122,7 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
 
 
 @pytest.mark.parametrize("steps", [3, 4])
-def test_what_is_known_of_training_are_sums_over_its_steps(steps):
+def test_training_statistics_are_sums_over_its_steps(steps):
     """Steps one by one against all at once: with a condition, and in blocks of two. All batches are alike."""
     buffer = buffer_of(np.full((1, 2), 0.3), np.full((1, 1), 0.5), np.ones(1), np.zeros((1, 2)), np.zeros(1))
     config = TD3Config(critic_hidden=(16,), training_batch=8, smoothing_noise=0.0)

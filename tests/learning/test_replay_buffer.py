@@ -18,7 +18,7 @@ add_jitted = jax.jit(add, donate_argnums=0)
 
 
 def evaluation(batch, first):
-    """Episodes whose rewards number all their steps, so that a transition can be told from any other."""
+    """Episodes whose rewards number all their steps, so that all transitions differ."""
     lengths = np.array([length for length, _ in batch], np.int32)
     numbers = first + np.arange(EPISODES * STEPS, dtype=float).reshape(EPISODES, STEPS)
     observations = np.zeros((EPISODES, STEPS + 1, OBSERVATION), np.float32)

@@ -1,4 +1,4 @@
-"""Loggers of users: what they are told, and that they can do no harm."""
+"""Loggers of users: what they receive, and that they cannot harm a run."""
 
 import functools
 import json
@@ -56,7 +56,7 @@ def assert_same(folder, other):
         assert (folder / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_a_logger_is_told_all_rows_and_settings_and_the_last_picture(plain, tmp_path):
+def test_a_logger_gets_all_rows_and_settings_and_the_last_picture(plain, tmp_path):
     run(config(), tmp_path / "run", execution=Execution(loggers=(RECORDER,), log=quiet))
     assert_same(tmp_path / "run", plain)
     assert [call[0] for call in Recorder.calls] == ["open", *["row"] * 8, "picture", "close"]
@@ -121,7 +121,7 @@ def test_a_logger_that_fails_is_left_out_with_one_line(method, plain, monkeypatc
     assert len(calls("close")) == {"open": 1, "close": 3}.get(method, 2)
 
 
-def test_a_damaged_record_of_loggers_is_told_and_the_run_goes_on(tmp_path):
+def test_a_damaged_record_of_loggers_is_reported_and_the_run_continues(tmp_path):
     limited = Execution(max_hours=1e-9, loggers=(RECORDER,), pictures=0, log=quiet)
     run(config(), tmp_path / "run", execution=limited)
     (tmp_path / "run" / "loggers.json").write_text('{"wandb": 3}')
@@ -158,7 +158,7 @@ def test_a_logger_that_is_gone_when_the_run_is_resumed_is_left_out(tmp_path):
         (dict, "logger <class 'dict'> is not a class of loggers"),
     ],
 )
-def test_what_is_no_logger_is_refused_before_anything_starts(choice, message):
+def test_objects_that_are_not_loggers_are_refused_before_anything_starts(choice, message):
     with pytest.raises(ElitesError, match=message):
         Execution(loggers=(choice,))
 

@@ -63,7 +63,7 @@ def test_it_is_corrected_as_pyribs_would_insert_the_means(archive, where):
     assert correction.metrics.max_fitness == pytest.approx(archive.stats.obj_max)
 
 
-def test_what_is_no_archive_is_said_so(tmp_path):
+def test_invalid_pyribs_archives_are_reported(tmp_path):
     with pytest.raises(ElitesError, match="not an archive of pyribs: it has no solution, only luck"):
         from_pyribs({"luck": np.zeros(3)})
     with pytest.raises(ElitesError, match="does not exist"):

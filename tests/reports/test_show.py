@@ -76,7 +76,7 @@ def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
     assert "qd-walker,td3,evenness" not in final
 
 
-def test_a_run_without_an_archive_is_told_so(tmp_path):
+def test_a_run_without_an_archive_is_reported(tmp_path):
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200)
     with pytest.raises(ElitesError, match="has no archive yet"):
         show(run)

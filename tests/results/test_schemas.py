@@ -85,7 +85,7 @@ def test_a_field_that_does_not_fit_is_named(name, content, message, tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"a": "\xff"}', b'{"a": ' + DEEP.encode() + b"}", b"9" * 5000, b"null", b"NaN"]
 )
-def test_what_is_no_record_is_refused(name, content, tmp_path):
+def test_files_that_are_not_records_are_refused(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
     assert f"{tmp_path / name} is damaged" in refusal(READERS[name], tmp_path)
 

@@ -27,7 +27,7 @@ from tests.studies.test_execution import KEPT, TOML, results
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called")  # when a node is started
-NOTICED = {  # how soon a node counts as dead: 30 s unless told
+NOTICED = {  # how soon a node counts as dead: 30 s by default
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 2000,
@@ -56,7 +56,7 @@ def quiet(_):
 
 
 @pytest.mark.slow
-def test_a_robot_of_ones_own_with_a_function_of_a_notebook(cluster, tmp_path):
+def test_a_custom_robot_with_a_function_of_a_notebook(cluster, tmp_path):
     (tmp_path / "cart.xml").write_text(robots.CART.format(more=""))
     task = mujoco_task(tmp_path / "cart.xml", reward=lambda moment: moment.qpos[2], episode_length=20)
     parameters, seeds = controllers(task, 6), np.arange(6)
@@ -186,7 +186,7 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
     assert not list((tmp_path / "far").rglob("checkpoints"))
 
 
-def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
+def test_runs_that_do_not_fit_the_cluster_are_reported(cluster, tmp_path):
     with pytest.raises(ElitesError, match=r"no machine of the cluster offers 64 cores and .* GB to a run"):
         ClusterPool(tmp_path, cluster.address, None, 64, 0.0, {"one": 10**8})
     with pytest.raises(ElitesError, match=r"--cluster spreads episodes .* brax-hopper runs in one program"):
@@ -200,7 +200,7 @@ def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
         write_files(tmp_path / "run", {"changed": {"../other": b""}, "removed": []})
 
 
-def test_nobody_there():
+def test_an_address_without_a_cluster_is_reported():
     from elites.cluster import _require_answer
 
     with pytest.raises(ElitesError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):

@@ -159,7 +159,7 @@ def test_a_task_can_be_given_to_a_run():
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_runs(changes, message):
+def test_invalid_tasks_are_refused_before_anything_runs(changes, message):
     given = {"environment": outside.push, "descriptor": outside.up, **changes}
     with pytest.raises(ElitesError) as error:
         gymnasium_task(given.pop("environment"), **given)

@@ -164,7 +164,7 @@ def test_the_same_runs_give_the_same_files(tmp_path):
     assert [path.suffix for path in first].count(".pdf") == 5
 
 
-def test_what_is_called_report_but_is_none_is_left_alone(tmp_path, capsys):
+def test_anything_else_named_report_is_left_alone(tmp_path, capsys):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
     run = make_run(tmp_path, "map-elites", "qd-hopper", 1, evaluations=200).rename(tmp_path / "report")
     before = {path: path.read_bytes() for path in run.rglob("*")}
@@ -239,7 +239,7 @@ def test_verdicts_state_the_suite(tmp_path):
     assert ("1", "Brax", "not decidable with so few runs") in rows
 
 
-def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
+def test_a_first_generation_after_the_common_budget_is_reported(tmp_path):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
     for seed in range(2):
         late = make_run(tmp_path, "td3", "qd-hopper", seed, evaluations=400)
@@ -375,7 +375,7 @@ def own_study(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_study_of_one_s_own_shows_its_results_and_bears_its_name(own_study):
+def test_a_custom_study_shows_its_results_and_has_its_name(own_study):
     text = study_report(own_study)
     assert "claim" not in text
     assert "QD-score: medians over replications, against usual with 95 % intervals" in text
