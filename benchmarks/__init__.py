@@ -1,1 +1,1 @@
-"""Scripts. A package only for the type checker, which would take `gymnasium.py` for Gymnasium itself."""
+"""Benchmark scripts and their shared helpers."""

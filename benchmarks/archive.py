@@ -1,10 +1,10 @@
-"""Adding a batch to an archive, against pyribs' `add`: 1024 CVT cells and a grid of 32 x 32.
+"""Compares adding a batch to an archive with pyribs' `add`: 1024 CVT cells and a grid of 32 x 32.
 
     python benchmarks/archive.py [--quick]
 
 A call computes the cells of the descriptors, adds the batch and returns each status. Both sides get the same
 NumPy arrays, in memory that JAX has allocated, and update their archive in place. Each batch is better than
-the last by a fixed step, so that its best are added. The last line is one JSON object: milliseconds, and
+the last by a fixed step, so its best offspring are added. The last line is one JSON object: milliseconds, and
 pyribs' time divided by ours.
 """
 
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measure(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[float, float, float]:
-    """Seconds, in turns: ours, ours from parameters that JAX has to copy first, pyribs."""
+    """Seconds of alternating calls: ours, ours with parameters that JAX has to copy first, pyribs."""
     import jax
     from ribs.archives import CVTArchive, GridArchive
 

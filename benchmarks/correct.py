@@ -1,8 +1,8 @@
-"""Steps per second of `elites correct`, against plain rollouts.
+"""Compares the steps per second of `elites correct` with plain rollouts.
 
 Half of the ants fall at once (20 steps), the others may continue to the end (1000 steps), in random order.
-This makes it hard to keep all threads busy. Both run the same episodes, in turns, in one process. The time of
-`correct` includes everything: reading the archive, building simulators, saving, correcting.
+This makes it hard to keep all threads busy. Both run the same episodes, alternately, in one process. The time
+of `correct` includes everything: reading the archive, building simulators, saving, correcting.
 
     python benchmarks/correct.py [--quick]
 

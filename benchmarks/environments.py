@@ -5,10 +5,10 @@
 The plain loop is what a user would write: one environment, one step after the other, the controller in NumPy.
 AsyncVectorEnv steps two environments in two processes; each has its own controller, and both controllers are
 one batched product. Ours runs whole episodes in one worker and in two, and records every step. All have the
-same random controllers, with 128-128 hidden units, and the same limit of steps per episode. They take turns;
+same random controllers, with 128-128 hidden units, and the same limit of steps per episode. They alternate;
 ratios are medians over rounds. The start of the workers is measured separately.
 
-If other processes use the cores too, two workers get no more processor time than one loop. `per_core`, the
+If other processes also use the cores, two workers get no more processor time than one loop. `per_core`, the
 steps per second of processor time, is then the fair comparison.
 
 The last line is one JSON object: steps per second of each, and the ratios to the plain loop.

@@ -1,16 +1,17 @@
 """The explorer's pages in a headless Chromium without a GPU.
 
-The map alone, of an archive with 10 000 cells that is made of formulas: making it is timed, then loading it,
-and panning at three zooms for two seconds each. A page of 1000 walkers that move for five seconds, each with
-replications, whose controllers are random and whose episodes do not end with a fall: making and loading.
+The first page is a map without movements, of a synthetic archive with 10 000 cells. The benchmark times
+making it, loading it, and panning at three zooms for two seconds each. The second page has 1000 walkers that
+move for five seconds, each with replications. Their controllers are random and their episodes do not end with
+a fall. The benchmark times making and loading it.
 
     python benchmarks/explorer.py [--quick] [--cells 10000] [--walkers 1000]
 
---quick has 1000 cells and 8 walkers.
+--quick uses 1000 cells and 8 walkers.
 
-The last line is one JSON object: seconds, and those of all processors together, MB, ms from the beginning of
-loading to the first picture of the map, ms from picture to picture and of our own work in it, and how many
-walkers have replications.
+The last line is one JSON object: seconds, seconds of all processors together, MB, ms from the start of
+loading to the first picture of the map, ms between pictures and of our own work in them, and the number of
+walkers with replications.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 def measure_map(folder: Path, browser: Any, cells: int) -> dict[str, Any]:
-    """The map alone."""
+    """The map without movements."""
     run = save_run(folder / "map", archives.made_up(2, cells, 0.9))
     measured = {"cells": cells, **made(run, "none", browser)}
     for zoom in (1, 3, 8):
@@ -85,7 +86,7 @@ def measure_map(folder: Path, browser: Any, cells: int) -> dict[str, Any]:
 
 
 def measure_walkers(folder: Path, browser: Any, count: int) -> dict[str, Any]:
-    """A page in which everyone moves for five seconds."""
+    """A page in which every walker moves for five seconds."""
     archive = archives.made_up(2, count, 1.0)
     task = elites.make_task("qd-walker", ends_on_fall=False)
     policy = elites.Policy.of(task, (128, 128))

@@ -2,9 +2,9 @@
 
     python benchmarks/generation.py [--quick]
 
-Parts are compiled and timed one by one; figures are medians over repetitions. Then, except with --quick, a
+Parts are compiled and timed separately; results are medians over repetitions. Then, except with --quick, a
 child process runs the first seven generations of a real run, with an empty cache and with a warm one, to
-measure start-up and memory. The last line is one JSON object of all figures.
+measure start-up and memory. The last line is one JSON object of all results.
 """
 
 from __future__ import annotations

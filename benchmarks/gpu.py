@@ -2,12 +2,12 @@
 
     python benchmarks/gpu.py [--quick] [--robots walker2d ant] [--seeds 1 20] [--physics xla native cuda]
 
-The paper's sizes: 100 offspring, 1000 steps each, 300 steps of the critics, 50 of the policy gradients, a
-buffer of a million. No episode ends early, so every generation has the same number of steps. The same code
-as `elites run`. Episodes are computed by XLA, by native code in CPU threads, or with a CUDA kernel for a
-step; the parts of a generation are timed where it is not one program. --quick works on any machine: tiny
-sizes on the hopper, under 40 s. The last line is one JSON object; `s_per_generation` is indexed by robot,
-physics and number of seeds.
+It uses the paper's sizes: 100 offspring, 1000 steps each, 300 critic steps, 50 policy-gradient steps, a
+buffer of a million. No episode ends early, so every generation has the same number of steps. The code is that
+of `elites run`. Episodes are computed by XLA, by native code in CPU threads, or with a CUDA kernel for a
+step. The parts of a generation are timed if it is not one program. --quick works on any machine: tiny sizes
+on the hopper, under 40 s. The last line is one JSON object; `s_per_generation` is indexed by robot, physics
+and number of seeds.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/native.py [--robots hopper walker2d] [--quick]
 
-No episode ends before its last step, so that all steps that are computed count. XLA uses all cores. The last
+No episode ends before its last step, so all computed steps count. XLA uses all cores. The last
 line is one JSON object: `steps_per_s` by robot under XLA and in native code on one thread and on two, the
 `ratio` of two threads to XLA, the `shares` of physics, policy and the rest in the time of one thread, and the
-`seconds` until native code is there, at first and from the cache.
+`seconds` until native code is ready, compiled and from the cache.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def measure(robot: str, steps: int) -> dict[str, Any]:
-    """The figures of one robot."""
+    """The results of one robot."""
     import jax
     from shared.endless import Endless, endless
 
@@ -60,7 +60,7 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
     parameters, seeds = np.asarray(jax.vmap(xla.policy.init)(keys)), np.arange(EPISODES)
 
     class Again(Endless):  # type: ignore[misc]
-        """The same robot for a process that has not compiled it: code comes from the cache on disk."""
+        """The same robot, as in a process that has not compiled it: code comes from the cache on disk."""
 
     def prepared(threads: int, task: Endless) -> tuple[NativeEvaluator, float]:
         started = time.perf_counter()
@@ -87,7 +87,7 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
 
 
 def best(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
-    """Seconds of calls that take turns, the best of some."""
+    """The best times of alternating calls, in seconds."""
     seconds = dict.fromkeys(calls, float("inf"))
     for _ in range(REPETITIONS):
         for name, call in calls.items():
@@ -98,7 +98,7 @@ def best(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def shares(evaluator: Any, evaluate: Callable[[], Any]) -> dict[str, float]:
-    """What of the time is gone if the physics, or the policy, does nothing; the rest is bookkeeping."""
+    """The share of time that is saved if the physics, or the policy, does nothing, and the rest."""
     from elites.native.compiled import Loaded, machine_code
 
     nothing = Loaded(machine_code("define void @nothing() {\n  ret void\n}"), "nothing")

@@ -1,12 +1,13 @@
-"""Training in float32 and with bfloat16 matrix products: speed, and with --learning what is learnt.
+"""Training in float32 and with bfloat16 matrix products: speed and, with --learning, final archives.
 
     python benchmarks/precision.py [--quick]
     python benchmarks/precision.py --learning [--task brax-hopper] [--seeds 10] [--evaluations 20000]
 
-Matrix products with both gradients in the shapes of training, and the training in a PGA-MAP-Elites generation
-with the paper's sizes on walker2d; the two precisions take turns. --learning runs both with the same seeds,
-each as one group, and compares the final archives. --quick: fewer training steps, under 40 s, and tiny runs
-of --learning. The last line is one JSON object; `ratio` is the speed with bfloat16 to that in float32.
+It times matrix products with both gradients in the shapes of training, and the training in a PGA-MAP-Elites
+generation with the paper's sizes on walker2d. The two precisions alternate. --learning runs both with the
+same seeds, each as one group, and compares the final archives. --quick: fewer training steps, under 40 s, and
+tiny runs of --learning. The last line is one JSON object; `ratio` is the speed with bfloat16 relative to
+float32.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def training(repetitions: int, *, quick: bool) -> dict[str, dict[str, float]]:
 
 
 def learning(task: str, seeds: int, evaluations: int, home: Path, *, quick: bool) -> dict[str, Any]:
-    """Final metrics of both precisions over seeds, and how far they differ."""
+    """Final metrics of both precisions over seeds, and their differences."""
     import elites
     from elites.metrics.effects import superiority
     from elites.metrics.statistics import quartiles, rank_sum_p

@@ -1,23 +1,23 @@
-"""Steps of robots as kernels of an NVIDIA GPU: are they right, and how fast are they?
+"""Checks and times the steps of robots as kernels of an NVIDIA GPU.
 
     python benchmarks/ptx.py [--robots walker2d hopper ant] [--quick]
 
-Each robot has a process of its own, and each stage reports its own error: what the driver refuses is seen as
-it says it. The stages:
+Each robot runs in a separate process, and each stage reports its own error, with the driver's message. The
+stages:
 
-- `ptx`: the text is made
-- `load`: the driver compiles it; registers and bytes beside them of a thread
-- `direct`: the kernel is launched without XLA, and compared with machine code of the CPU: all bits
-- `one_step`: inside a program of JAX's, compared with that machine code, and with Brax under XLA on the GPU,
-  which the kernel of runs is compared with too: it is not exact
-- `many_steps`: 100 steps beside Brax under XLA
+- `ptx`: the PTX text is generated
+- `load`: the driver compiles it; registers and local bytes of a thread
+- `direct`: the kernel is launched without XLA and compared with machine code of the CPU, bit for bit
+- `one_step`: the kernel inside a JAX program, compared with that machine code, and with Brax under XLA on the
+  GPU; the kernel that runs use, which is not exact, is also compared with Brax
+- `many_steps`: 100 steps, compared with Brax under XLA
 - `physics`: milliseconds of 1000 steps alone, by number of robots and of threads per block, and of an exact
   kernel
 - `episodes`: milliseconds of 1000 steps with a 128-128 policy, by number of robots
 - `episodes_xla`: the same with Brax under XLA
 
-walker2d's `episodes` without command buffers are in `without_command_buffers`. --quick makes PTX of the
-hopper alone and works on any machine. The last line is one JSON object; the exit status is 1 if a stage
+walker2d's `episodes` without command buffers are in `without_command_buffers`. --quick only makes PTX of
+the hopper and works on any machine. The last line is one JSON object; the exit status is 1 if a stage
 failed.
 """
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def in_a_process(robot: str, stages: Sequence[str], **environment: str) -> dict[str, Any]:
-    """The results of a robot: a crash, or an error that breaks the GPU's context, leaves the others alone."""
+    """The results of a robot. A crash, or a broken GPU context, does not affect the others."""
     command = [sys.executable, __file__, "--here", "--robots", robot, "--stages", *stages]
     found: dict[str, Any] = {"errors": {}}
     with subprocess.Popen(
@@ -90,7 +90,7 @@ def in_a_process(robot: str, stages: Sequence[str], **environment: str) -> dict[
 
 
 def measure(robot: str, stages: Sequence[str]) -> None:
-    """Prints what is known after each stage, as JSON."""
+    """Prints the results so far after each stage, as JSON."""
     faulthandler.enable()
     found: dict[str, Any] = {"errors": {}}
     robots = Robot(robot)
@@ -106,7 +106,7 @@ def measure(robot: str, stages: Sequence[str]) -> None:
 
 
 class Robot:
-    """A stage is a method."""
+    """A robot with one method per stage."""
 
     def __init__(self, name: str) -> None:
         from shared.endless import endless
@@ -181,7 +181,7 @@ class Robot:
 
     @functools.cached_property
     def states(self) -> dict[str, Any]:
-        """At the beginning of episodes, and after 20 steps."""
+        """States at the start of episodes and after 20 steps."""
         import jax
         import jax.numpy as jnp
 
@@ -216,7 +216,7 @@ class Robot:
         return [state, *(other.reshape(STATES, -1) for other in others)]
 
     def direct(self) -> dict[str, Any]:
-        """The kernel on arrays of JAX's, whose memory it changes."""
+        """The kernel on JAX arrays, which it changes in place."""
         import jax
         import jax.numpy as jnp
 
@@ -344,7 +344,7 @@ class Robot:
 
 
 def milliseconds(call: Callable[[], Any], repetitions: int = 4) -> float:
-    """The best of some calls, after one that compiles."""
+    """The best time of several calls, after one that compiles."""
     import jax
 
     jax.block_until_ready(call())
@@ -371,7 +371,7 @@ def same_bits(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> dict[
 
 
 def compared(ours: Sequence[Any], theirs: Sequence[Any]) -> dict[str, Any]:
-    """Observations, rewards, ends and descriptors against Brax's; differences by the size of the vector."""
+    """Compares observations (relative to their largest value), rewards, ends and contacts with Brax's."""
     observation, other = np.asarray(ours[1]), np.asarray(theirs[1])
     size = np.maximum(1, np.abs(other).max(1, keepdims=True))
     worst = np.abs((observation - other) / size).max(1)

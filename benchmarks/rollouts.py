@@ -1,6 +1,6 @@
-"""Steps per second: PyBullet's and Gymnasium's environments with a NumPy policy against the compiled loop.
+"""Steps per second of PyBullet's and Gymnasium's environments with a NumPy policy, and of the compiled loop.
 
-Both run the same episodes of random controllers (at most 100 steps each), in turns, in one process. The
+Both run the same episodes of random controllers (at most 100 steps each), alternately, in one process. The
 environments' resets are left out of their time; ours include everything. Ratios are medians over rounds.
 
     python benchmarks/rollouts.py [--suite mujoco] [--quick]
@@ -51,7 +51,7 @@ Timed = Callable[[int, np.ndarray], tuple[float, float]]
 
 
 def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
-    """Steps per second, resets left out."""
+    """Steps per second, without resets."""
     steps, seconds, scale = 0, 0.0, environment.action_space.high
     for seed, parameters in enumerate(controllers):
         *hidden, (last, last_biases) = split_layers(parameters, sizes)
@@ -69,7 +69,7 @@ def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...])
 
 
 def run_async(environments: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
-    """Steps per second of two environments in processes of their own, with a controller each."""
+    """Steps per second of two environments in separate processes, each with its own controller."""
     steps, seconds, scale = 0, 0.0, environments.single_action_space.high
     for seed, pair in enumerate(zip(controllers[::2], controllers[1::2], strict=False)):
         layers = [
@@ -92,7 +92,7 @@ def run_async(environments: Any, controllers: np.ndarray, sizes: tuple[int, ...]
 
 @cache
 def clock() -> Callable[[np.ndarray], float]:
-    """A compiled function that gives the time in seconds; its argument is memory for two numbers."""
+    """A compiled function that returns the time in seconds; its argument is memory for two numbers."""
     import numba
 
     gettime = numba.types.ExternalFunction(
@@ -271,7 +271,7 @@ def measure(name: str, stock_name: str, steps: int, rounds: int) -> dict[str, fl
 
 
 def resident_mib(field: str) -> float:
-    """Memory of this process: VmRSS is the current one, VmHWM the peak (that of getrusage is inherited)."""
+    """Memory of this process: VmRSS is the current value, VmHWM the peak (getrusage inherits its peak)."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) / 1024
 

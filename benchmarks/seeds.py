@@ -1,11 +1,11 @@
-"""Replications of a PyBullet task as one group, against single runs with the same seeds.
+"""Compares replications of a PyBullet task as one group with single runs of the same seeds.
 
     python benchmarks/seeds.py [--quick] [--task qd-hopper] [--seeds 20] [--evaluations 1500]
 
-PGA-MAP-Elites with the paper's sizes. A group trains all seeds in one program and evaluates their episodes as
-one batch; single runs have a start-up each. Compilation is not included: a short first run of each kind is
-not timed. --quick: small sizes, under 40 s. The last line is one JSON
-object: evaluations per second of both, and their ratio.
+It runs PGA-MAP-Elites with the paper's sizes. A group trains all seeds in one program and evaluates their
+episodes as one batch; each single run has its own start-up. Compilation is not included: a short first run of
+each kind is not timed. --quick: small sizes, under 40 s. The last line is one JSON object: evaluations per
+second of both, and their ratio.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 python examples/compare.py FIGURE.png RUN_FOLDER …
 
-Runs that ended at different budgets are compared at the largest one that all have reached.
+Runs that ended after different numbers of evaluations are compared at the largest number that all reached.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Compares what archives lose to re-evaluation: box-plots as in the paper, and a table of medians.
+"""Compares the losses of archives after re-evaluation: box plots as in the paper, and a table of medians.
 
 python examples/losses.py FIGURE.png LOSSES.csv [RUN_FOLDER …]
 
-Each run has been corrected by `elites correct`. The losses go to LOSSES.csv; without folders they are read
-from there.
+Each run must have been corrected with `elites correct`. The losses are written to LOSSES.csv; without folders
+they are read from it.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""From a task to an elite's policy, without the command.
+"""From a task to the policy of an elite, in Python only.
 
 python examples/quickstart.py [FOLDER] [EVALUATIONS]
 """
@@ -15,7 +15,7 @@ import elites
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/quickstart")
 budget = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
 
-# Run an algorithm on a task. Its folder holds the metrics, the archive and, until the end, checkpoints.
+# Run an algorithm on a task. Its folder holds the metrics, the archive and checkpoints.
 config = elites.RunConfig(
     algorithm="pga-map-elites",
     task="qd-hopper",

@@ -79,7 +79,7 @@ def push(**options):
 
 
 class Odd(gymnasium.Env):
-    """Observes and takes whatever it is told to."""
+    """An environment with the given observations and actions."""
 
     def __init__(self, observes="vector", takes="vector"):
         spaces = gymnasium.spaces

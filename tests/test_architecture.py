@@ -29,9 +29,9 @@ def test_the_documented_order_of_packages_is_that_of_the_imports():
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert set(order) == packages
     for position, package in enumerate(order):
-        found = sorted(imported(package) & packages - {package})
-        assert documented[package] == found
-        assert set(found) <= set(order[position + 1 :])
+        imports = sorted(imported(package) & packages - {package})
+        assert documented[package] == imports
+        assert set(imports) <= set(order[position + 1 :])
 
 
 def names_in(cell):

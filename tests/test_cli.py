@@ -69,7 +69,7 @@ def test_random_controllers_are_evaluated():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ([], "no command was given; the commands are run, resume"),
         (["taks"], "unknown command 'taks'; the commands are run, resume"),
@@ -118,13 +118,13 @@ def test_random_controllers_are_evaluated():
         (["random", "--episode-length", "0"], "episode_length is 0; it must be from 1 to "),
     ],
 )
-def test_wrong_input_gets_one_line(arguments, told, capsys):
+def test_wrong_input_gets_one_line(arguments, message, capsys):
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
     assert out in ("", "compiling\n")  # the latter before the folder is made
     assert len(err.splitlines()) == 1
     assert err.startswith("elites: ")
-    assert told in err
+    assert message in err
 
 
 def test_help_is_help(capsys):

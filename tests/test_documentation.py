@@ -168,10 +168,10 @@ def test_every_public_name_is_in_the_reference():
     public |= {f"elites.native.{name}" for name in native.__all__}
     assert sorted(public - set(names)) == []
     for name in names:
-        assert found(name) is not None
+        assert object_at(name) is not None
 
 
-def found(path):
+def object_at(path):
     """The object at a dotted path."""
     module, _, name = path.rpartition(".")
     try:

@@ -113,7 +113,7 @@ def test_the_tutorial_for_notebooks_runs(tmp_path):
     assert (tmp_path / "runs" / "effort" / "best.mp4").exists()
 
 
-def test_what_is_said_of_archives_and_controllers_runs(tmp_path, monkeypatch):
+def test_the_page_on_archives_and_controllers_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = RunConfig(
         algorithm="map-elites",

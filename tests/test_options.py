@@ -16,14 +16,14 @@ CONFIGS = {name: algorithm.Config for name, algorithm in ALGORITHMS.items()}
 
 def range_of(expected):
     """The range of a number, or of the numbers in a tuple."""
-    found = None
+    limits = None
     for part in (expected, *typing.get_args(expected)):
         for one in getattr(part, "__metadata__", ()):
             if typing.get_origin(part.__origin__) is not tuple:
-                found = one
-        if typing.get_origin(part) is tuple or (found is None and typing.get_args(part)):
-            found = found or range_of(typing.get_args(part)[0])
-    return found
+                limits = one
+        if typing.get_origin(part) is tuple or (limits is None and typing.get_args(part)):
+            limits = limits or range_of(typing.get_args(part)[0])
+    return limits
 
 
 NUMBERS = [

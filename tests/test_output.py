@@ -51,7 +51,7 @@ def test_a_reader_that_stops_reading_loses_nothing():
 
 
 @pytest.mark.parametrize(
-    ("how", "status", "told"),
+    ("how", "status", "stderr"),
     [
         ("> /dev/full", 1, "elites: the output was lost: No space left on device\n"),
         ("> /dev/full 2> /dev/full", 1, ""),
@@ -60,10 +60,10 @@ def test_a_reader_that_stops_reading_loses_nothing():
         (">&- 2>&- <&-", 0, ""),
     ],
 )
-def test_a_command_that_prints_ends_quietly(how, status, told):
+def test_a_command_that_prints_ends_quietly(how, status, stderr):
     command = f"{sys.executable} -m elites algorithms {how}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (status, told)
+    assert (done.returncode, done.stderr) == (status, stderr)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

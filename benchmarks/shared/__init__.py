@@ -1,1 +1,1 @@
-"""Helpers of several benchmarks."""
+"""Helpers that several benchmarks share."""

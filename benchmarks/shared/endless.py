@@ -1,4 +1,4 @@
-"""Brax's robots without early ends: a fall does not end an episode."""
+"""Brax's robots without early termination: a fall does not end an episode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elites.tasks.task import Stepping
 
 @dataclass(frozen=True, kw_only=True)
 class Endless(BraxTask):
-    """A robot that may fall."""
+    """A robot whose episodes do not end when it falls."""
 
     def step(self, state: Any, action: jax.Array) -> Stepping:
         after = super().step(state, action)
@@ -24,7 +24,7 @@ class Endless(BraxTask):
 
 
 def endless(robot: str, **parameters: Any) -> Endless:
-    """The task `brax-ROBOT` without early ends."""
+    """The task `brax-ROBOT` without early termination."""
     real = make_task(f"brax-{robot}", **parameters)
     facts = {field.name: getattr(real, field.name) for field in dataclasses.fields(real)}
     return Endless(**facts | {"name": f"endless-{robot}"})

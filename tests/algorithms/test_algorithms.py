@@ -197,8 +197,10 @@ def test_it_runs_vmapped_over_seeds(name):
         alone, batch = ask(alone, keys[1], round)
         np.testing.assert_allclose(batches.parameters[1], batch.parameters, atol=1e-4)
         evaluation = pretend(algorithm, batch, round, turn)
-        told = jax.jit(jax.vmap(lambda s, k, b, e, r=round: algorithm.tell(s, k, r, b, e), (0, 0, 0, None)))
-        states, statuses = told(states, keys, batches, evaluation)
+        vmapped_tell = jax.jit(
+            jax.vmap(lambda s, k, b, e, r=round: algorithm.tell(s, k, r, b, e), (0, 0, 0, None))
+        )
+        states, statuses = vmapped_tell(states, keys, batches, evaluation)
         alone, status = tell(alone, keys[1], round, batch, evaluation)
         np.testing.assert_array_equal(statuses[1], status)
     fitness = [
@@ -243,11 +245,11 @@ def assert_shapes_fit(algorithm):
         asked, batch = jax.eval_shape(ask, state, key)
         seeds = np.zeros(round.shape, np.uint32)
         evaluation = blank_evaluation(task, seeds, transitions=round.transitions)
-        told, status = jax.eval_shape(tell, asked, key, batch, evaluation)
-        assert jax.tree.map(_kind, told) == jax.tree.map(_kind, state)
+        after, status = jax.eval_shape(tell, asked, key, batch, evaluation)
+        assert jax.tree.map(_kind, after) == jax.tree.map(_kind, state)
         assert batch.parameters.shape == (round.policies, algorithm.genome.parameter_count)
         assert status.shape == (round.policies,)
-        assert jax.eval_shape(algorithm.archive, told).elites.descriptor.shape == cells
+        assert jax.eval_shape(algorithm.archive, after).elites.descriptor.shape == cells
 
 
 def _swapped(function, round, state, key, *others):
@@ -388,7 +390,7 @@ def test_the_baselines_begin_as_their_authors_did():
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "told"),
+    ("name", "parameters", "message"),
     [
         ("hill-climber", {}, "unknown algorithm 'hill-climber'; the algorithms are pga-map-elites"),
         (
@@ -422,8 +424,8 @@ def test_the_baselines_begin_as_their_authors_did():
         ("pga-map-elites", {"delay": 0}, "delay is 0"),
     ],
 )
-def test_wrong_hyper_parameters_are_named(name, parameters, told):
-    with pytest.raises(ElitesError, match=told):
+def test_wrong_hyper_parameters_are_named(name, parameters, message):
+    with pytest.raises(ElitesError, match=message):
         make_algorithm(name, TASK, **parameters)
 
 

@@ -69,8 +69,8 @@ def ours(dimensions, generations, seed, es="full"):
             ending=np.full(round.policies, Ending.TERMINATED, np.uint8),
         )
         state, _ = tell(state, telling, round, batch, evaluation)
-    found = np.asarray(state.archive.elites.fitness)
-    return archive_metrics(found[found > -np.inf], len(found), 0.0)
+    cells = np.asarray(state.archive.elites.fitness)
+    return archive_metrics(cells[cells > -np.inf], len(cells), 0.0)
 
 
 def theirs(dimensions, generations, seed, es="full"):
@@ -92,8 +92,8 @@ def theirs(dimensions, generations, seed, es="full"):
     for _ in range(generations):
         fitness, descriptor = sphere(np.asarray(scheduler.ask()))
         scheduler.tell(fitness, descriptor)
-    found = archive.data("objective")
-    return archive_metrics(found, archive.cells, 0.0)
+    elites = archive.data("objective")
+    return archive_metrics(elites, archive.cells, 0.0)
 
 
 @pytest.mark.parametrize("es", ["isotropic", "full"])
@@ -118,14 +118,14 @@ def test_it_matches_pyribs_on_the_sphere(es, dimensions, other_es):
     other = [theirs(dimensions, 200, seed, other_es) for seed in range(6)]
     for metric in ("qd_score", "max_fitness"):  # a wrong step size shows in the latter
         both = [np.array([getattr(run, metric) for run in runs]) for runs in (mine, other)]
-        told = [f"{values.mean():.5g} ± {values.std():.3g}" for values in both]
-        print(f"{metric} in {dimensions} dimensions: {es} {told[0]}, pyribs {other_es} {told[1]}")
+        texts = [f"{values.mean():.5g} ± {values.std():.3g}" for values in both]
+        print(f"{metric} in {dimensions} dimensions: {es} {texts[0]}, pyribs {other_es} {texts[1]}")
         assert abs(both[0].mean() / both[1].mean() - 1) < 0.1
         assert scipy.stats.mannwhitneyu(*both, method="exact").pvalue > 0.01
 
 
 @pytest.mark.parametrize("es", RIBS)
-def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone(es):
+def test_a_saved_and_restored_strategy_continues_unchanged(es):
     """The arrays are all that a strategy is: nothing of pyribs' object is forgotten between generations."""
     dimensions, batch = 30, 6
     strategies = make_strategies(es, 1, batch, dimensions, sigma=0.5)
@@ -156,17 +156,17 @@ def test_a_strategy_read_out_and_made_again_goes_on_as_if_it_had_been_left_alone
 
 
 @pytest.mark.parametrize("es", ["isotropic", "separable"])
-def test_a_strategy_that_has_converged_starts_anew(es):
+def test_a_converged_strategy_restarts(es):
     strategies = make_strategies(es, 2, 4, 10, sigma=0.5)
     arrays = strategies.start() | {"sigma": np.array([1e-12, 0.3], np.float32)}
     arrays, samples = strategies.ask(arrays, jax.random.key(0))
     order, values = np.tile(np.arange(4), (2, 1)), np.tile(np.arange(4.0, 0, -1)[:, None], (2, 1, 1))
     fresh = np.full((2, 10), 7, np.float32)
     ranking = Ranking(order, values.astype(np.float32), np.array([2, 2]), fresh)
-    told = strategies.tell(arrays, samples, ranking)
-    np.testing.assert_array_equal(told["mean"][0], fresh[0])
-    assert told["sigma"][0] == 0.5
-    assert np.abs(np.asarray(told["mean"][1])).max() < 7
+    after = strategies.tell(arrays, samples, ranking)
+    np.testing.assert_array_equal(after["mean"][0], fresh[0])
+    assert after["sigma"][0] == 0.5
+    assert np.abs(np.asarray(after["mean"][1])).max() < 7
 
 
 def test_only_the_default_isotropic_one_shares_a_program():
@@ -191,9 +191,9 @@ def test_new_cells_count_before_improvements_and_those_before_nothing():
 
 def test_a_full_covariance_that_cannot_fit_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setattr(cma_map_elites, "available_bytes", lambda: 10**10)
-    told = r"es full takes 147\.3 GB for 5 emitters of 20230 parameters and 10\.0 GB are free; what fits: "
+    message = r"es full takes 147\.3 GB for 5 emitters of 20230 parameters and 10\.0 GB are free; what fits: "
     fitting = r"isotropic \(0\.0049 GB\), separable \(.* GB\), limited-memory \(.* GB\)"
-    with pytest.raises(ElitesError, match=told + fitting):
+    with pytest.raises(ElitesError, match=message + fitting):
         make_algorithm("cma-map-elites", make_task("qd-walker"), es="full")
     monkeypatch.setattr(cma_map_elites, "available_bytes", lambda: 10)
     with pytest.raises(ElitesError, match="what fits: none of the variants"):
@@ -208,7 +208,7 @@ def test_every_variant_is_predicted_as_large_as_it_is(es):
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "message"),
     [
         ({"es": "diagonal"}, "es is 'diagonal'; it must be one of isotropic, full, separable, limited"),
         ({"emitters": 0}, "emitters is 0; it must be from 1 to"),
@@ -220,6 +220,6 @@ def test_every_variant_is_predicted_as_large_as_it_is(es):
         ),
     ],
 )
-def test_wrong_hyper_parameters_are_named(parameters, told):
-    with pytest.raises(ElitesError, match=told):
+def test_wrong_hyper_parameters_are_named(parameters, message):
+    with pytest.raises(ElitesError, match=message):
         make_algorithm("cma-map-elites", make_task("qd-hopper"), **parameters)

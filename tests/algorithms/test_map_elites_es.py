@@ -66,8 +66,8 @@ def test_novelty_is_the_mean_squared_distance_to_the_nearest_centres():
     algorithm = small("map-elites-es", neighbours=2)
     state = jax.jit(algorithm.init)(jax.random.key(0))
     rows = state.centres.descriptor.at[:3, 0].set(jnp.array([0.0, 1.0, 3.0]))
-    found = algorithm.novelty(state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]]))
-    np.testing.assert_allclose(found, [(0 + 1) / 2, 1.0, np.nan])
+    novelty = algorithm.novelty(state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]]))
+    np.testing.assert_allclose(novelty, [(0 + 1) / 2, 1.0, np.nan])
 
 
 def test_a_normalising_controller_is_stored_as_a_plain_one():
@@ -187,9 +187,9 @@ def filled_state(algorithm, cells, best=(), descriptors=()):
 )
 def test_exploit_starts_from_the_best_or_from_one_of_the_best_two_of_the_last_five(cells, best, expected):
     algorithm, shares = chooser("recent")
-    found = shares(filled_state(algorithm, cells, best), exploring=False)
-    np.testing.assert_allclose(found, [expected.get(cell, 0) for cell in range(20)], atol=0.015)
-    assert set(np.flatnonzero(found)) == set(expected)
+    frequencies = shares(filled_state(algorithm, cells, best), exploring=False)
+    np.testing.assert_allclose(frequencies, [expected.get(cell, 0) for cell in range(20)], atol=0.015)
+    assert set(np.flatnonzero(frequencies)) == set(expected)
 
 
 def test_explore_starts_in_proportion_to_novelty_among_the_five_most_novel():
@@ -207,8 +207,8 @@ def test_explore_starts_in_proportion_to_novelty_among_the_five_most_novel():
 def test_explore_starts_anywhere_where_nothing_is_novel():
     algorithm, shares = chooser("recent")
     state = filled_state(algorithm, [3, 1, 0], descriptors=[0.1, 0.1, 0.1])
-    found = shares(state, exploring=True)
-    np.testing.assert_allclose(found[[0, 1, 3]], 1 / 3, atol=0.015)
+    frequencies = shares(state, exploring=True)
+    np.testing.assert_allclose(frequencies[[0, 1, 3]], 1 / 3, atol=0.015)
 
 
 def test_parents_may_be_uniform():
@@ -246,10 +246,12 @@ def test_cells_know_their_discovery_and_the_best_of_the_perturbations_from_them(
                 owner[cell] = evaluated
             statuses.add(int(status[0]))
             current, seen = evaluated, []
-            found = state.discoveries
-            np.testing.assert_array_equal(np.flatnonzero(found.generation), sorted(discovered))
-            assert {cell: int(found.generation[cell]) for cell in discovered} == discovered
-            np.testing.assert_allclose([found.best[cell] for cell in best], list(best.values()), rtol=1e-5)
+            discoveries = state.discoveries
+            np.testing.assert_array_equal(np.flatnonzero(discoveries.generation), sorted(discovered))
+            assert {cell: int(discoveries.generation[cell]) for cell in discovered} == discovered
+            np.testing.assert_allclose(
+                [discoveries.best[cell] for cell in best], list(best.values()), rtol=1e-5
+            )
         evaluated += evaluation.fitness.size
     assert statuses == {Status.NEW, Status.IMPROVED, Status.REJECTED}
     assert len(discovered) > 8

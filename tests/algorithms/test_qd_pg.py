@@ -17,14 +17,14 @@ def test_half_climbs_quality_and_half_diversity():
 @pytest.mark.parametrize("kind", ["mean", "contacts"])
 def test_the_buffer_holds_the_descriptor_of_each_steps_state(kind):
     algorithm = small("qd-pg", state_descriptor=kind, buffer_size=5000)
-    expected, told = [], list(evolve(algorithm, generations=2))
-    for _, _, _, evaluation, _ in told:
+    expected, history = [], list(evolve(algorithm, generations=2))
+    for _, _, _, evaluation, _ in history:
         for contacts, length in zip(evaluation.transitions.step_descriptors, evaluation.length, strict=True):
             steps = contacts[:length].astype(float)
             expected.append(
                 np.cumsum(steps, 0) / np.arange(1, length + 1)[:, None] if kind == "mean" else steps
             )
-    expected, state = np.concatenate(expected), told[-1][0]
+    expected, state = np.concatenate(expected), history[-1][0]
     assert state.buffer.size == len(expected)
     np.testing.assert_allclose(state.buffer.rows[: len(expected), -1:], expected, atol=1e-6)
     batch = sample(state.buffer, jax.random.key(0), 10, 15, 3)

@@ -48,14 +48,14 @@ def test_the_actor_finds_a_known_optimum():
 
 def test_copies_are_taken_every_few_steps():
     algorithm = small("td3", batch=6, evaluate_every=3, random_steps=10)
-    told = list(evolve(algorithm, generations=3))
-    for generation, (state, _, batch, _, _) in enumerate(told, start=1):
+    history = list(evolve(algorithm, generations=3))
+    for generation, (state, _, batch, _, _) in enumerate(history, start=1):
         assert state.progress.training_steps == 18 * generation
         assert state.td3.steps == 18 * generation - 10
         assert state.progress.evaluations == 6 * generation
         np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flat(state.td3.actor))
     assert state.buffer.size == 18 * 3
-    first = np.asarray(told[0][2].parameters)  # copies after steps 3, 6, …: untrained until after step 10
+    first = np.asarray(history[0][2].parameters)  # copies after steps 3, 6, …: untrained until after step 10
     np.testing.assert_array_equal(first[:3], np.broadcast_to(first[0], first[:3].shape))
     assert (first[4] != first[0]).any()
 
@@ -65,12 +65,12 @@ def test_repeated_transitions_fill_the_buffer_and_start_training_earlier():
     algorithm = small(
         "td3", batch=5, evaluate_every=2, random_steps=30, repeat_transitions=True, buffer_size=60
     )
-    told = list(evolve(algorithm, generations=4))
-    assert [state.td3.steps for state, *_ in told] == [8, 18, 28, 38]
-    state = told[-1][0]
+    history = list(evolve(algorithm, generations=4))
+    assert [state.td3.steps for state, *_ in history] == [8, 18, 28, 38]
+    state = history[-1][0]
     assert state.buffer.rows.shape[0] == state.buffer.size == 4
     assert len(algorithm.opening) == 3
-    assert [algorithm.phases[round.name] for _, round, *_ in told] == [(10, 2), (10, 0), (10, 0), (0, 0)]
+    assert [algorithm.phases[round.name] for _, round, *_ in history] == [(10, 2), (10, 0), (10, 0), (0, 0)]
 
 
 def test_random_steps_act_at_random():
@@ -102,14 +102,14 @@ def test_an_environment_elsewhere_is_brought_there_by_replaying():
     straight, jumping = StatelessSimulator(task.simulator), StatelessSimulator(task.simulator)
     straight.begin(5)
     for count, (observation, reward, terminated, _, _) in enumerate(expected):
-        found = straight.step(5, count, actions, actions[count])
-        np.testing.assert_array_equal(found[0], observation)
-        assert found[1] == np.float32(reward)
-        assert found[2] == terminated
+        result = straight.step(5, count, actions, actions[count])
+        np.testing.assert_array_equal(result[0], observation)
+        assert result[1] == np.float32(reward)
+        assert result[2] == terminated
     for count in (7, 2, 2, 13):  # as after a resume, or beside another replication
         jumping.begin(99)
-        found = jumping.step(5, count, actions, actions[count])
-        np.testing.assert_array_equal(found[0], expected[count][0])
+        result = jumping.step(5, count, actions, actions[count])
+        np.testing.assert_array_equal(result[0], expected[count][0])
     environment.close()
 
 

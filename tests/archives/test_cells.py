@@ -29,8 +29,8 @@ def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
 def test_a_grid_finds_the_nearest_centroid_too(descriptors):
     descriptors = np.array(descriptors, np.float32)
     of = grid((4, 8), [(0, 1), (-1, 1)])
-    found = np.asarray(of.of(jnp.array(descriptors)))
-    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - of.centroids[found]) ** 2).max(1))
+    indices = np.asarray(of.of(jnp.array(descriptors)))
+    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - of.centroids[indices]) ** 2).max(1))
     assert (distance <= 0.125 + 1e-6).all()  # half a cell's side, in either dimension
 
 
@@ -85,7 +85,7 @@ def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):
     np.testing.assert_array_equal(cvt(20, [(0, 1), (-5, 5)]).centroids, first.centroids)
 
 
-def test_a_damaged_cache_is_made_anew(tmp_path, monkeypatch):
+def test_a_damaged_cache_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     monkeypatch.setattr(cells, "SAMPLES", 1000)
     first = cvt(20, [(0, 1), (0, 1)])

@@ -49,17 +49,17 @@ def test_everything_valid_is_accepted_and_a_full_cell_loses_one(batches, seed):
         after = np.asarray(grid.members.origin.evaluation)
         slots = np.asarray(jax.random.randint(key, (BATCH,), 0, DEPTH))
         kept = [[number for number in cell if number >= 0] for cell in before]
-        for number, ((cell, fitness), found) in enumerate(
+        for number, ((cell, fitness), own_status) in enumerate(
             zip(rows, status, strict=True), start=index * BATCH
         ):
             if np.isnan(fitness):
-                assert found == Status.REJECTED
+                assert own_status == Status.REJECTED
                 continue
             if not kept[cell]:
-                assert found == Status.NEW
+                assert own_status == Status.NEW
             else:
                 best_now = max(_fitness(batches, member) for member in kept[cell])
-                assert found == (Status.IMPROVED if fitness > best_now else Status.STORED)
+                assert own_status == (Status.IMPROVED if fitness > best_now else Status.STORED)
             if len(kept[cell]) < DEPTH:
                 kept[cell].append(number)
             else:

@@ -79,8 +79,8 @@ def one_by_one_deep(members, cells, offspring, evicted):
     return statuses
 
 
-def assert_same_bits(found, expected):
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+def assert_same_bits(actual, expected):
+    for one, other in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
         assert one.dtype == other.dtype
         np.testing.assert_array_equal(np.asarray(one).view(np.uint32), other.view(np.uint32))
 
@@ -148,18 +148,18 @@ def test_a_batch_of_100_000_enters_in_little_memory():
         compiled = jax.jit(function).lower(into, cells, offspring, *arguments).compile()
         # Pairs of offspring would take 10 GB, were they bits.
         assert compiled.memory_analysis().temp_size_in_bytes < 500 * size, name
-        found, status = compiled(into, cells, offspring, *arguments)
+        after, status = compiled(into, cells, offspring, *arguments)
         if name == "archive":
             elites = on_host(into.elites)
             assert status.tolist() == one_by_one(elites, cells, offspring)
-            assert_same_bits(found.elites, elites)
+            assert_same_bits(after.elites, elites)
         else:
             members, evicted = (
                 on_host(into.members),
                 np.asarray(jax.random.randint(*arguments, (size,), 0, 5)),
             )
             assert status.tolist() == one_by_one_deep(members, cells, offspring, evicted)
-            assert_same_bits(found.members, members)
+            assert_same_bits(after.members, members)
 
 
 @pytest.mark.parametrize("count", [6, 2**31 - 1])  # the latter does not fit into one number with the place
@@ -167,9 +167,9 @@ def test_a_batch_of_100_000_enters_in_little_memory():
 @settings(max_examples=20, deadline=None)
 def test_sorting_by_group_keeps_the_order_within_a_group(count, seed):
     groups = np.random.default_rng(seed).integers(max(0, count - 6), count, 200).astype(np.int32)
-    found, order = sort_by_group(jnp.array(groups), count)
+    ordered, order = sort_by_group(jnp.array(groups), count)
     np.testing.assert_array_equal(order, np.argsort(groups, kind="stable"))
-    np.testing.assert_array_equal(found, np.sort(groups))
+    np.testing.assert_array_equal(ordered, np.sort(groups))
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 6])
@@ -183,10 +183,10 @@ def test_the_nearest_centroid_is_found_of_any_number_of_descriptors(dimensions, 
     descriptors[rng.random(size) < 0.05, 0] = np.inf
     apart = (descriptors.astype(np.float64)[:, None] - cells.centroids) / bounds[:, 1]
     expected = (apart**2).sum(-1).argmin(1)  # 0 where nothing is comparable
-    found = jax.jit(cells.of)(descriptors)
-    assert found.dtype == jnp.int32
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(cells.numbers(descriptors), found)
+    indices = jax.jit(cells.of)(descriptors)
+    assert indices.dtype == jnp.int32
+    np.testing.assert_array_equal(indices, expected)
+    np.testing.assert_array_equal(cells.numbers(descriptors), indices)
 
 
 def test_the_first_of_equally_near_centroids_is_found():

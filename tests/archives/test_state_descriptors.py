@@ -33,7 +33,7 @@ def test_nan_is_never_added():
 
 def test_novelty_is_the_mean_distance_to_the_nearest():
     stored = add(empty_state_descriptors(10, 1), jnp.array([[0.0], [1.0], [4.0]]), 0.1)
-    found = novelty(stored, jnp.array([[0.0], [3.0]]), neighbours=2)
-    np.testing.assert_allclose(found, [(0 + 1) / 2, (1 + 2) / 2])
+    values = novelty(stored, jnp.array([[0.0], [3.0]]), neighbours=2)
+    np.testing.assert_allclose(values, [(0 + 1) / 2, (1 + 2) / 2])
     np.testing.assert_allclose(novelty(stored, jnp.array([[0.0]]), neighbours=5), [5 / 3])
     np.testing.assert_allclose(novelty(empty_state_descriptors(10, 1), jnp.array([[0.0]]), 5), [0.0])

@@ -149,7 +149,7 @@ def test_the_limit_skips_and_every_episode_is_reported(limit):
     assert sorted(lengths) == sorted(part.length[ran])
 
 
-def test_what_a_person_gets_wrong_is_told():
+def test_user_errors_are_reported():
     evaluator = NativeEvaluator(POINT, hidden=(4,), threads=1)
     with pytest.raises(ElitesError, match=r"parameters have shape \(2, 3\); point with layers \(3, 4, 2\)"):
         evaluator.evaluate(np.zeros((2, 3)), np.arange(2))
@@ -187,12 +187,12 @@ def test_a_robot_lives_as_under_xla():
     parameters = 2 * np.asarray(jax.vmap(theirs.policy.init)(keys))
     expected = theirs.evaluate(parameters, np.arange(20), transitions=True)
     with NativeEvaluator(task, hidden=(8,), threads=2) as evaluator:
-        found = evaluator.evaluate(parameters, np.arange(20), transitions=True)
-    assert_close(found, expected, atol=2e-2)
+        evaluation = evaluator.evaluate(parameters, np.arange(20), transitions=True)
+    assert_close(evaluation, expected, atol=2e-2)
     np.testing.assert_allclose(
-        found.transitions.observations[:, :6], expected.transitions.observations[:, :6], atol=1e-4
+        evaluation.transitions.observations[:, :6], expected.transitions.observations[:, :6], atol=1e-4
     )
-    assert 0 < found.descriptor.mean() < 1
+    assert 0 < evaluation.descriptor.mean() < 1
 
 
 # Runs
@@ -219,9 +219,9 @@ def files(folder):
 
 
 def test_a_run_its_group_and_its_continuation_end_with_the_same_bits(tmp_path):
-    told = []
-    alone = run(small(seed=4), tmp_path / "one", execution=Execution(log=told.append, threads=3))
-    assert told == ["physics: native code in 3 threads"]
+    messages = []
+    alone = run(small(seed=4), tmp_path / "one", execution=Execution(log=messages.append, threads=3))
+    assert messages == ["physics: native code in 3 threads"]
     assert json.loads((tmp_path / "one" / "config.json").read_text())["physics"] == "native"
     group = run(small(seed=3), tmp_path / "two", 2, Execution(log=quiet, threads=1))
     assert files(group.runs[1].folder) == files(alone.folder)
@@ -239,14 +239,14 @@ def test_a_run_its_group_and_its_continuation_end_with_the_same_bits(tmp_path):
 
 def test_a_correction_has_the_physics_of_its_run(tmp_path):
     folder = run(small(), tmp_path / "run", execution=Execution(log=quiet)).folder
-    told = []
-    native = correct(folder, replications=3, threads=1, log=told.append)
-    again = correct(folder, replications=3, log=told.append)
-    assert len(told) == 1
-    assert "already exists" in told[0]
+    messages = []
+    native = correct(folder, replications=3, threads=1, log=messages.append)
+    again = correct(folder, replications=3, log=messages.append)
+    assert len(messages) == 1
+    assert "already exists" in messages[0]
     np.testing.assert_array_equal(native.fitness, again.fitness)
-    xla = correct(folder, replications=3, physics="xla", log=told.append)
-    assert len(told) == 1  # it was computed
+    xla = correct(folder, replications=3, physics="xla", log=messages.append)
+    assert len(messages) == 1  # it was computed
     assert [native.about["physics"], xla.about["physics"]] == ["native", None]
     np.testing.assert_allclose(native.fitness, xla.fitness, rtol=1e-5, atol=1e-5)
 
@@ -260,12 +260,12 @@ def test_runs_from_before_the_choice_were_under_xla(tmp_path):
 
 
 def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypatch):
-    told = []
+    messages = []
     config = small(task="odd", physics=None, evaluations=30)
-    assert run(config, tmp_path / "run", execution=Execution(log=told.append)).finished
-    assert len(told) == 1
-    assert "XLA" in told[0]
-    assert "JAX's operation lgamma cannot be compiled" in told[0]
+    assert run(config, tmp_path / "run", execution=Execution(log=messages.append)).finished
+    assert len(messages) == 1
+    assert "XLA" in messages[0]
+    assert "JAX's operation lgamma cannot be compiled" in messages[0]
     with pytest.raises(ElitesError, match=r"odd cannot use native physics: JAX's operation lgamma"):
         run(small(task="odd"), tmp_path / "other", execution=Execution(log=quiet))
     assert not (tmp_path / "other").exists()

@@ -58,7 +58,7 @@ def test_the_number_of_processes_changes_nothing(processes, undisturbed):
         assert_same(evaluator.evaluate(controllers(24), np.arange(24), transitions=True), undisturbed)
 
 
-def test_order_and_company_change_nothing(evaluator, undisturbed):
+def test_order_and_batch_change_nothing(evaluator, undisturbed):
     alone = evaluator.evaluate(controllers(24)[20:21], [20])
     assert alone.fitness[0] == undisturbed.fitness[20]
     np.testing.assert_array_equal(alone.descriptor[0], undisturbed.descriptor[20])
@@ -70,7 +70,7 @@ def test_several_episodes_a_controller(evaluator, undisturbed):
     np.testing.assert_array_equal(some.fitness[:, 0], undisturbed.fitness[:3])
 
 
-def test_transitions_tell_the_whole_episode(undisturbed):
+def test_transitions_describe_the_whole_episode(undisturbed):
     steps = undisturbed.transitions
     assert set(undisturbed.ending) == {Ending.TERMINATED, Ending.TRUNCATED}
     for index, length in enumerate(undisturbed.length):

@@ -131,7 +131,7 @@ def test_episodes_beyond_the_limit_are_skipped(evaluators):
     np.testing.assert_array_equal(part.fitness.ravel()[:3], whole.fitness.ravel()[:3])
 
 
-def test_the_caller_is_told_of_each_episode(evaluators):
+def test_the_caller_is_notified_of_each_episode(evaluators):
     task = make_task("qd-hopper")
     lengths = []
     evaluation = evaluators(task.name).evaluate(controllers(task, 5), range(5), on_episode=lengths.append)

@@ -65,15 +65,15 @@ def finished(tmp_path_factory):
 
 def test_the_greedy_actors_fitness_is_that_of_its_evaluation(finished):
     folder, _ = finished("pga-map-elites")
-    table, found = read_table(folder / "metrics.csv"), 0
+    table, count = read_table(folder / "metrics.csv"), 0
     np.testing.assert_array_equal(np.isfinite(table["greedy_fitness"]), table["made_greedy"] == 1)
     for snapshot in (folder / "snapshots").iterdir():
         archive = load_archive(snapshot)
         by_greedy = archive.operator == "greedy"
         rows = np.searchsorted(table["generation"], archive.generation[by_greedy])
         np.testing.assert_array_equal(table["greedy_fitness"][rows], archive.fitness[by_greedy])
-        found += by_greedy.sum()
-    assert found > 0
+        count += by_greedy.sum()
+    assert count > 0
     with (folder / "metrics.csv").open() as file:
         cells = [row["greedy_fitness"] for row in csv.DictReader(file)]
     assert [cell == "" for cell in cells] == (table["made_greedy"] == 0).tolist()
@@ -138,10 +138,10 @@ def test_empty_cells_are_read_as_nan(tmp_path_factory, rows):
     for one, other in rows:
         table.append({"qd_score": one, "mean_q": other})
     table.file.close()
-    found = read_table(path)
-    assert found["qd_score"].tolist() == [one for one, _ in rows]
+    columns = read_table(path)
+    assert columns["qd_score"].tolist() == [one for one, _ in rows]
     expected = np.array([np.nan if other is None else other for _, other in rows])
-    np.testing.assert_array_equal(found["mean_q"], expected)
+    np.testing.assert_array_equal(columns["mean_q"], expected)
 
 
 def test_other_cells_may_not_be_empty(finished, tmp_path):

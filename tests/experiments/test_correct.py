@@ -66,48 +66,48 @@ def deep(tmp_path_factory):
     ],
 )
 def test_a_deterministic_task_loses_exactly_nothing(task, kind, tmp_path):
-    found = correct(begun(tmp_path / "run", task=task, **SMALL, archive=kind))
-    assert found.losses == (0, 0, 0)
-    assert (found.fitness == found.original_fitness[:, None]).all()
-    assert (found.descriptor == found.original_descriptor[:, None]).all()
-    assert found.kept.all()
-    assert found.metrics == load_archive(tmp_path / "run").metrics
-    assert (found.spread().own_cell == 1).all()
+    correction = correct(begun(tmp_path / "run", task=task, **SMALL, archive=kind))
+    assert correction.losses == (0, 0, 0)
+    assert (correction.fitness == correction.original_fitness[:, None]).all()
+    assert (correction.descriptor == correction.original_descriptor[:, None]).all()
+    assert correction.kept.all()
+    assert correction.metrics == load_archive(tmp_path / "run").metrics
+    assert (correction.spread().own_cell == 1).all()
 
 
 def test_an_uncertain_task_loses_some_and_the_run_is_left_alone(run):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    found, archive = correct(run), load_archive(run)
-    assert 0 < found.losses.qd_score < 1
-    assert found.losses.max_fitness != 0
-    assert found.fitness.shape == (len(archive.cell), 4)
-    np.testing.assert_array_equal(found.cell, archive.cell)
-    assert found.metrics.coverage == found.kept.sum() / 1000
-    assert len(set(found.mean_cell[found.kept])) == found.kept.sum()
+    correction, archive = correct(run), load_archive(run)
+    assert 0 < correction.losses.qd_score < 1
+    assert correction.losses.max_fitness != 0
+    assert correction.fitness.shape == (len(archive.cell), 4)
+    np.testing.assert_array_equal(correction.cell, archive.cell)
+    assert correction.metrics.coverage == correction.kept.sum() / 1000
+    assert len(set(correction.mean_cell[correction.kept])) == correction.kept.sum()
     assert {path: path.read_bytes() for path in before} == before
 
 
 def test_the_file_holds_what_was_returned(run):
-    found, read = correct(run), load_corrected(run)
-    assert read.about == found.about
-    assert read.metrics == found.metrics
-    assert read.losses == found.losses
-    np.testing.assert_array_equal(read.fitness, found.fitness)
+    correction, read = correct(run), load_corrected(run)
+    assert read.about == correction.about
+    assert read.metrics == correction.metrics
+    assert read.losses == correction.losses
+    np.testing.assert_array_equal(read.fitness, correction.fitness)
     with np.load(run / "corrected.npz") as plain:
-        assert plain["qd_score"] == found.metrics.qd_score
-        assert plain["coverage_loss"] == found.losses.coverage
+        assert plain["qd_score"] == correction.metrics.qd_score
+        assert plain["coverage_loss"] == correction.losses.coverage
 
 
 def test_replications_are_episodes_of_the_elites_with_seeds_that_the_run_never_used(run):
-    found, archive = correct(run), load_archive(run)
+    correction, archive = correct(run), load_archive(run)
     seeds = correcting.episode_seeds(archive, FOUR)
     assert len(np.unique(seeds)) == seeds.size
     assert not np.isin(seeds, archive.seed).any()
     task = elites.make_task("qd-hopper", **SHORT)
     with ThreadEvaluator(task, hidden=(8,), threads=1) as evaluator:
         again = evaluator.evaluate(archive.parameters, seeds)
-    np.testing.assert_array_equal(again.fitness, found.fitness)
-    np.testing.assert_array_equal(again.descriptor, found.descriptor)
+    np.testing.assert_array_equal(again.fitness, correction.fitness)
+    np.testing.assert_array_equal(again.descriptor, correction.descriptor)
 
 
 def test_more_replications_begin_with_the_same(run):
@@ -117,7 +117,7 @@ def test_more_replications_begin_with_the_same(run):
     assert not (other.fitness == few.fitness).all(1).any()
 
 
-def test_threads_change_nothing_and_again_gives_the_same_file(run, monkeypatch):
+def test_neither_threads_nor_a_repetition_change_the_file(run, monkeypatch):
     correct(run, threads=1)
     first = (run / "corrected.npz").read_bytes()
     (run / "corrected.npz").unlink()
@@ -127,18 +127,20 @@ def test_threads_change_nothing_and_again_gives_the_same_file(run, monkeypatch):
     assert (run / "corrected.npz").read_bytes() == first
 
 
-def test_what_is_there_already_is_not_done_again(run):
-    told, seen = [], []
+def test_an_existing_correction_is_not_computed_again(run):
+    messages, seen = [], []
     correct(run)
     leftover = run / "corrected.unfinished.npz"  # of a kill between two steps
     leftover.write_bytes(b"")
-    elites.correct(run, replications=4, log=told.append, on_progress=lambda *progress: seen.append(progress))
-    assert told == [
+    elites.correct(
+        run, replications=4, log=messages.append, on_progress=lambda *progress: seen.append(progress)
+    )
+    assert messages == [
         f"{run / 'corrected.npz'} already exists: 4 replications of {len(load_archive(run).cell)} elites"
     ]
     assert not leftover.exists()
     leftover.mkdir()  # not ours
-    elites.correct(run, replications=4, log=told.append)
+    elites.correct(run, replications=4, log=messages.append)
     leftover.rmdir()
     assert not seen
     changed = load_archive(run)
@@ -152,20 +154,20 @@ def test_what_was_corrected_before_the_run_went_on_is_not_shown_as_its_own(run):
     assert "the luckiest elites" in elites.show(run)
     changed = load_archive(run)
     save_archive(run / "archive.npz", dataclasses.replace(changed, fitness=changed.fitness + 1))
-    told = elites.show(run)
-    assert f"only the archive after 200 evaluations; `elites correct {run}` corrects this" in told
-    assert "the luckiest elites" not in told
+    summary = elites.show(run)
+    assert f"only the archive after 200 evaluations; `elites correct {run}` corrects this" in summary
+    assert "the luckiest elites" not in summary
 
 
-def test_a_damaged_file_is_made_anew(run):
+def test_a_damaged_file_is_made_again(run):
     correct(run)
     whole = (run / "corrected.npz").read_bytes()
     (run / "corrected.npz").write_bytes(whole[:-200])
-    told = []
-    elites.correct(run, replications=4, log=told.append)
+    messages = []
+    elites.correct(run, replications=4, log=messages.append)
     assert (run / "corrected.npz").read_bytes() == whole
-    assert len(told) == 1
-    assert told[0].endswith("; it is computed again")
+    assert len(messages) == 1
+    assert messages[0].endswith("; it is computed again")
     about = {"about": np.array("{}"), "fitness": np.zeros((3, 4), np.float32)}
     np.savez(run / "corrected.unfinished.npz", descriptor=np.zeros((3, 4, 9), np.float32), **about)
     (run / "corrected.npz").unlink()
@@ -174,7 +176,7 @@ def test_a_damaged_file_is_made_anew(run):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
+def test_an_interrupted_correction_continues_where_it_stopped(run, number, monkeypatch):
     whole = {}
     for seed in (0, 9):
         correct(run, seed=seed)
@@ -182,7 +184,7 @@ def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
         (run / "corrected.npz").unlink()
     for name, value in {"FIRST_CHUNK": 8, "CHUNK_SECONDS": 0.001, "REPORT_SECONDS": 0.0}.items():
         monkeypatch.setattr(correcting, name, value)
-    saved, told, asked, seen = run / "corrected.unfinished.npz", [], [], []
+    saved, messages, asked, seen = run / "corrected.unfinished.npz", [], [], []
 
     def interrupt(done, total):
         if done > 20 and not asked:
@@ -190,9 +192,9 @@ def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
             os.kill(os.getpid(), number)
 
     with pytest.raises(KeyboardInterrupt):
-        elites.correct(run, replications=4, log=told.append, on_progress=interrupt)
+        elites.correct(run, replications=4, log=messages.append, on_progress=interrupt)
     assert not (run / "corrected.npz").exists()
-    assert "the same command continues" in told[0]
+    assert "the same command continues" in messages[0]
     unfinished = saved.read_bytes()
     correct(run, seed=9)  # does not take it for its own
     assert (run / "corrected.npz").read_bytes() == whole[9]
@@ -204,8 +206,8 @@ def test_interrupted_it_goes_on_where_it_stopped(run, number, monkeypatch):
 
 
 def test_a_snapshot_is_corrected_into_a_file_of_its_own(run):
-    found = correct(run, snapshot=100)
-    assert found.about["evaluations"] == 100
+    correction = correct(run, snapshot=100)
+    assert correction.about["evaluations"] == 100
     assert not (run / "corrected.npz").exists()
     snapshot = load_archive(run / "snapshots" / "0000000100.npz")
     np.testing.assert_array_equal(load_corrected(run / "corrected-0000000100.npz").cell, snapshot.cell)
@@ -220,11 +222,11 @@ def test_an_elite_that_gives_nan_is_left_out_and_counted(run):
     archive = load_archive(run)
     archive.parameters[2] = np.nan
     save_archive(run / "archive.npz", archive)
-    found = correct(run)
-    assert found.invalid == 1
-    assert not found.kept[2]
-    assert np.isnan(found.fitness[2]).all()
-    assert np.isfinite(found.mean_fitness[found.kept]).all()
+    correction = correct(run)
+    assert correction.invalid == 1
+    assert not correction.kept[2]
+    assert np.isnan(correction.fitness[2]).all()
+    assert np.isfinite(correction.mean_fitness[correction.kept]).all()
 
 
 @pytest.mark.parametrize(
@@ -235,9 +237,9 @@ def test_an_elite_that_gives_nan_is_left_out_and_counted(run):
     ],
 )
 def test_elites_that_are_means_already_are_corrected_too(algorithm, hyper_parameters, tmp_path):
-    found = correct(begun(tmp_path / "run", algorithm, **hyper_parameters))
-    assert len(found.cell) == len(load_archive(tmp_path / "run").cell) > 0
-    assert np.isfinite(found.losses).all()
+    correction = correct(begun(tmp_path / "run", algorithm, **hyper_parameters))
+    assert len(correction.cell) == len(load_archive(tmp_path / "run").cell) > 0
+    assert np.isfinite(correction.losses).all()
 
 
 def test_an_unfinished_run_is_corrected(run, tmp_path):

@@ -64,20 +64,20 @@ def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
     rows = read_table(undisturbed / "corrections.csv")
     assert rows["evaluations"].tolist() == MOMENTS
     for index, moment in enumerate(MOMENTS):
-        found = elites.correct(undisturbed, replications=4, snapshot=moment, log=quiet)
-        assert rows["elites"][index] == len(found.cell)
+        correction = elites.correct(undisturbed, replications=4, snapshot=moment, log=quiet)
+        assert rows["elites"][index] == len(correction.cell)
         assert rows["invalid"][index] == 0
-        for name, value in found.metrics._asdict().items():
+        for name, value in correction.metrics._asdict().items():
             assert rows[name][index] == value
-        for name, value in found.losses._asdict().items():
+        for name, value in correction.losses._asdict().items():
             assert rows[f"{name}_loss"][index] == value
     assert rows["qd_score"][-1] == load_corrected(undisturbed).metrics.qd_score
 
 
 def test_the_last_one_is_the_file_that_correcting_afterwards_writes(undisturbed, tmp_path):
-    told = []
-    elites.correct(undisturbed, replications=4, log=told.append)
-    assert "already exists" in told[0]
+    messages = []
+    elites.correct(undisturbed, replications=4, log=messages.append)
+    assert "already exists" in messages[0]
     during = (undisturbed / "corrected.npz").read_bytes()
     elites.correct(undisturbed, replications=5, log=quiet)
     elites.correct(undisturbed, replications=4, log=quiet)
@@ -146,13 +146,13 @@ def test_a_deep_grid_draws_from_memory_what_it_draws_from_the_file(tmp_path):
     )
     during = (tmp_path / "run" / "corrected.npz").read_bytes()
     (tmp_path / "run" / "corrected.npz").unlink()
-    found = elites.correct(tmp_path / "run", replications=4, redraw=True, log=quiet)
-    assert found.about["redraw"] is True
+    correction = elites.correct(tmp_path / "run", replications=4, redraw=True, log=quiet)
+    assert correction.about["redraw"] is True
     assert (tmp_path / "run" / "corrected.npz").read_bytes() == during
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"correct_every": -1}, "correct_every is -1; it must be from 0 to"),
         ({"correct_replications": 0}, "correct_replications is 0; it must be from 1 to"),
@@ -160,6 +160,6 @@ def test_a_deep_grid_draws_from_memory_what_it_draws_from_the_file(tmp_path):
         ({"correct_redraw": 1}, "correct_redraw is 1; it must be true or false"),
     ],
 )
-def test_a_wrong_plan_is_refused(changes, told):
-    with pytest.raises(ElitesError, match=told):
+def test_a_wrong_plan_is_refused(changes, message):
+    with pytest.raises(ElitesError, match=message):
         config(**changes)

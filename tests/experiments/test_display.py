@@ -26,8 +26,8 @@ TITLE, AWAITED = "map-elites on tests.napping:nap", "waiting for the running gen
 
 def elapsed(words):
     """The time that has gone by, as it is shown."""
-    found = re.search(r"\d+:\d\d:\d\d", words)
-    return found and found[0]
+    match = re.search(r"\d+:\d\d:\d\d", words)
+    return match and match[0]
 
 
 def frame(words):
@@ -200,9 +200,9 @@ def test_a_view_that_is_no_terminal_gets_lines(capsys):
     assert [line.split(" of ")[0] for line in lines[1:]] == ["20", "100"]
 
 
-def test_callbacks_of_ones_own_are_called_beside_the_display(capsys):
-    seen, told = [], []
-    own = Execution(on_generation=seen.append, on_phase=seen.append, log=told.append)
+def test_custom_callbacks_are_called_in_addition_to_the_display(capsys):
+    seen, messages = [], []
+    own = Execution(on_generation=seen.append, on_phase=seen.append, log=messages.append)
     with displayed("a run", own, None) as execution:
         assert execution is own
     with displayed("a run", own, True) as execution:
@@ -210,26 +210,26 @@ def test_callbacks_of_ones_own_are_called_beside_the_display(capsys):
         execution.on_generation(report(20))
         execution.log("a line")
     assert seen == ["compiling", report(20)]
-    assert told == ["a line"]
+    assert messages == ["a line"]
     assert capsys.readouterr().out.startswith("compiling\n20 of 100 evaluations")
 
 
 def test_two_signals():
-    told, before = [], signal.getsignal(signal.SIGINT)
+    calls, before = [], signal.getsignal(signal.SIGINT)
 
     def send(number):
         os.kill(os.getpid(), number)
         time.sleep(10)  # or until the handler raises an error
 
-    with Interrupts("it", lambda *given: told.append(given)) as interrupts:
+    with Interrupts("it", lambda *given: calls.append(given)) as interrupts:
         os.kill(os.getpid(), signal.SIGINT)
-        while not told:
+        while not calls:
             time.sleep(0.01)
         assert interrupts.requested
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGTERM)
     line = "waiting for it to end (Ctrl-C again stops at once)"
-    assert told == [(line, 1), (line, 2)]
+    assert calls == [(line, 1), (line, 2)]
     assert signal.getsignal(signal.SIGINT) is before
     assert signal.set_wakeup_fd(-1) == -1
 

@@ -92,7 +92,7 @@ def commands(beginning):
     return [line.partition("#")[0].removeprefix("elites ") for line in block.splitlines()]
 
 
-def test_an_algorithm_of_ones_own_works_with_every_command(command, refusal, here):
+def test_a_custom_algorithm_works_with_every_command(command, refusal, here):
     assert len(MODULES["two_lines"].splitlines()) <= 60
     running, resuming, correcting, showing, replaying = commands("elites run two_lines")
     options = [*SHORT[2:], "--evaluations", "70", "--threads", "2"]
@@ -140,14 +140,14 @@ def help_of(algorithm):
     return text.getvalue()
 
 
-def test_seeds_of_an_algorithm_of_ones_own_give_what_each_gives_alone(command):
+def test_seeds_of_a_custom_algorithm_give_the_same_as_each_alone(command):
     run = "run two_lines:TwoLines qd-hopper --sigma3 0.2"
     command(run, *SHORT, "--seeds", "2", "--out", "both")
     command(run, *SHORT, "--seed", "1", "--out", "alone")
     assert same("both/seed-1", "alone")
 
 
-def test_an_algorithm_of_ones_own_joins_a_study(command, here):
+def test_a_custom_algorithm_joins_a_study(command, here):
     toml = next(code for language, code in BLOCKS if language == "toml")
     small = "hyper_parameters = {initial = 20, batch = 20, hidden = [8]"
     toml = toml.replace("20_000", "60").replace("seeds = 5", "seeds = 1")
@@ -168,7 +168,7 @@ def test_an_algorithm_of_ones_own_joins_a_study(command, here):
     assert (here / "studies/lines/report/figures/contribution-two-lines-TwoLines.png").exists()
 
 
-def test_a_metric_of_ones_own_is_a_column_and_is_shown(command, here):
+def test_a_custom_metric_is_a_column_and_is_shown(command, here):
     running = commands("elites run map-elites qd-hopper --metrics")[0].replace("--evaluations 20000", "")
     out = command(running, *SHORT)
     progress, summary = out.split("map-elites on qd-hopper")
@@ -188,7 +188,7 @@ def test_a_metric_is_refused_in_one_line(refusal):
     assert "each given once" in refusal(f"{run} spread:spread spread:spread")
 
 
-def test_a_task_of_ones_own_is_known_by_its_path(command, here):
+def test_a_custom_task_is_identified_by_its_path(command, here):
     running = commands("elites run pga-map-elites swing")[0].replace("pga-map-elites", "map-elites")
     options = [*SMALL[2:], "--evaluations", "40", "--episode-length", "30", "--threads", "1"]
     running = running.replace("--evaluations 2000", "")
@@ -323,7 +323,7 @@ def test_wrong_shapes_are_named(traced):
 
 
 @pytest.mark.parametrize("algorithm", ["map-elites", "cma-map-elites"])
-def test_a_loop_of_ones_own_fills_an_archive(tmp_path, algorithm):
+def test_a_custom_loop_fills_an_archive(tmp_path, algorithm):
     optimiser = elites.Optimiser(**FACTS, algorithm=algorithm)
     for _ in range(4):
         vectors = optimiser.ask()
@@ -337,7 +337,7 @@ def test_a_loop_of_ones_own_fills_an_archive(tmp_path, algorithm):
     assert np.array_equal(load_archive(tmp_path / "archive.npz").fitness, archive.fitness)
 
 
-def test_a_loop_of_ones_own_gives_what_optimise_gives():
+def test_a_custom_loop_gives_the_result_of_optimise():
     optimiser = elites.Optimiser(**FACTS, seed=3)
     for _ in range(7):
         optimiser.tell(*in_numpy(optimiser.ask()))

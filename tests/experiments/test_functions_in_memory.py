@@ -55,10 +55,10 @@ def test_workers_compute_the_same_as_with_functions_of_a_module():
     assert task.name.startswith("gym:in-memory:Push-")
     assert task.descriptor.startswith("in-memory:describe-")
     assert task.step_descriptor.startswith("in-memory:lambda-")
-    found, expected = evaluated(task), evaluated(importable())
-    np.testing.assert_array_equal(found.fitness, expected.fitness)
-    np.testing.assert_array_equal(found.descriptor, expected.descriptor)
-    for one, other in zip(found.transitions, expected.transitions, strict=True):
+    evaluation, expected = evaluated(task), evaluated(importable())
+    np.testing.assert_array_equal(evaluation.fitness, expected.fitness)
+    np.testing.assert_array_equal(evaluation.descriptor, expected.descriptor)
+    for one, other in zip(evaluation.transitions, expected.transitions, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -152,7 +152,7 @@ def test_a_run_says_what_it_needs_again_and_no_file_has_it(part):
     assert "elites.resume(folder, task=…)" in line
 
 
-def test_this_process_goes_on_without_being_told(part, whole):
+def test_this_process_continues_without_the_task(part, whole):
     folder, _ = part
     assert elites.resume(folder, execution=elites.Execution(threads=1, log=quiet)).finished
     assert metrics(folder) == metrics(whole)
@@ -165,10 +165,10 @@ def test_another_process_needs_the_task_again(part, whole, another_process, caps
     another_process.begins()
     for command in ("resume", "correct", "replay"):
         assert cli.main([command, str(folder)]) == 2
-        told = capsys.readouterr().err
-        assert told.count("\n") == 1
-        assert "environment 'in-memory:Push-" in told
-        assert "elites.resume(folder, task=…)" in told
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        assert "environment 'in-memory:Push-" in message
+        assert "elites.resume(folder, task=…)" in message
     assert cli.main(["show", str(folder)]) == 0
     again = unimportable(qd_offset=None)  # it is not measured again
     assert elites.resume(folder, execution=elites.Execution(threads=1, log=quiet), task=again).finished

@@ -146,7 +146,7 @@ def test_a_run_is_extended_before_its_end_and_after_it(execution, tmp_path):
 @pytest.mark.parametrize("keep", [True, False])
 def test_stopped_in_its_last_correction_a_run_is_extended_all_the_same(keep, tmp_path):
     changes = {"correct_every": 70, "correct_replications": 2}
-    told, execution = [], Execution(checkpoint_seconds=0, log=quiet)
+    messages, execution = [], Execution(checkpoint_seconds=0, log=quiet)
 
     def interrupt(report):
         if report.metrics["evaluations"] == CUT:
@@ -155,9 +155,9 @@ def test_stopped_in_its_last_correction_a_run_is_extended_all_the_same(keep, tmp
     stopping = Execution(checkpoint_seconds=0, log=quiet, on_generation=interrupt, keep_state=keep)
     outcome = run(plain(**changes), tmp_path / "run", execution=stopping)
     assert (outcome.finished, outcome.evaluations) == (False, CUT)
-    resume(tmp_path / "run", Execution(log=told.append), evaluations=MORE)
-    assert len(told) == 1
-    assert "cannot be used: it is from the end of 95 evaluations; continuing from the previous" in told[0]
+    resume(tmp_path / "run", Execution(log=messages.append), evaluations=MORE)
+    assert len(messages) == 1
+    assert "cannot be used: it is from the end of 95 evaluations; continuing from the previous" in messages[0]
     run(plain(evaluations=MORE, **changes), tmp_path / "planned", execution=execution)
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
@@ -179,15 +179,15 @@ def test_a_state_that_is_not_wanted_any_more_is_removed(execution, tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_a_budget_that_is_not_larger_is_told_in_a_line(execution, tmp_path):
+def test_a_budget_that_is_not_larger_is_reported_in_one_line(execution, tmp_path):
     run(plain(), tmp_path / "run", execution=execution)
-    before, told = everything(tmp_path / "run"), []
+    before, messages = everything(tmp_path / "run"), []
     with pytest.raises(ElitesError, match=r"evaluations is 94; it must be at least 95, the budget of .*run"):
         resume(tmp_path / "run", evaluations=CUT - 1)
     with pytest.raises(ElitesError, match="evaluations is 0; it must be from 1 to"):
         resume(tmp_path / "run", evaluations=0)
-    assert resume(tmp_path / "run", Execution(log=told.append), evaluations=CUT).finished
-    assert told == [f"{tmp_path / 'run'} is finished: 95 evaluations"]
+    assert resume(tmp_path / "run", Execution(log=messages.append), evaluations=CUT).finished
+    assert messages == [f"{tmp_path / 'run'} is finished: 95 evaluations"]
     assert everything(tmp_path / "run") == before
 
 
@@ -234,10 +234,10 @@ def started(name, source, **changes):
 
 
 def test_a_run_begins_with_the_elites_of_another(source, tmp_path):
-    before, told = load_archive(source), []
+    before, messages = load_archive(source), []
     count = len(before.fitness)
     config = started("map-elites", source, evaluations=count, physics="xla", seed=7)
-    run(config, tmp_path / "run", execution=Execution(log=told.append))
+    run(config, tmp_path / "run", execution=Execution(log=messages.append))
     after = load_archive(tmp_path / "run")
     order, other = np.argsort(before.cell), np.argsort(after.cell)
     for name in ("cell", "fitness", "descriptor", "parameters"):
@@ -253,7 +253,7 @@ def test_a_run_begins_with_the_elites_of_another(source, tmp_path):
         "digest": before.digest(),
     }
     assert f"{count} elites of " in show(tmp_path / "run")
-    (line,) = (line for line in told if "budget" in line)
+    (line,) = (line for line in messages if "budget" in line)
     assert f"map-elites begins with {count} evaluations of {count} elites, and this run has {count}" in line
 
 
@@ -377,11 +377,15 @@ def test_an_algorithm_knows_what_is_random(name, changes, first):
     assert make_algorithm(name, POINT, **config.hyper_parameters).opening_evaluations() == first
 
 
-def test_a_budget_of_random_controllers_alone_is_told(tmp_path):
+def test_a_budget_for_random_controllers_alone_is_reported(tmp_path):
     for evaluations in (20, 21):
-        told = []
-        run(plain(evaluations=evaluations), tmp_path / str(evaluations), execution=Execution(log=told.append))
-        assert [line for line in told if "budget" in line] == [
+        messages = []
+        run(
+            plain(evaluations=evaluations),
+            tmp_path / str(evaluations),
+            execution=Execution(log=messages.append),
+        )
+        assert [line for line in messages if "budget" in line] == [
             "the budget is spent before anything is varied or trained: map-elites begins with 20 evaluations "
             "of random controllers (--initial), and this run has 20"
         ] * (evaluations == 20)

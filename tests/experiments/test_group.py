@@ -173,22 +173,22 @@ def test_the_log_of_lineages_leads_to_the_archive_and_back_to_random_ancestors(n
 
 
 @pytest.mark.parametrize("gains", [True, False])
-def test_training_in_bfloat16_resumes_and_tells_where_it_gains_nothing(gains, monkeypatch, tmp_path):
+def test_training_in_bfloat16_resumes_and_warns_on_processors_without_bfloat16(gains, monkeypatch, tmp_path):
     monkeypatch.setattr(products, "gains_speed", lambda: gains)
     config = small("pga-map-elites", hyper_parameters={"training_precision": "bfloat16"})
-    lines, told = [], ["this processor has no bfloat16 products: training is not faster than in float32"]
+    lines, expected = [], ["this processor has no bfloat16 products: training is not faster than in float32"]
 
     def note(line):
         if not line.startswith("physics"):
             lines.append(line)
 
     whole = run(config, tmp_path / "whole", seeds=2, execution=Execution(log=note))
-    assert lines == told * (not gains)
+    assert lines == expected * (not gains)
     assert whole.finished
     limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
     assert not run(config, tmp_path / "cut", seeds=2, execution=limited).finished
     assert resume(tmp_path / "cut", execution=Execution(log=note)).finished
-    assert lines == 2 * told * (not gains)
+    assert lines == 2 * expected * (not gains)
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
@@ -354,17 +354,17 @@ def test_killed_between_its_last_files_a_group_starts_over(group, tmp_path, monk
 
 
 def test_nobody_else_touches_a_replication(tmp_path):
-    told = []
+    refusals = []
 
     def meddle(report):
         with pytest.raises(ElitesError, match="is being run by another process") as refused:
             correct(tmp_path / "group" / "seed-1", log=quiet)
-        told.append(refused)
+        refusals.append(refused)
 
     run(
         small("map-elites"), tmp_path / "group", seeds=2, execution=Execution(on_generation=meddle, log=quiet)
     )
-    assert told
+    assert refusals
     with pytest.raises(ElitesError, match="holds no run"):
         resume(tmp_path / "group" / "seed-9", execution=Execution(log=quiet))
 
@@ -389,7 +389,7 @@ def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, 
     assert not (tmp_path / "group").exists()
 
 
-def test_what_a_person_gets_wrong_is_told(tmp_path):
+def test_user_errors_are_reported(tmp_path):
     config = small("map-elites")
     with pytest.raises(ElitesError, match="seeds is 0; it must be from 1 to"):
         run(config, tmp_path / "group", seeds=0)
@@ -400,9 +400,9 @@ def test_what_a_person_gets_wrong_is_told(tmp_path):
         run(config, tmp_path / "group", seeds=2, execution=Execution(log=quiet))
     with pytest.raises(ElitesError, match=r"holds a group of runs; name one, such as .*seed-0"):
         show(tmp_path / "group")
-    told = []
-    resume(tmp_path / "group", execution=Execution(log=told.append))
-    assert "is finished: 155 evaluations" in told[0]
+    messages = []
+    resume(tmp_path / "group", execution=Execution(log=messages.append))
+    assert "is finished: 155 evaluations" in messages[0]
     record = tmp_path / "group" / "group.json"
     assert json.loads(record.read_text()) == {"seeds": [0, 1]}
     record.write_text("{}")

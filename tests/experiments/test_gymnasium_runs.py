@@ -98,7 +98,7 @@ def test_distances_are_measured_in_ranges_of_the_bounds(folder):
     assert (archive.cells.numbers(archive.descriptor) == archive.cell).all()
 
 
-def test_a_module_that_has_gone_is_told_in_one_line(folder, tmp_path, capsys):
+def test_a_missing_module_is_reported_in_one_line(folder, tmp_path, capsys):
     gone = tmp_path / "gone"
     gone.mkdir()
     record = json.loads((folder / "config.json").read_text())
@@ -107,9 +107,9 @@ def test_a_module_that_has_gone_is_told_in_one_line(folder, tmp_path, capsys):
     (gone / "archive.npz").write_bytes((folder / "archive.npz").read_bytes())
     (gone / "metrics.csv").write_bytes((folder / "metrics.csv").read_bytes())
     assert cli.main(["correct", str(gone)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("elites: descriptor 'gone:place': No module named 'gone'")
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("elites: descriptor 'gone:place': No module named 'gone'")
+    assert message.count("\n") == 1
     assert cli.main(["show", str(gone)]) == 0  # needs neither it nor the environment
 
 
@@ -130,15 +130,15 @@ def test_an_environment_that_raises_ends_the_run_with_its_last_checkpoint(folder
 
 
 @pytest.mark.parametrize("environment", ["push", "blind"])
-def test_what_a_replay_needs_is_told_before_the_run(environment, tmp_path, capsys):
+def test_missing_requirements_of_a_replay_are_reported_before_the_run(environment, tmp_path, capsys):
     options = "--descriptor tests.outside:up --episode-length 12 --cells 16 --qd-offset -50 --threads 1"
     small = f"--evaluations 20 --initial 10 --batch 10 --hidden 4 --out {tmp_path / 'run'}"
     words = f"run map-elites gym:tests.outside:{environment} {options} {small}".split()
     assert cli.main(words) == 0
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("`elites replay`")]
-    assert len(told) == (environment == "blind")
+    hints = [line for line in capsys.readouterr().out.splitlines() if line.startswith("`elites replay`")]
+    assert len(hints) == (environment == "blind")
     assert all(
-        "gym:tests.outside:blind cannot be drawn with render_mode='rgb_array'" in line for line in told
+        "gym:tests.outside:blind cannot be drawn with render_mode='rgb_array'" in line for line in hints
     )
 
 
@@ -166,7 +166,7 @@ def test_qd_pg_needs_a_descriptor_of_each_step(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_what_steps_are_described_by_describes_the_episode_unless_told(folder):
+def test_the_episode_descriptor_defaults_to_the_mean_of_step_descriptors(folder):
     plain = gymnasium_task(
         outside.push,
         step_descriptor=outside.step_place,
@@ -176,9 +176,9 @@ def test_what_steps_are_described_by_describes_the_episode_unless_told(folder):
     )
     parameters = load_archive(folder).parameters[:3]
     with elites.ProcessEvaluator(plain, hidden=(8,), processes=1) as evaluator:
-        found = evaluator.evaluate(parameters, np.arange(3), transitions=True)
+        evaluation = evaluator.evaluate(parameters, np.arange(3), transitions=True)
     means = [
         steps[:length].mean(0)
-        for steps, length in zip(found.transitions.step_descriptors, found.length, strict=True)
+        for steps, length in zip(evaluation.transitions.step_descriptors, evaluation.length, strict=True)
     ]
-    np.testing.assert_allclose(found.descriptor, means, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(evaluation.descriptor, means, rtol=1e-5, atol=1e-6)

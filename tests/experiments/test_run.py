@@ -158,26 +158,26 @@ def test_ctrl_c_writes_a_checkpoint_and_resume_ends_the_same(read, undisturbed, 
 
 
 def test_a_time_limit_ends_a_run_cleanly(undisturbed, tmp_path):
-    folder, told = tmp_path / "run", []
+    folder, events = tmp_path / "run", []
     execution = elites.Execution(
-        max_hours=1e-6, log=lambda _: None, on_phase=told.append, on_resume=told.append
+        max_hours=1e-6, log=lambda _: None, on_phase=events.append, on_resume=events.append
     )
     outcome = elites.run(config(), folder, execution=execution)
     assert not outcome.finished
     assert outcome.evaluations == 20
     first = ["compiling", "first episodes", "compiling", "writing a checkpoint"]
-    assert told == ["compiling", "generation 1", *first]
-    told.clear()
+    assert events == ["compiling", "generation 1", *first]
+    events.clear()
     execution = dataclasses.replace(execution, max_hours=None)
     assert elites.resume(folder, execution=execution).finished
     assert_same_result(folder, undisturbed)
-    assert told[0].metrics["evaluations"] == 20
-    assert told[0].metrics["qd_score"] == read_table(folder / "metrics.csv")["qd_score"][0]
-    assert told[1:4] == ["compiling", "reading the checkpoint", "generation 2"]
-    assert told[-2:] == ["generation 31", "writing the archive"]
-    told = []
-    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
-    assert told == [f"{folder} is finished: {BUDGET} evaluations"]
+    assert events[0].metrics["evaluations"] == 20
+    assert events[0].metrics["qd_score"] == read_table(folder / "metrics.csv")["qd_score"][0]
+    assert events[1:4] == ["compiling", "reading the checkpoint", "generation 2"]
+    assert events[-2:] == ["generation 31", "writing the archive"]
+    events = []
+    assert elites.resume(folder, execution=elites.Execution(log=events.append)).finished
+    assert events == [f"{folder} is finished: {BUDGET} evaluations"]
 
 
 def test_snapshots_are_the_archive_along_the_way(undisturbed, tmp_path):
@@ -197,10 +197,10 @@ def test_tensorboard_reads_the_events(undisturbed):
 
     events = EventAccumulator(str(undisturbed))
     events.Reload()
-    found = [(event.step, event.value) for event in events.Scalars("qd_score")]
+    scalars = [(event.step, event.value) for event in events.Scalars("qd_score")]
     metrics = read_table(undisturbed / "metrics.csv")
-    assert [step for step, _ in found] == metrics["evaluations"].tolist()
-    np.testing.assert_allclose([value for _, value in found], metrics["qd_score"], rtol=1e-6)
+    assert [step for step, _ in scalars] == metrics["evaluations"].tolist()
+    np.testing.assert_allclose([value for _, value in scalars], metrics["qd_score"], rtol=1e-6)
 
 
 def test_the_record_is_enough_to_do_it_again(undisturbed, tmp_path):
@@ -234,15 +234,15 @@ def interrupted(stopped, tmp_path):
     return shutil.copytree(stopped, tmp_path / "run")
 
 
-def test_a_damaged_checkpoint_is_told_and_the_one_before_it_taken(undisturbed, interrupted):
-    folder, told = interrupted, []
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(undisturbed, interrupted):
+    folder, messages = interrupted, []
     newest = Checkpoints(folder / "checkpoints").paths()[0]
     data = bytearray(newest.read_bytes())
     data[len(data) // 2] ^= 0xFF
     newest.write_bytes(data)
-    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
-    assert len(told) == 1
-    assert f"checkpoint {newest} is damaged" in told[0]
+    assert elites.resume(folder, execution=elites.Execution(log=messages.append)).finished
+    assert len(messages) == 1
+    assert f"checkpoint {newest} is damaged" in messages[0]
     assert_same_result(folder, undisturbed)
 
 
@@ -252,8 +252,8 @@ def test_without_any_readable_checkpoint_nothing_is_touched(interrupted, capsys)
         path.write_bytes(path.read_bytes()[:-100])
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert cli.main(["resume", str(folder)]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert "is damaged" in told
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "is damaged" in message
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -302,7 +302,7 @@ def test_a_full_disk_loses_nothing(undisturbed, interrupted):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"evaluations": 0}, "evaluations is 0; it must be from 1 to"),
         ({"evaluations": -3}, "evaluations is -3"),
@@ -316,8 +316,8 @@ def test_a_full_disk_loses_nothing(undisturbed, interrupted):
         ({"hyper_parameters": {"luck": 2}}, "no parameter 'luck'"),
     ],
 )
-def test_a_wrong_plan_is_refused(changes, told):
-    with pytest.raises(ElitesError, match=told):
+def test_a_wrong_plan_is_refused(changes, message):
+    with pytest.raises(ElitesError, match=message):
         config(**changes)
 
 
@@ -380,7 +380,7 @@ def test_metrics_are_a_plain_table(undisturbed):
     assert None not in rows[-1].values()
 
 
-def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_path):
+def test_a_kill_at_the_very_end_does_not_restart_the_run(undisturbed, tmp_path):
     """The checkpoints are gone but not their folder: the archive says that it is finished."""
     folder = tmp_path / "run"
     shutil.copytree(undisturbed, folder)
@@ -391,7 +391,7 @@ def test_a_kill_at_the_very_end_does_not_begin_the_run_again(undisturbed, tmp_pa
     assert_same_result(folder, undisturbed)
 
 
-def test_a_run_without_its_checkpoints_is_not_begun_again(interrupted):
+def test_a_run_without_its_checkpoints_is_not_restarted(interrupted):
     folder = interrupted
     shutil.rmtree(folder / "checkpoints")
     before = (folder / "metrics.csv").read_bytes()
@@ -420,30 +420,30 @@ def test_a_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_other_versions_are_told(interrupted):
-    folder, told = interrupted, []
+def test_other_versions_are_reported(interrupted):
+    folder, messages = interrupted, []
     record = json.loads((folder / "config.json").read_text())
     record["versions"]["jax"] = "0.0.1"
     (folder / "config.json").write_text(json.dumps(record))
-    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
-    assert len(told) == 1
-    assert told[0].startswith(f"started with jax 0.0.1 (now {jax.__version__}): the result may differ")
+    assert elites.resume(folder, execution=elites.Execution(log=messages.append)).finished
+    assert len(messages) == 1
+    assert messages[0].startswith(f"started with jax 0.0.1 (now {jax.__version__}): the result may differ")
 
 
 def test_what_a_kill_left_of_a_file_is_cleared_away(interrupted):
-    folder, told = interrupted, []
+    folder, messages = interrupted, []
     (folder / "checkpoints" / ".000000009.npz.partial").write_bytes(b"half")
     (folder / ".archive.npz.partial").write_bytes(b"half")
     (folder / "archive.npz").write_bytes(b"half")
-    assert elites.resume(folder, execution=elites.Execution(log=told.append)).finished
+    assert elites.resume(folder, execution=elites.Execution(log=messages.append)).finished
     assert not list(folder.rglob("*.partial"))
-    assert len(told) == 1
-    assert "archive.npz is not an archive of elites, or is damaged" in told[0]
-    assert told[0].endswith("; it is made again from the checkpoint")
+    assert len(messages) == 1
+    assert "archive.npz is not an archive of elites, or is damaged" in messages[0]
+    assert messages[0].endswith("; it is made again from the checkpoint")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"a,b\n1,x\n"])
-def test_a_damaged_table_is_said_so(content, tmp_path):
+def test_a_damaged_table_is_reported(content, tmp_path):
     (tmp_path / "metrics.csv").write_bytes(content)
     with pytest.raises(ElitesError, match=r"metrics\.csv is damaged"):
         read_table(tmp_path / "metrics.csv")

@@ -89,11 +89,11 @@ def tree(root):
             with contextlib.suppress(OSError):
                 parent = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[1]
                 below.setdefault(int(parent), []).append(int(entry))
-    found, waiting = [], [root]
+    pids, waiting = [], [root]
     while waiting:
-        found.append(waiting.pop())
-        waiting += below.get(found[-1], [])
-    return found
+        pids.append(waiting.pop())
+        waiting += below.get(pids[-1], [])
+    return pids
 
 
 def resident(pids):
@@ -198,17 +198,17 @@ class Child:
 
 def contents(folder):
     """Everything in a folder; links as they are."""
-    found = {}
+    entries = {}
     for directory, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(directory) / name
             if path.is_symlink():
-                found[str(path.relative_to(folder))] = ("link", os.readlink(path))
+                entries[str(path.relative_to(folder))] = ("link", os.readlink(path))
             elif path.is_file():
-                found[str(path.relative_to(folder))] = ("file", path.read_bytes())
+                entries[str(path.relative_to(folder))] = ("file", path.read_bytes())
             elif not any(path.iterdir()):
-                found[str(path.relative_to(folder))] = ("folder", None)
-    return found
+                entries[str(path.relative_to(folder))] = ("folder", None)
+    return entries
 
 
 def lost(command, status, before, after):
@@ -295,7 +295,7 @@ class Fuzzer:
         self.refused += ending.status not in (0, None)
         self.interrupted += ending.interrupted
         self.slowest = sorted([*self.slowest, (round(ending.seconds, 1), shlex.join(case.arguments))])[-5:]
-        found = problem(case, ending, lost(case.command, ending.status, before, contents(home)))
+        failure = problem(case, ending, lost(case.command, ending.status, before, contents(home)))
         if self.log:
             line = (ending.stderr.splitlines() or [""])[-1][:150]
             print(
@@ -303,8 +303,8 @@ class Fuzzer:
                 file=self.log,
                 flush=True,
             )
-        if found:
-            self._note(case, *found)
+        if failure:
+            self._note(case, *failure)
         return ending
 
     def _prepare(self, case, home):

@@ -18,9 +18,9 @@ def fuzzer(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_case_ends_in_success_or_one_line(kind, cases, fuzzer):
     explore(fuzzer, cases, kinds=[kind])
-    found = fuzzer.report()
+    findings = fuzzer.report()
     fuzzer.findings.clear()
-    assert not found, found
+    assert not findings, findings
 
 
 @pytest.mark.parametrize("base", BASES, ids=lambda base: " ".join(base.words))
@@ -44,9 +44,9 @@ def test_what_options_are_added_to_is_a_command(base):
     ],
 )
 def test_endings_are_judged(ending, cause):
-    found = problem(Case("", ("show", "out")), ending, [])
-    assert (found is None) == (cause is None)
-    assert cause is None or cause in found[0]
+    failure = problem(Case("", ("show", "out")), ending, [])
+    assert (failure is None) == (cause is None)
+    assert cause is None or cause in failure[0]
 
 
 def test_lost_files_are_found():

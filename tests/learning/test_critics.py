@@ -85,7 +85,7 @@ def test_the_actor_and_the_targets_move_on_every_second_step(quadratic):
     ):
         expected = jax.tree.map(lambda new, old: 0.005 * new + 0.995 * old, followed, before)
         jax.tree.map(
-            lambda found, right: np.testing.assert_allclose(found, right, atol=1e-7), after, expected
+            lambda actual, right: np.testing.assert_allclose(actual, right, atol=1e-7), after, expected
         )
     assert two.steps == 2
 
@@ -113,8 +113,8 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
         adam = optax.adam(3e-4)
         updates, _ = adam.update(gradient, adam.init(critic))
         expected = optax.apply_updates(critic, updates)
-        found = tuple((w[index], b[index]) for w, b in after.critics)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), found, expected)
+        actual = tuple((w[index], b[index]) for w, b in after.critics)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), actual, expected)
     values = jnp.stack([critics.value(critic, state, action) for critic in pair])
     assert training.steps == 1
     np.testing.assert_allclose(training.loss, ((values - target) ** 2).mean(1).sum(), rtol=1e-5)
@@ -122,7 +122,7 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
 
 
 @pytest.mark.parametrize("steps", [3, 4])
-def test_what_is_known_of_training_are_sums_over_its_steps(steps):
+def test_training_statistics_are_sums_over_its_steps(steps):
     """Steps one by one against all at once: with a condition, and in blocks of two. All batches are alike."""
     buffer = buffer_of(np.full((1, 2), 0.3), np.full((1, 1), 0.5), np.ones(1), np.zeros((1, 2)), np.zeros(1))
     config = TD3Config(critic_hidden=(16,), training_batch=8, smoothing_noise=0.0)

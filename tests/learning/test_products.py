@@ -17,9 +17,9 @@ from tests.algorithms.test_algorithms import small
 ROUNDING = 2.0**-8  # of one number to bfloat16, relative
 
 
-def largest_error(found, right, left, weights):
+def largest_error(actual, right, left, weights):
     """The largest error of a product, relative to the product of the absolute values."""
-    return (np.abs(np.asarray(found, np.float64) - right) / (np.abs(left) @ np.abs(weights))).max()
+    return (np.abs(np.asarray(actual, np.float64) - right) / (np.abs(left) @ np.abs(weights))).max()
 
 
 def shortened(values):
@@ -68,9 +68,9 @@ def kinds_of_products(algorithm, platform):
     traced = ask.trace(state, jax.random.key(0), algorithm.generation[0])
     text = traced.lower(lowering_platforms=(platform,)).as_text()
     kind = r"tensor<(?:\d+x)*(\w+)>"
-    found = re.findall(rf"dot_general .*: \({kind}, {kind}\) -> {kind}", text)
-    assert len(found) == text.count("dot_general ")
-    return found
+    products = re.findall(rf"dot_general .*: \({kind}, {kind}\) -> {kind}", text)
+    assert len(products) == text.count("dot_general ")
+    return products
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_the_compiler_keeps_bfloat16_products(count):
     operands = [jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes]
     text = jax.jit(jax.vmap(three)).lower(*operands).compile().as_text()
     types = dict(re.findall(r"(%\S+) = (\w+)\[", text))
-    found = [[types[name] for name in pair] for pair in re.findall(r" dot\((%\S+), (%\S+)\)", text)]
-    assert found == [["bf16", "bf16"]] * 3
+    kinds = [[types[name] for name in pair] for pair in re.findall(r" dot\((%\S+), (%\S+)\)", text)]
+    assert kinds == [["bf16", "bf16"]] * 3
 
 
 def test_gradients_are_close_to_those_of_float32():

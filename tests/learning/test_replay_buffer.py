@@ -18,7 +18,7 @@ add_jitted = jax.jit(add, donate_argnums=0)
 
 
 def evaluation(batch, first):
-    """Episodes whose rewards number all their steps, so that a transition can be told from any other."""
+    """Episodes whose rewards number all their steps, so that all transitions differ."""
     lengths = np.array([length for length, _ in batch], np.int32)
     numbers = first + np.arange(EPISODES * STEPS, dtype=float).reshape(EPISODES, STEPS)
     observations = np.zeros((EPISODES, STEPS + 1, OBSERVATION), np.float32)
@@ -55,8 +55,8 @@ def test_it_holds_the_last_transitions_in_order(batches, capacity):
     assert buffer.size == len(expected)
     rows = np.asarray(buffer.rows)
     oldest_first = np.roll(rows, -int(buffer.next), axis=0) if len(expected) == capacity else rows
-    found = [(row[3], row[0], row[-1]) for row in oldest_first[: len(expected)]]
-    assert found == list(expected)
+    held = [(row[3], row[0], row[-1]) for row in oldest_first[: len(expected)]]
+    assert held == list(expected)
     for row in oldest_first[: len(expected)]:
         assert row[4] == row[0] + 1  # the next observation
         assert row[2] == row[3]  # the action, numbered like the reward

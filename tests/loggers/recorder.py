@@ -1,4 +1,4 @@
-"""A logger that remembers what it was told."""
+"""A logger that records its calls."""
 
 from typing import ClassVar
 

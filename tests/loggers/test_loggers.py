@@ -1,4 +1,4 @@
-"""Loggers of users: what they are told, and that they can do no harm."""
+"""Loggers of users: what they receive, and that they cannot harm a run."""
 
 import functools
 import json
@@ -56,13 +56,13 @@ def assert_same(folder, other):
         assert (folder / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_a_logger_is_told_all_rows_and_settings_and_the_last_picture(plain, tmp_path):
+def test_a_logger_gets_all_rows_and_settings_and_the_last_picture(plain, tmp_path):
     run(config(), tmp_path / "run", execution=Execution(loggers=(RECORDER,), log=quiet))
     assert_same(tmp_path / "run", plain)
     assert [call[0] for call in Recorder.calls] == ["open", *["row"] * 8, "picture", "close"]
-    ((_, told),) = calls("open")
-    assert (told.name, told.group, told.evaluations, told.remembered) == ("run", None, 0, {})
-    assert told.config == json.loads((tmp_path / "run" / "config.json").read_text())
+    ((_, opened),) = calls("open")
+    assert (opened.name, opened.group, opened.evaluations, opened.remembered) == ("run", None, 0, {})
+    assert opened.config == json.loads((tmp_path / "run" / "config.json").read_text())
     table = read_table(tmp_path / "run" / "metrics.csv")
     for index, (_, row) in enumerate(calls("row")):
         assert list(row) == list(table)
@@ -79,14 +79,14 @@ def test_each_seed_has_a_logger_and_resuming_goes_on_with_them(tmp_path):
     limited = Execution(max_hours=1e-9, loggers=(RECORDER,), pictures=0, log=quiet)
     assert not run(config(), tmp_path / "both", seeds=2, execution=limited).finished
     names = ["both/seed-5", "both/seed-6"]
-    assert [(name, told.group, told.evaluations) for name, told in calls("open")] == [
+    assert [(name, opened.group, opened.evaluations) for name, opened in calls("open")] == [
         (name, "both", 0) for name in names
     ]
     assert calls("close") == [(name, False) for name in names]
     done, Recorder.calls = calls("row"), []
     assert resume(tmp_path / "both", Execution(log=quiet)).finished  # with those that it had
-    assert [told.remembered for _, told in calls("open")] == [{"id": f"id of {name}"} for name in names]
-    assert {told.evaluations for _, told in calls("open")} == {done[-1][1]["evaluations"]}
+    assert [opened.remembered for _, opened in calls("open")] == [{"id": f"id of {name}"} for name in names]
+    assert {opened.evaluations for _, opened in calls("open")} == {done[-1][1]["evaluations"]}
     assert [png.startswith(b"\x89PNG") for *_, png in calls("picture")] == [True, True]
     assert calls("close") == [(name, True) for name in names]
     for name in names:
@@ -101,7 +101,7 @@ def test_what_makes_loggers_is_remembered_but_not_made_again_without_being_given
     assert len(calls("open")) == 2  # two that are different
     Recorder.calls = []
     assert not resume(tmp_path / "run", limited).finished
-    assert [told.remembered for _, told in calls("open")] == [{"id": "id of run"}] * 2
+    assert [opened.remembered for _, opened in calls("open")] == [{"id": "id of run"}] * 2
     Recorder.calls = []
     assert resume(tmp_path / "run", Execution(log=quiet)).finished
     assert Recorder.calls == []
@@ -110,10 +110,10 @@ def test_what_makes_loggers_is_remembered_but_not_made_again_without_being_given
 @pytest.mark.parametrize("method", ["open", "row", "picture", "close"])
 def test_a_logger_that_fails_is_left_out_with_one_line(method, plain, monkeypatch, tmp_path):
     monkeypatch.setattr(Recorder, "fails_in", method)
-    told = Lines()
-    outcome = run(config(), tmp_path / "run", seeds=2, execution=Execution(loggers=(RECORDER,), log=told))
+    messages = Lines()
+    outcome = run(config(), tmp_path / "run", seeds=2, execution=Execution(loggers=(RECORDER,), log=messages))
     assert outcome.finished
-    assert told == [
+    assert messages == [
         f"logger {RECORDER} failed: ConnectionError: no network at all; the run goes on without it"
     ]
     assert_same(tmp_path / "run" / "seed-5", plain)
@@ -121,15 +121,15 @@ def test_a_logger_that_fails_is_left_out_with_one_line(method, plain, monkeypatc
     assert len(calls("close")) == {"open": 1, "close": 3}.get(method, 2)
 
 
-def test_a_damaged_record_of_loggers_is_told_and_the_run_goes_on(tmp_path):
+def test_a_damaged_record_of_loggers_is_reported_and_the_run_continues(tmp_path):
     limited = Execution(max_hours=1e-9, loggers=(RECORDER,), pictures=0, log=quiet)
     run(config(), tmp_path / "run", execution=limited)
     (tmp_path / "run" / "loggers.json").write_text('{"wandb": 3}')
-    told = Lines()
-    assert resume(tmp_path / "run", Execution(log=told)).finished
-    assert len(told) == 1
-    assert "loggers.json is damaged" in told[0]
-    assert told[0].endswith("; loggers start new logs")
+    messages = Lines()
+    assert resume(tmp_path / "run", Execution(log=messages)).finished
+    assert len(messages) == 1
+    assert "loggers.json is damaged" in messages[0]
+    assert messages[0].endswith("; loggers start new logs")
 
 
 def test_a_logger_that_is_gone_when_the_run_is_resumed_is_left_out(tmp_path):
@@ -137,10 +137,10 @@ def test_a_logger_that_is_gone_when_the_run_is_resumed_is_left_out(tmp_path):
     run(config(), tmp_path / "run", execution=limited)
     record = (tmp_path / "run" / "loggers.json").read_text()
     (tmp_path / "run" / "loggers.json").write_text(record.replace("loggers.recorder", "loggers.gone"))
-    told = Lines()
-    assert resume(tmp_path / "run", Execution(log=told)).finished
-    assert len(told) == 1
-    assert told[0].startswith(
+    messages = Lines()
+    assert resume(tmp_path / "run", Execution(log=messages)).finished
+    assert len(messages) == 1
+    assert messages[0].startswith(
         "logger tests.loggers.gone:Recorder failed: logger 'tests.loggers.gone:Recorder'"
     )
 
@@ -158,7 +158,7 @@ def test_a_logger_that_is_gone_when_the_run_is_resumed_is_left_out(tmp_path):
         (dict, "logger <class 'dict'> is not a class of loggers"),
     ],
 )
-def test_what_is_no_logger_is_refused_before_anything_starts(choice, message):
+def test_objects_that_are_not_loggers_are_refused_before_anything_starts(choice, message):
     with pytest.raises(ElitesError, match=message):
         Execution(loggers=(choice,))
 
@@ -183,16 +183,16 @@ def test_tensorboard_has_operators_hyper_parameters_and_pictures(plain, tmp_path
         ("new/random", "new_random"),
         ("mean_fitness", "mean_fitness"),
     ):
-        found = events.Scalars(tag)
-        assert [event.step for event in found] == table["evaluations"].tolist()
-        assert [event.value for event in found] == pytest.approx(table[column].tolist(), rel=1e-6)
+        scalars = events.Scalars(tag)
+        assert [event.step for event in scalars] == table["evaluations"].tolist()
+        assert [event.value for event in scalars] == pytest.approx(table[column].tolist(), rel=1e-6)
     assert "critic_loss" not in events.Tags()["scalars"]  # nothing is trained
     ((_, content),) = events.PluginTagToContent("hparams").items()
-    told = HParamsPluginData.FromString(content).session_start_info.hparams
-    assert told["batch"].number_value == 10
-    assert told["hidden"].string_value == "[4]"
-    assert told["algorithm"].string_value == "map-elites"
-    assert told["task.noise"].number_value == pytest.approx(0.1)
+    hparams = HParamsPluginData.FromString(content).session_start_info.hparams
+    assert hparams["batch"].number_value == 10
+    assert hparams["hidden"].string_value == "[4]"
+    assert hparams["algorithm"].string_value == "map-elites"
+    assert hparams["task.noise"].number_value == pytest.approx(0.1)
     pictures = events.Images("archive")
     assert pictures[-1].step == 80
     assert 1 <= len(pictures) <= 2  # one dispatch may pass both places
@@ -203,10 +203,10 @@ def test_tensorboard_has_operators_hyper_parameters_and_pictures(plain, tmp_path
 
 def test_a_figure_that_cannot_be_drawn_does_not_end_the_run(plain, monkeypatch, tmp_path):
     monkeypatch.setattr(pictures, "DRAW", "elites.reports.figures:draw_nothing")
-    told = Lines()
-    assert run(config(), tmp_path / "run", execution=Execution(pictures=8, log=told)).finished
-    assert len(told) == 1
-    assert told[0].startswith("the archive cannot be drawn for the loggers: figure")
+    messages = Lines()
+    assert run(config(), tmp_path / "run", execution=Execution(pictures=8, log=messages)).finished
+    assert len(messages) == 1
+    assert messages[0].startswith("the archive cannot be drawn for the loggers: figure")
     assert_same(tmp_path / "run", plain)
 
 

@@ -14,7 +14,7 @@ LIMITED = {"max_hours": 1e-9, "checkpoint_seconds": 0}
 
 
 @pytest.fixture
-def told(monkeypatch, tmp_path):
+def messages(monkeypatch, tmp_path):
     """Lines for the user, which there should be none of."""
     monkeypatch.setitem(tasks.TASKS, "point", POINT)
     monkeypatch.chdir(tmp_path)
@@ -60,12 +60,12 @@ def history(folder):
     return steps
 
 
-def test_weights_and_biases(told, monkeypatch, tmp_path):
+def test_weights_and_biases(messages, monkeypatch, tmp_path):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    logged = Execution(loggers=("wandb",), log=told, **LIMITED)
+    logged = Execution(loggers=("wandb",), log=messages, **LIMITED)
     assert not run(config(), tmp_path / "both", seeds=2, execution=logged).finished
-    assert resume(tmp_path / "both", Execution(log=told)).finished
+    assert resume(tmp_path / "both", Execution(log=messages)).finished
     for seed in (5, 6):
         own = tmp_path / "both" / f"seed-{seed}"
         first, second = sorted((own / "wandb").glob("offline-run-*"), key=lambda path: path.stat().st_mtime)
@@ -90,35 +90,35 @@ def test_weights_and_biases(told, monkeypatch, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of SQLAlchemy, about MLflow
-def test_mlflow(told, monkeypatch, tmp_path):
+def test_mlflow(messages, monkeypatch, tmp_path):
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/tracked.db")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     from mlflow import MlflowClient
 
-    logged = Execution(loggers=("mlflow",), log=told, **LIMITED)
+    logged = Execution(loggers=("mlflow",), log=messages, **LIMITED)
     assert not run(config(), tmp_path / "both", seeds=2, execution=logged).finished
     monkeypatch.delenv("MLFLOW_TRACKING_URI")  # the run remembers its database
     client = MlflowClient(f"sqlite:///{tmp_path}/tracked.db")
     experiment = client.get_experiment_by_name("elites").experiment_id
     assert {one.info.status for one in client.search_runs([experiment])} == {"KILLED"}
-    assert resume(tmp_path / "both", Execution(log=told)).finished
+    assert resume(tmp_path / "both", Execution(log=messages)).finished
     for seed in (5, 6):
         own = tmp_path / "both" / f"seed-{seed}"
         table = read_table(own / "metrics.csv")
-        (found,) = client.search_runs([experiment], f"params.seed = '{seed}'")
+        (tracked,) = client.search_runs([experiment], f"params.seed = '{seed}'")
         remembered = json.loads((own / "loggers.json").read_text())["mlflow"]["remembered"]
-        assert found.info.run_id == remembered["run_id"]
-        assert (found.info.run_name, found.info.status) == (f"both/seed-{seed}", "FINISHED")
-        assert found.data.tags["group"] == "both"
-        assert (found.data.params["batch"], found.data.params["task.noise"]) == ("10", "0.1")
+        assert tracked.info.run_id == remembered["run_id"]
+        assert (tracked.info.run_name, tracked.info.status) == (f"both/seed-{seed}", "FINISHED")
+        assert tracked.data.tags["group"] == "both"
+        assert (tracked.data.params["batch"], tracked.data.params["task.noise"]) == ("10", "0.1")
         for tag, column in (("qd_score", "qd_score"), ("made/ga", "made_ga")):
-            metrics = client.get_metric_history(found.info.run_id, tag)
+            metrics = client.get_metric_history(tracked.info.run_id, tag)
             assert [metric.step for metric in metrics] == table["evaluations"].tolist()
             assert [metric.value for metric in metrics] == table[column].tolist()
-        assert "critic_loss" not in found.data.metrics
-        images = [file.path for file in client.list_artifacts(found.info.run_id, "images")]
+        assert "critic_loss" not in tracked.data.metrics
+        images = [file.path for file in client.list_artifacts(tracked.info.run_id, "images")]
         assert any("archive" in path and path.endswith(".png") for path in images)
 
 

@@ -9,14 +9,14 @@ from elites.metrics.contribution import added, smoothed, window
 def test_what_is_added_is_new_or_improved():
     rows = {"made_ga": np.array([9, 9]), "new_ga": np.array([1, 2]), "improved_ga": np.array([3, 0])}
     for generations, expected in (([1, 2], [4, 2]), ([2, 6], [2, 0.5])):
-        (found,) = added({"generation": np.array(generations), **rows}).items()
-        assert (found[0], found[1].tolist()) == ("ga", expected)
+        (contribution,) = added({"generation": np.array(generations), **rows}).items()
+        assert (contribution[0], contribution[1].tolist()) == ("ga", expected)
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.integers(1, 80))
 def test_smoothing_is_the_mean_of_a_window_around_each_value(values, width):
-    found = smoothed(np.array(values), width)
-    for place, value in enumerate(found):
+    smooth = smoothed(np.array(values), width)
+    for place, value in enumerate(smooth):
         around = values[max(0, place - (width - 1) // 2) : place + width // 2 + 1]
         assert value == pytest.approx(np.mean(around))
 

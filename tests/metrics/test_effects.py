@@ -31,9 +31,9 @@ def test_an_interval_by_hand():
 
 @given(SAMPLE)
 def test_equal_samples_do_not_differ(values):
-    found = superiority(values, values)
-    assert found.estimate == 0.5
-    assert found.low <= 0.5 <= found.high
+    interval = superiority(values, values)
+    assert interval.estimate == 0.5
+    assert interval.low <= 0.5 <= interval.high
     assert median_difference(values, values).estimate == 0
 
 
@@ -47,13 +47,13 @@ def test_the_other_way_round(first, second):
 
 @given(SAMPLE, SAMPLE)
 def test_intervals_contain_their_estimates(first, second):
-    for found in (
+    for interval in (
         superiority(first, second),
         median_difference(first, second),
         interquartile_mean([first, second]),
         mean_superiority([(first, second), (second, first)]),
     ):
-        assert found.low <= found.estimate <= found.high
+        assert interval.low <= interval.estimate <= interval.high
     estimate, low, high = superiority(first, second)
     assert low >= 0
     assert high <= 1
@@ -85,9 +85,9 @@ def test_what_has_no_interval():
     assert math.isnan(superiority([], [1, 2]).estimate)
     assert superiority([np.nan, 3, 4], [1, 2]).estimate == 1
     assert math.isnan(interquartile_mean([]).estimate)
-    found = median_difference([np.inf, np.inf, 1], [np.inf, 2, 3])  # losses may be infinite
-    assert found.estimate == np.inf
-    assert math.isnan(found.low)
+    interval = median_difference([np.inf, np.inf, 1], [np.inf, 2, 3])  # losses may be infinite
+    assert interval.estimate == np.inf
+    assert math.isnan(interval.low)
 
 
 @pytest.mark.slow
@@ -97,13 +97,13 @@ def test_intervals_cover_the_truth():
     covered = np.zeros(3)
     for _ in range(1000):
         first, second = rng.normal(1, 1, 20), rng.normal(0, 1, 20)
-        for place, (found, true) in enumerate(
+        for place, (interval, true) in enumerate(
             (
                 (superiority(first, second), truth),
                 (median_difference(first, second), 1.0),
                 (interquartile_mean([first, second]), 0.5),  # symmetric about it
             )
         ):
-            covered[place] += found.low <= true <= found.high
+            covered[place] += interval.low <= true <= interval.high
     assert (covered >= 920).all()
     assert (covered <= 985).all()

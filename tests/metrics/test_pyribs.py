@@ -53,15 +53,17 @@ def test_it_is_corrected_as_pyribs_would_insert_the_means(archive, where):
     rng, elites = np.random.default_rng(1), from_pyribs(archive.data())
     samples = elites.fitness[:, None] + rng.normal(size=(len(elites.cell), 7))
     places = elites.descriptor[:, None] + rng.normal(0, 0.1, (len(elites.cell), 7, 2))
-    found = correct(elites.fitness, elites.descriptor, elites.cell, samples, places, **where, qd_offset=-1)
-    np.testing.assert_array_equal(found.cell, archive.index_of(places.mean(1)))
+    correction = correct(
+        elites.fitness, elites.descriptor, elites.cell, samples, places, **where, qd_offset=-1
+    )
+    np.testing.assert_array_equal(correction.cell, archive.index_of(places.mean(1)))
     archive.clear()
     archive.add(elites.parameters, samples.mean(1), places.mean(1))
-    assert found.metrics.coverage == pytest.approx(archive.stats.coverage)
-    assert found.metrics.max_fitness == pytest.approx(archive.stats.obj_max)
+    assert correction.metrics.coverage == pytest.approx(archive.stats.coverage)
+    assert correction.metrics.max_fitness == pytest.approx(archive.stats.obj_max)
 
 
-def test_what_is_no_archive_is_said_so(tmp_path):
+def test_invalid_pyribs_archives_are_reported(tmp_path):
     with pytest.raises(ElitesError, match="not an archive of pyribs: it has no solution, only luck"):
         from_pyribs({"luck": np.zeros(3)})
     with pytest.raises(ElitesError, match="does not exist"):

@@ -83,7 +83,7 @@ def jump(made, step, states, action, tolerance=1e-5):
     return after, jumps
 
 
-def test_a_task_of_ones_own():
+def test_a_custom_task():
     task = POINT
     reset = compile_function(task.reset, jnp.uint32(0))
     seeds = np.arange(COUNT, dtype=np.uint32)

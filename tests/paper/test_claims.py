@@ -198,7 +198,7 @@ def test_changed_hyper_parameters_are_not_the_paper_s(tmp_path):
     assert verdicts(tmp_path)["1"].verdict is Verdict.PARTLY
 
 
-def test_the_ablation_is_told_apart_by_its_shares(tmp_path):
+def test_variants_of_the_ablation_are_identified_by_their_shares(tmp_path):
     for share in (0.0, 0.5, 1.0):
         for seed in range(6):
             score = 1000 * (1 + (share == 0.5)) + seed

@@ -55,14 +55,14 @@ def shares(picture):
 
 @pytest.mark.parametrize("ending", [".gif", ".mp4"])
 def test_the_archive_fills_on_one_scale(ending, walker, tmp_path):
-    told = []
+    progress = []
     path = film(
-        walker.path, tmp_path / f"film{ending}", size=(4, 3.2), on_frame=lambda *done: told.append(done)
+        walker.path, tmp_path / f"film{ending}", size=(4, 3.2), on_frame=lambda *done: progress.append(done)
     )
     pictures, rate = frames(path)
     # The last one stays; a GIF says so with its duration.
     assert (len(pictures), round(rate, 3)) == ((7, 2) if ending == ".mp4" else (5, 0.667))
-    assert told == [(number, 5) for number in range(1, 6)]
+    assert progress == [(number, 5) for number in range(1, 6)]
     assert pictures[0].shape == (320, 400, 3)
     grey, coloured = zip(*map(shares, pictures[:5]), strict=True)
     assert list(grey) == sorted(grey, reverse=True)
@@ -98,9 +98,9 @@ def test_a_later_archive_is_the_last_picture(tmp_path):
     run = filled(tmp_path, "qd-walker", 2)
     later = run.read_archive()
     run.write_archive(dataclasses.replace(later, about={**later.about, "evaluations": 2000}))
-    told = []
-    film(run.path, tmp_path / "film.gif", size=(3, 3), on_frame=lambda *done: told.append(done))
-    assert told[-1] == (3, 3)
+    progress = []
+    film(run.path, tmp_path / "film.gif", size=(3, 3), on_frame=lambda *done: progress.append(done))
+    assert progress[-1] == (3, 3)
 
 
 def test_a_film_that_cannot_be_made_gets_one_line(walker, tmp_path, capsys):
@@ -112,12 +112,12 @@ def test_a_film_that_cannot_be_made_gets_one_line(walker, tmp_path, capsys):
         return err
 
     assert "film is film.avi; it must end in .mp4 or .gif" in refused("--film", "film.avi")
-    told = refused("--film", tmp_path / "film.gif", "--colour", "spread")
-    assert "colour is spread; that of a film must be fitness, operator or generation" in told
+    message = refused("--film", tmp_path / "film.gif", "--colour", "spread")
+    assert "colour is spread; that of a film must be fitness, operator or generation" in message
     assert "cannot write /nowhere/film.gif" in refused("--film", "/nowhere/film.gif")
     bare = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=100, archive=True)
-    told = refused("--film", tmp_path / "film.gif", run=bare)
-    assert f"a film takes two snapshots or more; {bare} has 0: see `elites run … --snapshots`" in told
+    message = refused("--film", tmp_path / "film.gif", run=bare)
+    assert f"a film takes two snapshots or more; {bare} has 0: see `elites run … --snapshots`" in message
     assert not list(tmp_path.glob("*.gif"))
     filled(tmp_path / "other", "qd-hopper").snapshot(200).rename(walker.snapshot(300))
     try:

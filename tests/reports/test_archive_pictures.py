@@ -145,14 +145,14 @@ def test_operators_have_a_colour_each_and_a_legend(task):
         assert [patch.get_facecolor() for patch in stacked] == [to_rgba(OPERATORS[name]) for name in NAMES]
 
 
-def test_of_very_many_operators_the_rarest_are_one():
+def test_the_rarest_of_very_many_operators_are_grouped():
     archive = elites_of("qd-walker")
     names = np.array([f"op{number:03d}" for number in range(len(archive.cell))])
     names[: len(names) // 2] = "mine"
-    found = operators_of([dataclasses.replace(archive, operator=names)])
-    assert len(found) == MOST_OPERATORS + 1
-    assert "mine" in found
-    assert found[-1] == "others"
+    operators = operators_of([dataclasses.replace(archive, operator=names)])
+    assert len(operators) == MOST_OPERATORS + 1
+    assert "mine" in operators
+    assert operators[-1] == "others"
     legend = (
         draw_archive(dataclasses.replace(archive, operator=names), colour="operator").axes[0].get_legend()
     )

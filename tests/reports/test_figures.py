@@ -103,7 +103,7 @@ def test_voronoi_cells_tile_the_space():
         assert sum(areas) == pytest.approx(np.prod(of.bounds[:, 1] - of.bounds[:, 0]))
 
 
-def test_an_empty_archive_is_said_so(tmp_path):
+def test_an_empty_archive_is_reported(tmp_path):
     archive = dataclasses.replace(saved(make_task("qd-walker"), tmp_path), fitness=np.zeros(0))
     with pytest.raises(ElitesError, match="the archive is empty"):
         draw_archive(archive, tmp_path / "archive.png")

@@ -82,7 +82,7 @@ def test_percentiles_and_fixed_ends():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"limits": (2, 1)}, "limits is 2 1; it must be a lower and a higher number"),
         ({"limits": (float("nan"), 1)}, "limits is nan; it must be from "),
@@ -96,8 +96,8 @@ def test_percentiles_and_fixed_ends():
         ({"size": (1, 5)}, "size is 1; it must be from 3 to 40"),
     ],
 )
-def test_bad_styles_get_one_line(options, told):
-    with pytest.raises(ElitesError, match=f"^{told}") as raised:
+def test_bad_styles_get_one_line(options, message):
+    with pytest.raises(ElitesError, match=f"^{message}") as raised:
         Style(**options)
     assert "\n" not in str(raised.value)
 

@@ -76,7 +76,7 @@ def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
     assert "qd-walker,td3,evenness" not in final
 
 
-def test_a_run_without_an_archive_is_told_so(tmp_path):
+def test_a_run_without_an_archive_is_reported(tmp_path):
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200)
     with pytest.raises(ElitesError, match="has no archive yet"):
         show(run)
@@ -98,7 +98,7 @@ def test_figures_are_drawn_as_asked(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (["--limits", "5", "1"], "limits is 5 1; it must be a lower and a higher number"),
         (["--limits", "1"], "--limits"),
@@ -115,11 +115,11 @@ def test_figures_are_drawn_as_asked(tmp_path, capsys):
         (["--colour", "spread"], "colour is spread, which takes a corrected archive: `elites correct "),
     ],
 )
-def test_bad_options_get_one_line(options, told, tmp_path, capsys):
+def test_bad_options_get_one_line(options, message, tmp_path, capsys):
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, archive=True)
     assert cli.main(["show", str(run), *options]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
-    assert told in err
+    assert message in err
     assert not list(run.glob("*.p*"))

@@ -6,13 +6,13 @@ from elites.results import archive as saved
 
 
 @pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 half"])
-def test_what_is_no_archive_is_refused(content, tmp_path):
+def test_files_that_are_not_archives_are_refused(content, tmp_path):
     (tmp_path / "archive.npz").write_bytes(content)
     with pytest.raises(ElitesError, match="is not an archive of elites, or is damaged"):
         load_archive(tmp_path)
 
 
-def test_a_missing_archive_is_said_so(tmp_path):
+def test_a_missing_archive_is_reported(tmp_path):
     with pytest.raises(ElitesError, match="does not exist"):
         load_archive(tmp_path)
 

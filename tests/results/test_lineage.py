@@ -87,7 +87,7 @@ def test_damaged_records_get_one_line(row, message, tmp_path):
         b'{"lineage": 1, "operators": [3]}\n',
     ],
 )
-def test_another_file_is_told(header, tmp_path):
+def test_a_file_without_the_header_is_reported(header, tmp_path):
     path = tmp_path / "lineage.bin"
     path.write_bytes(header)
     with pytest.raises(ElitesError) as error:
@@ -95,7 +95,7 @@ def test_another_file_is_told(header, tmp_path):
     assert str(error.value) == f"{path} is damaged: its first line is not the header of a log of lineages"
 
 
-def test_a_later_format_and_a_missing_file_are_told(log):
+def test_a_later_format_and_a_missing_file_are_reported(log):
     log.write_bytes(log.read_bytes().replace(b'"lineage": 1', b'"lineage": 2'))
     with pytest.raises(ElitesError, match="has format 2; this version reads format 1"):
         load_lineage(log)

@@ -145,7 +145,7 @@ def test_a_notebook_shows_a_picture_of_either_archive(task, tmp_path):
     assert (original != corrected).any()
 
 
-def test_it_is_plotted_into_axes_of_ones_own(archive):
+def test_it_is_plotted_into_given_axes(archive):
     figure = Figure()
     axes = figure.add_subplot()
     assert archive.plot(axes, limits=(0, 2000), cmap="magma") is axes

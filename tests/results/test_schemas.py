@@ -76,16 +76,16 @@ READERS = {
 )
 def test_a_field_that_does_not_fit_is_named(name, content, message, tmp_path):
     (tmp_path / name).write_text(json.dumps(content))
-    told = refusal(READERS[name], tmp_path)
-    assert told.startswith(f"{tmp_path / name} is damaged: ")
-    assert message in told
+    error = refusal(READERS[name], tmp_path)
+    assert error.startswith(f"{tmp_path / name} is damaged: ")
+    assert message in error
 
 
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"a": "\xff"}', b'{"a": ' + DEEP.encode() + b"}", b"9" * 5000, b"null", b"NaN"]
 )
-def test_what_is_no_record_is_refused(name, content, tmp_path):
+def test_files_that_are_not_records_are_refused(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
     assert f"{tmp_path / name} is damaged" in refusal(READERS[name], tmp_path)
 
@@ -187,9 +187,9 @@ CELLS = [
 )
 def test_damaged_archives(changes, message, made, tmp_path):
     path = rewritten(made / "archive.npz", tmp_path / "archive.npz", **changes)
-    told = refusal(load_archive, path)
-    assert str(path) in told
-    assert message in told
+    error = refusal(load_archive, path)
+    assert str(path) in error
+    assert message in error
 
 
 @pytest.mark.parametrize(
@@ -208,9 +208,9 @@ def test_damaged_archives(changes, message, made, tmp_path):
 )
 def test_damaged_corrections(changes, message, made, tmp_path):
     path = rewritten(made / "corrected.npz", tmp_path / "corrected.npz", **changes)
-    told = refusal(load_corrected, path)
-    assert str(path) in told
-    assert message in told
+    error = refusal(load_corrected, path)
+    assert str(path) in error
+    assert message in error
 
 
 MEMBERS = {
@@ -305,9 +305,9 @@ def test_a_file_that_declares_far_more_than_it_holds(tmp_path):
 def test_other_byte_orders_and_memory_orders_are_read(tmp_path):
     array = np.arange(6, dtype=">f4").reshape(2, 3)
     np.savez(tmp_path / "file.npz", numbers=np.asfortranarray(array))
-    found = read_arrays(tmp_path / "file.npz", NUMBERS, "numbers")["numbers"]
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, array)
+    values = read_arrays(tmp_path / "file.npz", NUMBERS, "numbers")["numbers"]
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, array)
 
 
 @pytest.mark.parametrize("name", ["archive.npz", "corrected.npz"])
@@ -351,9 +351,9 @@ def test_damaged_logs(change, message, tmp_path):
     text = (run / "metrics.csv").read_text()
     assert change[0] in text
     (run / "metrics.csv").write_text(text.replace(*change), errors="surrogateescape")
-    told = refusal(RunFolder(run).read_metrics)
-    assert str(run / "metrics.csv") in told
-    assert message in told
+    error = refusal(RunFolder(run).read_metrics)
+    assert str(run / "metrics.csv") in error
+    assert message in error
 
 
 def test_metrics_beyond_all_numbers(tmp_path):
@@ -377,9 +377,9 @@ def test_numbers_in_tables_are_read_exactly(tmp_path):
         np.nan,
     ]
     (tmp_path / "table.csv").write_text("a\n" + "".join(f"{float(number)!r}\n" for number in numbers) + "1")
-    found = read_table(tmp_path / "table.csv")["a"]
-    assert found.tobytes() == np.array(numbers).tobytes()
-    found[0] = 0.0  # the caller's own
+    column = read_table(tmp_path / "table.csv")["a"]
+    assert column.tobytes() == np.array(numbers).tobytes()
+    column[0] = 0.0  # the caller's own
 
 
 STATE = {"a": np.arange(3), "b": np.ones((2, 2), np.float32)}
@@ -434,8 +434,8 @@ def header(**changes):
 def test_the_checkpoint_before_a_damaged_one_is_taken(changes, checkpoints):
     newest, older = checkpoints.paths()
     rewritten(newest, newest, **changes)
-    state, found, (problem,) = checkpoints.load(EMPTY, belonging())
-    assert found.generation == 1
+    state, loaded, (problem,) = checkpoints.load(EMPTY, belonging())
+    assert loaded.generation == 1
     np.testing.assert_array_equal(state["a"], STATE["a"])
     assert str(newest) in problem
     assert "pickle" not in problem
@@ -482,8 +482,8 @@ def test_replaced_logs_are_noticed(tmp_path):
         bytes(len(whole) + 9),
     ):
         path.write_bytes(other)
-        told = refusal(check_logs, tmp_path, {"metrics.csv": mark})
-        assert told == f"{path} does not begin as its checkpoint says; it was changed since"
+        message = refusal(check_logs, tmp_path, {"metrics.csv": mark})
+        assert message == f"{path} does not begin as its checkpoint says; it was changed since"
         assert path.read_bytes() == other
     path.write_bytes(whole[:-9])
     assert "is shorter than its checkpoint says" in refusal(check_logs, tmp_path, {"metrics.csv": mark})
@@ -493,16 +493,16 @@ def test_replaced_logs_are_noticed(tmp_path):
 
 
 def test_damaged_times_are_measured_again(tmp_path, monkeypatch):
-    home, told = StudyFolder(tmp_path), []
+    home, messages = StudyFolder(tmp_path), []
     home.measured.write_text('{"cell": {"start_s": "soon"}}')
     path = tmp_path / "mine.toml"
     path.write_text('evaluations = 100\nseeds = 1\ntasks = ["qd-walker"]\nalgorithms = ["map-elites"]\n')
     jobs = studies_of(path)
-    found = {"cells": [{"pace": PACE}], "platform": "cpu", "available": 1}
-    monkeypatch.setattr(studies, "measure", lambda *_: found)
-    measured = studies._measure(tmp_path, jobs, True, told.append, keep=True)
+    measurement = {"cells": [{"pace": PACE}], "platform": "cpu", "available": 1}
+    monkeypatch.setattr(studies, "measure", lambda *_: measurement)
+    measured = studies._measure(tmp_path, jobs, True, messages.append, keep=True)
     assert [cell["pace"] for cell in measured.cells.values()] == [PACE]
-    assert re.fullmatch(r".*measured\.json is damaged: .*; it is measured again", told[0])
+    assert re.fullmatch(r".*measured\.json is damaged: .*; it is measured again", messages[0])
     assert list(home.read_measured().values()) == [Pace(**PACE)]
 
 
@@ -543,8 +543,8 @@ def test_an_empty_archive_and_infinite_values_are_read(made, tmp_path):
     none = {name: lambda array: array[:0] for name, kind in ARCHIVE.items() if kind.shape[:1] == ("elites",)}
     assert len(load_archive(rewritten(made / "archive.npz", tmp_path / "archive.npz", **none)).fitness) == 0
     changes = {"fitness": with_first(np.inf), "kept": with_first(False), "qd_score_loss": np.array(-np.inf)}
-    found = load_corrected(rewritten(made / "corrected.npz", tmp_path / "corrected.npz", **changes))
-    assert found.losses.qd_score == -np.inf
+    correction = load_corrected(rewritten(made / "corrected.npz", tmp_path / "corrected.npz", **changes))
+    assert correction.losses.qd_score == -np.inf
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.5, corrected_along=2)
     path = run / "corrections.csv"
     path.write_text(path.read_text().replace("0.5,0.5,0.5,", "inf,inf,inf,"))
@@ -556,9 +556,9 @@ def test_arrays_are_written_as_they_are_read(made, tmp_path):
     load_archive(tmp_path / "complete.npz").save(tmp_path / "again.npz")
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "complete.npz").read_bytes()
     given = json.loads(str(arrays_of(made / "archive.npz")["about"]))
-    found = load_archive(made).about
-    assert list(found)[: len(given)] == list(given)
-    assert list(found["task"])[: len(given["task"])] == list(given["task"])
+    about = load_archive(made).about
+    assert list(about)[: len(given)] == list(given)
+    assert list(about["task"])[: len(given["task"])] == list(given["task"])
     write_arrays(tmp_path / "file.npz", {"numbers": np.arange(3.0)})
     with ArrayFile(tmp_path / "file.npz") as file:
         assert file.declared("numbers") == (np.dtype(float), (3,))

@@ -27,7 +27,7 @@ from tests.studies.test_execution import KEPT, TOML, results
 
 ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called")  # when a node is started
-NOTICED = {  # how soon a node counts as dead: 30 s unless told
+NOTICED = {  # how soon a node counts as dead: 30 s by default
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 1000,
     "health_check_timeout_ms": 2000,
@@ -56,7 +56,7 @@ def quiet(_):
 
 
 @pytest.mark.slow
-def test_a_robot_of_ones_own_with_a_function_of_a_notebook(cluster, tmp_path):
+def test_a_custom_robot_with_a_function_of_a_notebook(cluster, tmp_path):
     (tmp_path / "cart.xml").write_text(robots.CART.format(more=""))
     task = mujoco_task(tmp_path / "cart.xml", reward=lambda moment: moment.qpos[2], episode_length=20)
     parameters, seeds = controllers(task, 6), np.arange(6)
@@ -76,12 +76,12 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
     ):
         assert len(remote._actors) == 2
         for options in ({"transitions": True, "action_noise": 0.1}, {"limit": 31}):
-            found = remote.evaluate(parameters, seeds, on_episode=lengths.append, **options)
+            evaluation = remote.evaluate(parameters, seeds, on_episode=lengths.append, **options)
             expected = local.evaluate(parameters, seeds, **options)
-            for one, other in zip(found[:5], expected[:5], strict=True):
+            for one, other in zip(evaluation[:5], expected[:5], strict=True):
                 np.testing.assert_array_equal(one, other)
                 assert one.dtype == other.dtype
-            for one, other in zip(found.transitions or (), expected.transitions or (), strict=True):
+            for one, other in zip(evaluation.transitions or (), expected.transitions or (), strict=True):
                 np.testing.assert_array_equal(one, other)
         assert len(lengths) == 36 + 31
         actor = next(iter(remote._actors.values()))
@@ -106,9 +106,9 @@ def test_functions_in_memory_reach_every_machine(cluster):
         ClusterEvaluator(task, cluster.address, hidden=()) as remote,
         ProcessEvaluator(task, hidden=(), processes=1) as local,
     ):
-        found, expected = (evaluator.evaluate(parameters, seeds) for evaluator in (remote, local))
-    np.testing.assert_array_equal(found.fitness, expected.fitness)
-    np.testing.assert_array_equal(found.descriptor, expected.descriptor)
+        evaluation, expected = (evaluator.evaluate(parameters, seeds) for evaluator in (remote, local))
+    np.testing.assert_array_equal(evaluation.fitness, expected.fitness)
+    np.testing.assert_array_equal(evaluation.descriptor, expected.descriptor)
 
 
 def test_a_run_spreads_its_episodes(cluster, tmp_path):
@@ -145,11 +145,11 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
             if len(ended) == 10:
                 cluster.remove_node(cluster.second, allow_graceful=False)
 
-        found = remote.evaluate(parameters, seeds, on_episode=kill)
+        evaluation = remote.evaluate(parameters, seeds, on_episode=kill)
         assert len(remote._actors) == 1, "the node was killed before its episodes were done"
     assert len(ended) == 48
     with ThreadEvaluator(task, threads=2) as local:
-        np.testing.assert_array_equal(found.fitness, local.evaluate(parameters, seeds).fitness)
+        np.testing.assert_array_equal(evaluation.fitness, local.evaluate(parameters, seeds).fitness)
 
     second = cluster.add_node(**cluster.node)
     path = tmp_path / "mine.toml"
@@ -186,7 +186,7 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
     assert not list((tmp_path / "far").rglob("checkpoints"))
 
 
-def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
+def test_runs_that_do_not_fit_the_cluster_are_reported(cluster, tmp_path):
     with pytest.raises(ElitesError, match=r"no machine of the cluster offers 64 cores and .* GB to a run"):
         ClusterPool(tmp_path, cluster.address, None, 64, 0.0, {"one": 10**8})
     with pytest.raises(ElitesError, match=r"--cluster spreads episodes .* brax-hopper runs in one program"):
@@ -200,7 +200,7 @@ def test_what_cannot_be_reached_or_fits_nowhere_is_told(cluster, tmp_path):
         write_files(tmp_path / "run", {"changed": {"../other": b""}, "removed": []})
 
 
-def test_nobody_there():
+def test_an_address_without_a_cluster_is_reported():
     from elites.cluster import _require_answer
 
     with pytest.raises(ElitesError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):

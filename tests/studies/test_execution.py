@@ -77,16 +77,16 @@ def wait_for_rows(folder, count):
 
 def workers_of(folder):
     """Processes that work in this folder."""
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         try:
             if entry.isdigit() and b"elites.studies.worker" in Path(f"/proc/{entry}/cmdline").read_bytes():
                 places = [os.readlink(f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")]
                 if any(place.startswith(str(folder)) for place in places):
-                    found.append(int(entry))
+                    pids.append(int(entry))
         except OSError:
             continue
-    return found
+    return pids
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +213,7 @@ def test_a_worker_that_dies_of_being_stopped_has_not_finished():
     assert "stopped after 200 evaluations" in message_on(state)
 
 
-def test_a_correction_alone_is_told_as_such():
+def test_a_run_that_was_only_corrected_is_reported_as_such():
     (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
     state = State(job, "running")
     update(state, {"kind": "correcting", "done": 5, "total": 10}, stopping=False)
@@ -250,7 +250,7 @@ def test_the_plan_alone_writes_nothing(tmp_path, capsys):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_too_little_space_is_told_before_anything_starts(tmp_path, monkeypatch):
+def test_too_little_space_is_reported_before_anything_starts(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**6))
     study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000, log_every=7)
@@ -261,7 +261,7 @@ def test_too_little_space_is_told_before_anything_starts(tmp_path, monkeypatch):
     assert run_study(study, tmp_path / "out", calibrate=False, only_plan=True) == []
 
 
-def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypatch):
+def test_a_folder_in_use_is_reported_before_anything_is_measured(tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError("measured for nothing")
 
@@ -272,21 +272,21 @@ def test_a_folder_in_use_is_told_before_anything_is_measured(tmp_path, monkeypat
 
 
 def test_a_part_run_later_leaves_the_labels_of_the_rest(tmp_path):
-    path, told = tmp_path / "mine.toml", []
+    path, messages = tmp_path / "mine.toml", []
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
-    _write_record(tmp_path, make_study(str(path)), told.append)
-    _write_record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1), told.append)
+    _write_record(tmp_path, make_study(str(path)), messages.append)
+    _write_record(tmp_path, make_study(str(path), algorithms=["large"], seeds=1), messages.append)
     record = json.loads((tmp_path / "study.json").read_text())
     assert [choice["label"] for choice in record["algorithms"]] == ["small", "large"]
     assert (len(record["tasks"]), record["seeds"]) == (1, 1)
-    _write_record(tmp_path, make_study(str(path), algorithms=["td3"]), told.append)
+    _write_record(tmp_path, make_study(str(path), algorithms=["td3"]), messages.append)
     record = json.loads((tmp_path / "study.json").read_text())
     assert [choice["name"] for choice in record["algorithms"]] == ["map-elites", "cma-map-elites", "td3"]
-    assert told == []
+    assert messages == []
     (tmp_path / "study.json").write_text("{")
-    _write_record(tmp_path, make_study(str(path)), told.append)
+    _write_record(tmp_path, make_study(str(path)), messages.append)
     assert len(json.loads((tmp_path / "study.json").read_text())["algorithms"]) == 2
-    assert "study.json is damaged" in told[0]
+    assert "study.json is damaged" in messages[0]
 
 
 def test_no_more_elites_than_were_evaluated():
@@ -296,8 +296,8 @@ def test_no_more_elites_than_were_evaluated():
         study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=evaluations)
         config = study.jobs()[0].configs[0]
         sizes[evaluations] = _sizes(config, config.make_algorithm())
-    assert [found["elites"] for found in sizes.values()] == [200, 1000, 1000]
-    archives = [found["archive_bytes"] for found in sizes.values()]
+    assert [size["elites"] for size in sizes.values()] == [200, 1000, 1000]
+    archives = [size["archive_bytes"] for size in sizes.values()]
     assert archives[0] == pytest.approx(archives[1] / 5, rel=0.01)
     assert archives[1] == archives[2]
     assert sizes[200]["corrected_bytes"] == sizes[1200]["corrected_bytes"] / 5
@@ -332,7 +332,7 @@ class TestTable:
         assert "25.0%" in row
         assert "8 finished, 1 running, 1 correcting, 6 waiting, 1 failed" in text
 
-    def test_what_comes_before_the_first_generation_is_told(self):
+    def test_phases_before_the_first_generation_are_reported(self):
         states = self.states(2)
         states[4].stage = "running"
         states[4].total = 0
@@ -347,7 +347,7 @@ class TestTable:
         assert "c10%" in text
         assert text.count("·") == 100 - 4
 
-    def test_of_too_many_only_what_goes_on_has_a_row(self):
+    def test_if_there_are_too_many_runs_only_active_ones_have_a_row(self):
         jobs = make_study("performance", seeds=2).jobs()  # 8 tasks, 6 algorithms
         states = [State(job, total=1000) for job in jobs]
         states[3].stage, states[70].stage, states[5].stage = "running", "failed", "finished"

@@ -226,7 +226,7 @@ def test_killed_at_any_moment_it_leaves_nothing_that_looks_finished(tmp_path):
         assert files(copy) == expected
 
 
-def test_too_little_space_is_told_before_anything_is_written(tmp_path, monkeypatch):
+def test_too_little_space_is_reported_before_anything_is_written(tmp_path, monkeypatch):
     piece = make_piece(tmp_path, "a", 0, 1)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
@@ -278,7 +278,7 @@ def test_without_parameters_a_folder_is_light_and_says_so(tmp_path, capsys):
     assert {name: data for name, data in first.items() if not name.endswith(".png")} == second
 
 
-def test_damage_to_a_light_archive_is_told(tmp_path):
+def test_damage_to_a_light_archive_is_reported(tmp_path):
     archive = load_archive(make_run(tmp_path, "map-elites", "qd-hopper", 0, archive=True))
     odd = dataclasses.replace(archive, about={**archive.about, "digest": "0"})
     odd.save(tmp_path / "odd.npz")
@@ -343,7 +343,7 @@ class TestGroups:
 
 @settings(max_examples=25, deadline=None)
 @given(present_seeds=st.sets(st.integers(0, 7)), first=st.integers(0, 5), seeds=st.integers(2, 5))
-def test_whichever_seeds_are_there_the_others_are_left(present_seeds, first, seeds, made_up_group):
+def test_each_planned_seed_is_in_one_job(present_seeds, first, seeds, made_up_group):
     """Each planned seed is in one job, and those that are finished in none that is left to do."""
     with tempfile.TemporaryDirectory() as name:
         folder, planned = Path(name), set(range(first, first + seeds))

@@ -49,7 +49,7 @@ def test_replications_that_share_a_program_are_one_job(tmp_path):
     assert len(jobs) == 4
 
 
-def test_folders_are_told_apart():
+def test_folders_are_distinguished():
     for label in ("\N{GREEK SMALL LETTER ALPHA}", "calm walker", "\N{GREEK SMALL LETTER BETA}_2", "v1.5"):
         assert Choice("map-elites", label=label).slug() == label.replace(" ", "-")
     offsets = {Choice("qd-ant", {"qd_offset": value}).slug() for value in (-500, 500)}
@@ -94,7 +94,7 @@ def test_the_tables_of_fidelity_are_what_their_scripts_print(script, tmp_path):
     assert (tmp_path / "figure.png").exists() == (script == "curves.py")
 
 
-def test_a_study_of_one_s_own(tmp_path):
+def test_a_custom_study(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(OWN)
     study = make_study(str(path), seeds=3)
@@ -133,7 +133,7 @@ def test_a_study_of_one_s_own(tmp_path):
         ("evaluations = -5\ntasks = ['qd-ant']\nalgorithms = ['td3']", "evaluations is -5"),
     ],
 )
-def test_what_is_wrong_with_a_study_is_told_in_one_line(text, message, tmp_path, capsys):
+def test_errors_in_a_study_are_reported_in_one_line(text, message, tmp_path, capsys):
     path = tmp_path / "mine.toml"
     path.write_text(text)
     assert cli.main(["study", "run", str(path), "--out", str(tmp_path / "out")]) == 2
@@ -212,7 +212,7 @@ def test_an_offset_is_measured_once_for_all_runs_of_a_task(tmp_path, monkeypatch
     assert measured == ["gym:Pendulum-v1"]
 
 
-def test_what_it_will_cost(tmp_path):
+def test_the_cost_of_a_study_is_predicted(tmp_path):
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2, evaluations=1000, correct_replications=10)
     jobs = study.jobs()
     cost = plan.cost(tmp_path, jobs, measured(study), workers=3)

@@ -73,7 +73,7 @@ def undisturbed(job, tmp_path_factory):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_states_are_kept_if_told(keep, job, tmp_path):
+def test_states_are_kept_on_request(keep, job, tmp_path):
     assert execute(make_request(job, tmp_path / "group", 1, 60.0, keep), quiet)
     assert len(GroupFolder(tmp_path / "group").checkpoints.paths()) == keep
 

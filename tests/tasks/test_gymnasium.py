@@ -159,7 +159,7 @@ def test_a_task_can_be_given_to_a_run():
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_runs(changes, message):
+def test_invalid_tasks_are_refused_before_anything_runs(changes, message):
     given = {"environment": outside.push, "descriptor": outside.up, **changes}
     with pytest.raises(ElitesError) as error:
         gymnasium_task(given.pop("environment"), **given)
@@ -207,8 +207,8 @@ def test_an_id_is_known_to_the_module_of_the_descriptor(tmp_path, monkeypatch):
     task = make_task("gym:PointMaze-v0", **given)
     assert task.episode_length == 6
     with ProcessEvaluator(task, hidden=(), processes=1) as evaluator:
-        found = evaluator.evaluate(np.zeros((1, 8)), [0])
-    assert found.length == [6]
+        evaluation = evaluator.evaluate(np.zeros((1, 8)), [0])
+    assert evaluation.length == [6]
     simulator = task.stepper()
     np.testing.assert_allclose(simulator.begin(3), outside.push().reset(seed=3)[0], rtol=1e-6)
     simulator.close()

@@ -137,7 +137,7 @@ def test_wrong_arguments_are_refused(task, parameters, message):
         MujocoEnv(task, **parameters)
 
 
-def test_a_robot_of_ones_own_is_an_environment(tmp_path):
+def test_a_custom_robot_is_an_environment(tmp_path):
     (tmp_path / "cart.xml").write_text(robots.CART.format(more=""))
     environment = MujocoEnv(mujoco_task(tmp_path / "cart.xml", feet=["front_foot", "back_leg"]))
     np.testing.assert_array_equal(environment.action_space.low, [-2, -1])

@@ -341,9 +341,9 @@ def test_a_run_of_a_robot_in_a_module(files, tmp_path, monkeypatch, capsys):
 )
 def test_wrong_options_of_the_command(arguments, message, capsys):
     assert cli.main(["random", "mujoco-hopper", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_options_of_the_command(capsys):

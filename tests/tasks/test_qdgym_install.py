@@ -92,7 +92,7 @@ def test_the_second_time_needs_no_network(wheel_files, no_bullet, monkeypatch, c
     assert "is installed" in capsys.readouterr().out
 
 
-def test_a_wheel_that_is_not_to_be_had_is_one_line_and_leaves_nothing(no_bullet):
+def test_an_unavailable_wheel_gives_one_line_and_leaves_no_files(no_bullet):
     done = command("install-bullet", "--to", no_bullet / "new" / "files", **OFFLINE)
     assert done.returncode == 2
     assert re.fullmatch(

@@ -29,7 +29,7 @@ def test_there_are_the_eight_tasks_of_the_paper():
         (("qd-hopper", "brax-hopper"), ("foot",)),
     ],
 )
-def test_feet_are_named_for_people(robots, names):
+def test_feet_have_readable_names(robots, names):
     assert [make_task(robot).descriptor_names for robot in robots] == [names, names]
 
 
@@ -110,7 +110,7 @@ def test_wrong_parameters_are_named(name, parameters, message):
         make_task(name, **parameters)
 
 
-def test_limits_on_groups_of_processes_are_heard(tmp_path):
+def test_limits_on_groups_of_processes_are_respected(tmp_path):
     """Of both kinds of cgroups, at the process's own group or above it."""
     for name, files in {
         "new/job/memory": {"max": 1000, "current": 300},

@@ -315,8 +315,8 @@ class Torturer:
                 self.kills[f"{scenario.command}, a worker"] += 1
             if kill is None or scenario.command not in ("correct", "study run", "study report"):
                 break
-        found = results(folder)
-        wrong = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+        files = results(folder)
+        wrong = sorted(name for name in {*files, *expected} if files.get(name) != expected.get(name))
         if wrong:
             self._find(f"{scenario.name} ends with other files: {', '.join(wrong[:5])}", history, folder)
         return killed
@@ -385,13 +385,13 @@ def next_command(scenario, folder):
 
 def tagged(tag, besides=0):
     """Processes that were started below an attempt."""
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != besides:
             with contextlib.suppress(OSError):
                 if f"TORTURE_TAG={tag}\0".encode() in Path(f"/proc/{entry}/environ").read_bytes():
-                    found.append(int(entry))
-    return found
+                    pids.append(int(entry))
+    return pids
 
 
 def results(folder):

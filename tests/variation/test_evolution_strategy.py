@@ -11,8 +11,8 @@ from elites.variation import evolution_strategy as es
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=20))
 def test_ranks_are_centred_and_equal_for_equal_scores(scores):
-    found = es.centred_ranks(jnp.array(scores, jnp.float32))
-    np.testing.assert_allclose(found, (rankdata(scores) - 1) / (len(scores) - 1) - 0.5, atol=1e-6)
+    ranks = es.centred_ranks(jnp.array(scores, jnp.float32))
+    np.testing.assert_allclose(ranks, (rankdata(scores) - 1) / (len(scores) - 1) - 0.5, atol=1e-6)
 
 
 def test_nan_ranks_last():
@@ -22,11 +22,11 @@ def test_nan_ranks_last():
 
 def scores_of(function, centre, key, chunks, pairs, sigma):
     """[chunks, 2, pairs], as an algorithm gathers them."""
-    found = []
+    scores = []
     for chunk in range(chunks):
         controllers = es.mirrored(centre, es.noise(key, chunk, pairs, len(centre)), sigma)
-        found.append(jax.vmap(function)(controllers).reshape(2, pairs))
-    return jnp.stack(found)
+        scores.append(jax.vmap(function)(controllers).reshape(2, pairs))
+    return jnp.stack(scores)
 
 
 def test_the_gradient_points_up_a_quadratic():

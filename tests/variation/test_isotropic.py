@@ -27,8 +27,8 @@ def isotropic(dimensions, batch):
     return strategies, jax.jit(strategies.ask), jax.jit(strategies.tell)
 
 
-def distance(found, expected):
-    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+def distance(actual, expected):
+    return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
 def test_it_agrees_with_a_full_covariance_in_high_dimension_with_few_samples():
@@ -95,7 +95,7 @@ def test_a_generation_is_that_of_pyribs_with_its_stops_and_restarts(
         for name, value in (("mean", mean), ("sigma", np.float32(sigma)), ("ps", ps))
     }
     both, *ranks = (np.stack([part] * 2) for part in (samples, order, values, np.array(parents), fresh))
-    told = jax.tree.map(lambda array: array[1], tell(arrays, both, Ranking(*ranks)))
+    after = jax.tree.map(lambda array: array[1], tell(arrays, both, Ranking(*ranks)))
     for name in ("mean", "ps", "sigma"):
         expected = getattr(reference, name)
-        np.testing.assert_allclose(told[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(after[name], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())

@@ -20,12 +20,12 @@ OPTIONS = (
 
 def chromium():
     """Its path. CI must have it; elsewhere the test is skipped where it is missing."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
         if os.environ.get("CI"):
             pytest.fail("CI has no Chromium to open the page in")
         pytest.skip("there is no Chromium to open the page in")
-    return found
+    return path
 
 
 class Browser:
@@ -52,7 +52,7 @@ class Browser:
         if session:
             message["sessionId"] = session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        return self.until(lambda found: found.get("id") == self._number)["result"]
+        return self.until(lambda answer: answer.get("id") == self._number)["result"]
 
     def until(self, wanted):
         while True:
@@ -61,10 +61,10 @@ class Browser:
                 assert data, "Chromium has ended"
                 self._buffer += data
             line, _, self._buffer = self._buffer.partition(b"\0")
-            found = json.loads(line)
-            self.events.append(found)
-            if wanted(found):
-                return found
+            message = json.loads(line)
+            self.events.append(message)
+            if wanted(message):
+                return message
 
     def close(self):
         self._process.kill()
@@ -97,7 +97,7 @@ def test_the_page_opens_without_errors(tmp_path):
         for domain in ("Page", "Runtime", "Log", "Network"):
             browser.call(f"{domain}.enable", session)
         browser.call("Page.navigate", session, url=(study / "report" / "index.html").as_uri())
-        browser.until(lambda found: found.get("method") == "Page.loadEventFired")
+        browser.until(lambda message: message.get("method") == "Page.loadEventFired")
         seen = browser.call("Runtime.evaluate", session, expression=LOOK)["result"]["value"]
     finally:
         browser.close()

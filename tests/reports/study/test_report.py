@@ -34,9 +34,9 @@ def test_medians_and_p_values(tmp_path):
         for seed, score in enumerate(scores):
             make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score)
     study = study_of(tmp_path)
-    found = {(row.variant, row.metric): row for row in finals(study)}
+    rows = {(row.variant, row.metric): row for row in finals(study)}
     own = study.finals("qd-walker", "pga-map-elites", "qd_score")
-    row = found["pga-map-elites", "qd_score"]
+    row = rows["pga-map-elites", "qd_score"]
     assert (row.low, row.median, row.high) == pytest.approx(tuple(np.quantile(own, (0.25, 0.5, 0.75))))
     assert reference_of(study) == "pga-map-elites"
     comparisons = {row.other: row for row in compare(study) if row.metric == "qd_score"}
@@ -164,7 +164,7 @@ def test_the_same_runs_give_the_same_files(tmp_path):
     assert [path.suffix for path in first].count(".pdf") == 5
 
 
-def test_what_is_called_report_but_is_none_is_left_alone(tmp_path, capsys):
+def test_anything_else_named_report_is_left_alone(tmp_path, capsys):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
     run = make_run(tmp_path, "map-elites", "qd-hopper", 1, evaluations=200).rename(tmp_path / "report")
     before = {path: path.read_bytes() for path in run.rglob("*")}
@@ -239,7 +239,7 @@ def test_verdicts_state_the_suite(tmp_path):
     assert ("1", "Brax", "not decidable with so few runs") in rows
 
 
-def test_a_first_generation_after_the_common_budget_is_told(tmp_path):
+def test_a_first_generation_after_the_common_budget_is_reported(tmp_path):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
     for seed in range(2):
         late = make_run(tmp_path, "td3", "qd-hopper", seed, evaluations=400)
@@ -375,7 +375,7 @@ def own_study(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_study_of_one_s_own_shows_its_results_and_bears_its_name(own_study):
+def test_a_custom_study_shows_its_results_and_has_its_name(own_study):
     text = study_report(own_study)
     assert "claim" not in text
     assert "QD-score: medians over replications, against usual with 95 % intervals" in text

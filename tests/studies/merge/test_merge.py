@@ -168,7 +168,7 @@ def test_before_its_first_generation_a_run_has_no_value(tmp_path):
     assert math.isnan(scores["td3", "qd-deterministic-ant"])
 
 
-def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
+def test_unreadable_runs_are_left_out_and_reported(tmp_path):
     make_run(tmp_path, "map-elites", "qd-walker", 0)
     damaged = make_run(tmp_path, "map-elites", "qd-walker", 1)
     (damaged / "metrics.csv").write_text("generation,evaluations\n1,two\n")
