@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 import pytest
 
@@ -29,7 +30,17 @@ def config(**changes):
 
 
 def wandb_records(folder):
-    """What an offline run of Weights & Biases has written: a log of LevelDB's format after seven bytes."""
+    """The records of an offline run of Weights & Biases, which another process may still be writing."""
+    for _ in range(600):
+        records = list(written_records(folder))
+        if any(record.WhichOneof("record_type") == "exit" for record in records):
+            return records
+        time.sleep(0.1)
+    raise TimeoutError(f"{folder} has no record of the end of the run")
+
+
+def written_records(folder):
+    """The complete records so far: a log of LevelDB's format after seven bytes."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     (path,) = folder.glob("run-*.wandb")
@@ -40,6 +51,8 @@ def wandb_records(folder):
         if left < 7 or kind == 0:
             place += left
             continue
+        if place + 7 + length > len(data):
+            return
         whole += data[place + 7 : place + 7 + length]
         place += 7 + length
         if kind in (1, 4):  # a whole record, or the last part of one
