@@ -165,11 +165,8 @@ function note(text) {
   byId("note").hidden = !text;
 }
 
-/** Evaluations of the longest run. */
-const lastMoment = () => Math.max(...runs.map((run) => run.header.evaluations));
-
 function drawMoment() {
-  const last = lastMoment(),
+  const last = lastMoment(runs),
     now = state.moment ?? last,
     cells = runs.map((run) => fixed(run.frame(state.moment).count)).join(" and ");
   const slider = byId("moment");
@@ -187,7 +184,7 @@ function drawMoment() {
 
 let playing = 0;
 function togglePlay() {
-  const last = lastMoment();
+  const last = lastMoment(runs);
   if (playing) {
     cancelAnimationFrame(playing);
     playing = 0;
@@ -246,7 +243,7 @@ function drawTip() {
       ),
     );
     const key = state.view === "difference" ? "loss" : state.colour;
-    if (!["fitness", "mean", "certain"].includes(key)) {
+    if (!showsFitness()) {
       const value = valueOf(run, frame, row, key, "found");
       const text =
         key === "operator"
@@ -444,7 +441,7 @@ async function start() {
   );
   byId("moment").addEventListener("input", (/** @type {any} */ event) => {
     const value = Number(event.target.value);
-    change({ moment: value >= lastMoment() ? null : value });
+    change({ moment: value >= lastMoment(runs) ? null : value });
   });
   byId("play").addEventListener("click", togglePlay);
   byId("theme").addEventListener("click", () => change({ theme: dark() ? "light" : "dark" }));

@@ -79,6 +79,9 @@ function hashOf(runs) {
   return parts.toString();
 }
 
+/** Evaluations of the longest run. @param {Run[]} runs */
+const lastMoment = (runs) => Math.max(...runs.map((run) => run.header.evaluations));
+
 /** The state in an address; invalid values are left out. @param {string} text @param {Run[]} runs */
 function readHash(text, runs) {
   const parts = new URLSearchParams(text),
@@ -120,8 +123,7 @@ function readHash(text, runs) {
     .slice(0, MOST_PINS);
   const moment = parts.get("at"),
     zoom = (parts.get("zoom") ?? "").split("_").map(Number);
-  const last = Math.max(...runs.map((run) => run.header.evaluations));
-  if (moment && Number(moment) >= 0 && Number(moment) < last) read.moment = Number(moment);
+  if (moment && Number(moment) >= 0 && Number(moment) < lastMoment(runs)) read.moment = Number(moment);
   const [factor, ...middle] = zoom;
   if (zoom.length === 3 && factor >= 1 && factor <= MOST_ZOOM && middle.every((at) => at >= 0 && at <= 1))
     read.zoom = zoom;
