@@ -52,6 +52,7 @@ _INTRINSICS = {
 }  # fmt: skip
 _FUSED = {"fms": 2, "fnma": 0}  # which argument of `fma` has the other sign
 WORD = 4  # bytes of a number of an argument or a result in memory
+STACK = 64  # bytes: a vector that does not stay in a register must not lie in two lines of the cache
 MOST_THREADS = 128  # of a kernel's block: few, so that each of them may have all registers
 _PLACE = ("tid", "ntid", "ctaid")  # of a thread: in its block, the block's size, the block in the grid
 
@@ -120,7 +121,7 @@ class _Emitter:
         return body
 
     def module(self) -> Iterator[str]:
-        yield f"define void @{ENTRY}({self.parameters()}, i64 %blocks) {{"
+        yield f"define void @{ENTRY}({self.parameters()}, i64 %blocks) alignstack({STACK}) {{"
         yield "start:"
         yield "  %some = icmp sgt i64 %blocks, 0"
         yield "  br i1 %some, label %block, label %end"
