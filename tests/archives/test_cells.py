@@ -44,8 +44,11 @@ def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch)
     low, high = of.bounds.T
     assert (of.centroids > low).all()
     assert (of.centroids < high).all()
-    spread = np.random.default_rng(1).uniform(low, high, (20_000, task.descriptor_size)).astype(np.float32)
-    shares = np.bincount(of.of(jnp.array(spread)), minlength=task.cells) / len(spread) * task.cells
+    points = np.random.default_rng(1).random((20_000, task.descriptor_size))
+    nearest = cKDTree((of.centroids - low) / (high - low)).query(points)[1]
+    some = (low + (high - low) * points[:500]).astype(np.float32)
+    assert (np.asarray(of.of(jnp.array(some))) == nearest[:500]).mean() > 0.99  # but for rounding
+    shares = np.bincount(nearest, minlength=task.cells) / len(points) * task.cells
     assert (shares > 0).mean() > 0.99
     assert shares.std() < 0.6
 
@@ -54,6 +57,22 @@ def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch)
 def test_shipped_cells_are_what_the_code_computes(version):
     computed = centroids_in_unit_cube(1000, 1, version)
     np.testing.assert_allclose(cvt(1000, [(0, 1)], version).centroids, computed, atol=1e-12)
+
+
+@settings(max_examples=30)
+@given(st.integers(1, 4), st.integers(1, 30), st.none() | st.integers(0, 20), st.integers(0, 2**32 - 1))
+def test_skipping_points_changes_no_bit(dimensions, count, iterations, seed):
+    points = np.random.default_rng(seed).random((300, dimensions))
+    centroids = points[:count]
+    for _ in range(10_000 if iterations is None else iterations):
+        nearest = cKDTree(centroids).query(points)[1]
+        sizes = np.bincount(nearest, minlength=count)
+        sums = np.stack([np.bincount(nearest, axis, minlength=count) for axis in points.T], axis=1)
+        moved = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centroids)
+        if np.abs(moved - centroids).max() < 1e-6:
+            break
+        centroids = moved
+    np.testing.assert_array_equal(cells.lloyd(points, points[:count], iterations), centroids)
 
 
 @pytest.mark.parametrize("name", ["qd-hopper", "qd-walker", "qd-ant"])
