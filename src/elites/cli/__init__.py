@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import tyro
 
+from elites.cache import collect_garbage_rarely
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import INTERRUPTED, Command, first_line
 from elites.cli.explore import Explore
@@ -127,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     A run goes on if its output cannot be written. A command that only prints then has the status 1.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    collect_garbage_rarely()
     with lasting_output() as output:
         status = _main(arguments)
         if output is None:

@@ -46,9 +46,11 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     for given, seeds in zip(configs, request["seeds"], strict=True):
         cells.append(dict(NOTHING))
         try:
-            config = with_physics(given, lambda _: None, seeds if given.shares_program else 1)
+            together = seeds if given.shares_program else 1
+            config = with_physics(given, lambda _: None, together)
             algorithm = config.make_algorithm()
-            cells[-1] |= {**_sizes(config, algorithm), "needs": bytes_needed(algorithm, config.physics)}
+            needs = bytes_needed(algorithm, config.physics, together)
+            cells[-1] |= {**_sizes(config, algorithm), "needs": needs}
             if not request["calibrate"]:
                 continue
             function = isinstance(algorithm.task, FunctionTask)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from elites.cache import collect_garbage_rarely
 from elites.errors import ElitesError
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.tables import metric_names
@@ -31,6 +32,7 @@ Send = Callable[..., None]  # sends a message: its kind and its content
 
 def main() -> int:
     """The command `python -m elites.studies.worker`. The exit status is 0 if a last message was sent."""
+    collect_garbage_rarely()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # so that the output of libraries does not mix with the messages
     request = json.loads(sys.stdin.readline())
