@@ -86,7 +86,7 @@ def test_the_greedy_actors_fitness_is_that_of_its_evaluation(finished):
 )
 def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness, endings, operators):
     algorithm = config("pga-map-elites").make_algorithm()
-    functions = generation.Generation(algorithm, 2, 100)
+    functions = generation.Generation(algorithm, 2)
     blank = blank_evaluation(POINT, np.zeros((2, 3), np.uint32), transitions=False)
     ending, operator = np.array(endings, np.uint8).reshape(2, 3), np.array(operators).reshape(2, 3)
     evaluation = blank._replace(

@@ -16,7 +16,7 @@ from elites.results.archive import save_archive
 from elites.results.members import Members, load_members
 
 SMALL = {"initial": 40, "batch": 20, "hidden": (8,)}
-SHORT = {"episode_length": 60}
+SHORT = {"episode_length": 25}
 FOUR = correcting.Settings(replications=4)
 
 
@@ -149,6 +149,7 @@ def test_an_existing_correction_is_not_computed_again(run):
     assert seen[-1] == (4 * len(changed.cell), 4 * len(changed.cell))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_was_corrected_before_the_run_went_on_is_not_shown_as_its_own(run):
     correct(run)
     assert "the luckiest elites" in elites.show(run)

@@ -31,7 +31,7 @@ def config(algorithm="pga-map-elites", hyper_parameters=PGA, **changes):
         algorithm=algorithm,
         task="qd-hopper",
         hyper_parameters=hyper_parameters,
-        task_parameters={"episode_length": 60},
+        task_parameters={"episode_length": 25},
         **{**given, **changes},
     )
 

@@ -52,7 +52,7 @@ def uninstall(folder, *modules):
 
 
 @pytest.fixture
-def command(here, capsys):
+def command(here, capsys, undrawn):
     """Runs the command line. Returns what it printed."""
 
     def run(line, *more):

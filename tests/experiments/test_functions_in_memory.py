@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -126,14 +127,21 @@ def whole(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def part(tmp_path):
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
     """A run that was stopped, with its functions in memory, and the lines that it printed."""
     lines = []
     execution = elites.Execution(threads=1, max_hours=1e-9, log=lines.append)
-    folder = tmp_path / "part"
+    folder = tmp_path_factory.mktemp("runs") / "stopped"
     assert not elites.run(config("map-elites", task=unimportable()), folder, execution=execution).finished
     return folder, lines
+
+
+@pytest.fixture
+def part(stopped, tmp_path):
+    """The same for each test, in a folder of its own."""
+    folder, lines = stopped
+    return shutil.copytree(folder, tmp_path / "part"), lines
 
 
 def metrics(folder):

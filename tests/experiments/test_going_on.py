@@ -71,10 +71,10 @@ def record(folder):
 def test_all_generations_before_the_last_are_whole(initial, batch, rounds, budget):
     generation = (Round("offspring", batch),) * rounds
     algorithm = SimpleNamespace(opening=random_rounds(initial, batch), generation=generation)
-    functions = Generation(algorithm, 1, budget)
+    functions = Generation(algorithm, 1)
     sizes = [sum(round.policies for round in functions.rounds(number)) for number in range(300)]
     ends = np.cumsum([0, *sizes])
-    assert functions.before_last() == ends[ends < budget][-1]
+    assert functions.before_last(budget) == ends[ends < budget][-1]
 
 
 @pytest.mark.parametrize(
@@ -394,6 +394,7 @@ def test_a_budget_for_random_controllers_alone_is_reported(tmp_path):
 # On the command line
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_documents_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

@@ -218,7 +218,8 @@ def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(na
 
 
 def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch):
-    """Four seeds are two parts; with an accelerator a thread of its own passes on what is evaluated."""
+    """Four seeds are two parts; with an accelerator a thread of its own passes on what is evaluated, and asks
+    for the next generation before this one is logged: a run that stops there and is resumed asks again."""
     config = small("pga-map-elites", seed=3, physics="native")
     run(config, tmp_path / "one", seeds=4, execution=Execution(log=quiet))
     monkeypatch.setattr(replications, "has_accelerator", lambda: True)
@@ -234,6 +235,10 @@ def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch)
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert threads
     assert all(name.startswith("training") for name in threads)
+    limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
+    assert not run(config, tmp_path / "cut", seeds=4, execution=limited).finished
+    assert resume(tmp_path / "cut", execution=Execution(log=quiet)).finished
+    assert files(tmp_path / "cut") == files(tmp_path / "one")
 
     def fail(arrays):
         raise ElitesError("the accelerator is full")

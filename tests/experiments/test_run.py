@@ -16,7 +16,7 @@ import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, cli, load_archive, make_task, read_table
 from elites.archives.cells import cvt
 from elites.experiments.config import load_config
-from elites.experiments.replications import make_programs
+from elites.experiments.programs import make_programs
 from elites.results.checkpoints import Checkpoints, outline
 
 SMALL = {
@@ -122,9 +122,10 @@ def test_only_runs_of_equal_settings_share_programs():
     """What they share is traced and compiled once in a process."""
 
     def programs(**changes):
-        return make_programs(config(**changes).make_algorithm(), 1, BUDGET, describes=False)
+        return make_programs(config(**changes).make_algorithm(), 1, describes=False)
 
     assert programs(seed=4) is programs()
+    assert programs(evaluations=2 * BUDGET) is programs()
     for changes in ({"hyper_parameters": {**SMALL, "pg_steps": 5}}, {"task": "qd-deterministic-hopper"}):
         assert programs(**changes) is not programs()
 

@@ -87,6 +87,7 @@ def test_resumed_at_any_checkpoint_the_log_is_the_same(seeds, execution, tmp_pat
             assert (folder / log).read_bytes() == (whole / log).read_bytes()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_readers_cope(execution, tmp_path):
     """Contributions are per generation whatever the rows; the summary and the report are made."""
     for seed in range(2):

@@ -71,10 +71,8 @@ class Row(NamedTuple):
 class Generation:
     """One generation of an algorithm, as pure functions over all replications."""
 
-    def __init__(
-        self, algorithm: Algorithm, replications: int, budget: int, *, describes: bool = False
-    ) -> None:
-        self.algorithm, self.count, self.budget = algorithm, replications, budget
+    def __init__(self, algorithm: Algorithm, replications: int, *, describes: bool = False) -> None:
+        self.algorithm, self.count = algorithm, replications
         self.describes = describes  # whether rows hold the elites' descriptors
 
     def rounds(self, generation: int) -> tuple[Round, ...]:
@@ -82,15 +80,15 @@ class Generation:
         opening = self.algorithm.opening
         return opening[generation] if generation < len(opening) else self.algorithm.generation
 
-    def before_last(self) -> int:
-        """Evaluations before the last generation."""
+    def before_last(self, budget: int) -> int:
+        """Evaluations before the last generation of a budget."""
         done = 0
         for rounds in self.algorithm.opening:
-            if done + evaluations_of(rounds) >= self.budget:
+            if done + evaluations_of(rounds) >= budget:
                 return done
             done += evaluations_of(rounds)
         size = evaluations_of(self.algorithm.generation)
-        return done + (self.budget - done - 1) // size * size
+        return done + (budget - done - 1) // size * size
 
     def over_replications(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function for all replications. A single one is not vmapped: some programs do not allow it."""
@@ -123,8 +121,8 @@ class Generation:
         whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
         return whole
 
-    def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> tuple[jax.Array, jax.Array]:
-        """The seed of each episode, and whether it is within the budget: `[replications, …]` of the round.
+    def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> jax.Array:
+        """The seed of each episode of a round, `[replications, …]`, after so many evaluations.
 
         A seed is a function of the replication's key and the number of the evaluation.
         """
@@ -132,8 +130,12 @@ class Generation:
         seeds = jax.vmap(
             lambda key: jax.vmap(lambda i: jax.random.bits(jax.random.fold_in(key, i)))(numbers)
         )(keys.episodes)
-        shape = (self.count, *round.shape)
-        return seeds.reshape(shape), jnp.broadcast_to((numbers < self.budget).reshape(round.shape), shape)
+        return seeds.reshape(self.count, *round.shape)
+
+    def within(self, budget: jax.Array, evaluations: jax.Array, round: Round) -> jax.Array:
+        """Whether each episode of a round is within the budget, `[replications, …]`."""
+        numbers = evaluations + jnp.arange(round.evaluations, dtype=jnp.int32)
+        return jnp.broadcast_to((numbers < budget).reshape(round.shape), (self.count, *round.shape))
 
     def tell(
         self,

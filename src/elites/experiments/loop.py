@@ -240,7 +240,7 @@ class _Loop:
         rows to the logs that a longer run does not have there.
         """
         current = self.current
-        at_last = current.evaluations == current.functions.before_last()
+        at_last = current.evaluations == current.functions.before_last(current.budget)
         return self.execution.keep_state and at_last and self.saved != current.generation
 
     def checkpoint_is_due(self) -> bool:
@@ -263,7 +263,7 @@ class _Loop:
         now, every = self.current.evaluations, self.config.correct_every
         events = [snapshot for snapshot in _snapshots(self.config) if snapshot > now]
         events += [(now // every + 1) * every] if every else []
-        last = self.current.functions.before_last()
+        last = self.current.functions.before_last(self.current.budget)
         events += [last] if last > now and self.execution.keep_state else []
         return min([*events, self.config.evaluations])
 

@@ -19,15 +19,13 @@ from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
 from elites.experiments.generation import keys_of
-from elites.experiments.replications import make_programs
+from elites.experiments.programs import make_programs
 from elites.experiments.run import run
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
 from elites.tasks import record_of, register_task
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
-
-NO_LIMIT = 2**31 - 1  # budget of an ask/tell loop, in evaluations
 
 
 def optimise(
@@ -96,7 +94,7 @@ class Optimiser:
         self.name, self.seed = algorithm, seed
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         self.generation = self.evaluations = 0
-        self._programs = make_programs(self.algorithm, 1, NO_LIMIT, describes=False)
+        self._programs = make_programs(self.algorithm, 1, describes=False)
         self._functions, self._keys = self._programs.functions, keys_of([seed])
         self._state: Any = self._programs.init(self._keys)
         self._round = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,37 +16,26 @@ import numpy as np
 
 from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive
-from elites.cache import keep_compiled_programs, keep_in_process
+from elites.cache import keep_compiled_programs
 from elites.evaluation import evaluator_of, refuse_cluster
-from elites.evaluation.device import evaluate_inside, runs_inside
+from elites.evaluation.device import runs_inside
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.execution import ignore
-from elites.experiments.generation import (
-    Counts,
-    Generation,
-    Keys,
-    Row,
-    archive_values,
-    evaluations_of,
-    keys_of,
-    metric_rows,
-)
+from elites.experiments.generation import Row, archive_values, evaluations_of, keys_of, metric_rows
+from elites.experiments.programs import make_programs
 from elites.memory import require_bytes
 from elites.metrics.metric import METRICS
 from elites.options import Physics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
-from elites.results.lineage import RECORD, WORDS
 from elites.results.members import Members, members_of
 from elites.tasks import record_of
-from elites.tasks.task import DeviceTask, Task
+from elites.tasks.task import DeviceTask
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
-ROWS = 100  # largest number of generations per dispatch
-OFFSPRING_BYTES = 2**26  # of the records of their offspring, if that is more than one generation
 Given = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
 COMPILING, FIRST_EPISODES = "compiling", "first episodes"  # phases
 
@@ -83,8 +71,9 @@ class Replications(ABC):
         on_phase(COMPILING)
         describes = len(self.metrics) > len(METRICS)
         self.parts = self.parts_of(len(configs))
-        size = len(configs) // self.parts
-        self.programs = make_programs(algorithm, size, configs[0].evaluations, describes, physics)
+        self.looks_ahead = looks_ahead(self.parts)
+        size, self.budget = len(configs) // self.parts, configs[0].evaluations
+        self.programs = make_programs(algorithm, size, describes, physics, self.looks_ahead)
         self.functions = self.programs.functions
         seeds = [config.seed for config in configs]
         self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
@@ -113,7 +102,7 @@ class Replications(ABC):
     def _generations_until(self, until: int) -> int:
         """Generations of the next dispatch, all of one kind: for two seconds, once the pace is known."""
         rounds = self.functions.rounds(self.generation)
-        left = min(until, self.functions.budget) - self.evaluations
+        left = min(until, self.budget) - self.evaluations
         wanted = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
         most = max(1, min(wanted, self.programs.most_rows(rounds), -(-left // evaluations_of(rounds))))
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
@@ -175,7 +164,7 @@ class Replications(ABC):
     ) -> Advance:
         """Updates the counters after a generation."""
         self.generation += 1
-        self.evaluations = min(self.evaluations + evaluations, self.functions.budget)
+        self.evaluations = min(self.evaluations + evaluations, self.budget)
         before = self.environment_steps
         metrics = metric_rows(row, self.algorithm, self.metrics, self.generation, self.evaluations, before)
         self.environment_steps = [n + int(m) for n, m in zip(before, row.counts.steps, strict=True)]
@@ -210,8 +199,9 @@ def make_replications(
 
 
 class _Asked(NamedTuple):
-    """The result of `ask` for a part, while it is copied to the host."""
+    """The result of `ask` for a part, while genomes and seeds are copied to the host."""
 
+    state: Any  # of the part, after `ask`
     batch: Batch
     parameters: jax.Array
     seeds: jax.Array  # of the episodes
@@ -239,10 +229,12 @@ class _Helper(ThreadPoolExecutor):
 class EpisodesOutside(Replications):
     """`ask` and `tell` are programs; the evaluator runs the episodes of a part as one batch.
 
-    An accelerator trains one part while the episodes of another run.
+    An accelerator trains one part while the episodes of another run, and goes on training while logs are
+    written: the first `ask` of the next generation is called in advance. `state` remains the state before it.
     """
 
     timings = ("ask_s", "rollouts_s", "tell_s")  # seconds of waiting for each
+    _ahead: list[Future[_Asked]] | None = None  # for the next generation, by part
 
     @staticmethod
     def parts_of(replications: int) -> int:
@@ -252,12 +244,17 @@ class EpisodesOutside(Replications):
     def advance(self, until: int) -> list[Advance]:
         """One generation; with several parts, generations for about two seconds."""
         clock, count = time.perf_counter(), 1 if self.parts == 1 else self._generations_until(until)
+        first = self.generation
+        kind, next_kind = (self.functions.rounds(generation) for generation in (first, first + count))
         work = [
             (ahead, index, round)
             for ahead in range(count)
-            for index, round in enumerate(self.functions.rounds(self.generation + ahead))
+            for index, round in enumerate(self.functions.rounds(first + ahead))
         ]
         evaluations = np.cumsum([self.evaluations, *(round.evaluations for *_, round in work)])
+        last = len(work)
+        if self.looks_ahead and kind == next_kind and evaluations[last] < self.budget:
+            work.append((count, 0, next_kind[0]))  # is only asked for
         spent = [dict.fromkeys((*self.timings, "steps_per_s"), 0.0) for _ in range(count)]
         rows: list[list[Row]] = [[] for _ in range(count)]
         words: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
@@ -265,45 +262,52 @@ class EpisodesOutside(Replications):
 
         def ask(part: int, item: int) -> _Asked:
             ahead, index, round = work[item]
-            numbers = np.int32(self.generation + ahead), np.int32(index), round
-            if (given := self.given(self.generation + ahead)) is not None:
+            state, numbers = self.state[part], (np.int32(first + ahead), np.int32(index), round)
+            if (given := self.given(first + ahead)) is not None:
                 batch = self.programs.given(given)
             else:
-                self.state[part], batch = self.programs.ask(self.state[part], self.keys[part], *numbers)
-            seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)[0]
-            return _Asked(batch, *to_host((batch.parameters, seeds)))
+                state, batch = self.programs.ask(state, self.keys[part], *numbers)
+            seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)
+            return _Asked(state, batch, *to_host((batch.parameters, seeds)))
 
-        def tell(part: int, item: int, batch: Batch, evaluation: Evaluation) -> None:
+        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation) -> None:
             ahead, index, round = work[item]
-            numbers = np.int32(self.generation + ahead), np.int32(index)
+            numbers = np.int32(first + ahead), np.int32(index)
             self.state[part], _, offspring, counts[part] = self.programs.tell(
-                self.state[part], self.keys[part], *numbers, batch, to_device(evaluation), counts[part], round
+                asked.state,
+                self.keys[part],
+                *numbers,
+                asked.batch,
+                to_device(evaluation),
+                counts[part],
+                round,
             )
             words[ahead][part].append(offspring)
-            if item + 1 == len(work) or work[item + 1][0] > ahead:  # the generation's last round
+            if item + 1 == last or work[item + 1][0] > ahead:  # the generation's last round
                 rows[ahead].append(self.programs.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
 
         self._first_time(COMPILING)
-        with _Helper(helps=self.parts > 1 and has_accelerator()) as helper:
+        with _Helper(helps=self.looks_ahead) as helper:
             pending: list[Future[None]] = []  # calls of `tell`, for each part and round
-            asked = [helper.submit(ask, part, 0) for part in range(self.parts)]
+            asked = self._ahead or [helper.submit(ask, part, 0) for part in range(self.parts)]
+            self._ahead = None
             spent[0]["ask_s"] += time.perf_counter() - clock
-            for item, (ahead, _, round) in enumerate(work):
+            for item, (ahead, _, round) in enumerate(work[:last]):
                 times = spent[ahead]
                 for part in range(self.parts):
                     started = time.perf_counter()
                     if item > 0:
                         pending[-self.parts].result()  # an error of this part's last round
-                    batch, parameters, seeds = asked[part].result()
-                    parameters, seeds = np.asarray(parameters), np.asarray(seeds)
+                    own = asked[part].result()
+                    parameters, seeds = np.asarray(own.parameters), np.asarray(own.seeds)
                     raise_failure(self.algorithm.environment)
                     times["ask_s"] += (ask_end := time.perf_counter()) - started
                     self._first_time(FIRST_EPISODES)
                     evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
                     self._first_time(COMPILING)
                     times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                    pending.append(helper.submit(tell, part, item, batch, evaluation))
+                    pending.append(helper.submit(tell, part, item, own, evaluation))
                     times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
                     if item + 1 < len(work):
                         asked[part] = helper.submit(ask, part, item + 1)
@@ -312,9 +316,11 @@ class EpisodesOutside(Replications):
             started = time.perf_counter()
             for call in pending:
                 call.result()
-            jax.block_until_ready(self.state)
-            spent[-1]["tell_s"] += time.perf_counter() - started
-        self.paces[self.functions.rounds(self.generation)] = (time.perf_counter() - clock) / count
+            jax.block_until_ready((rows, words))
+            spent[-1]["tell_s"] += (tell_end := time.perf_counter()) - started
+        spent[-1]["ask_s"] += time.perf_counter() - tell_end
+        self._ahead = asked if len(work) > last else None
+        self.paces[kind] = (time.perf_counter() - clock) / count
         return [self._done(*generation) for generation in zip(rows, words, spent, strict=True)]
 
     def _done(self, rows: list[Row], words: list[list[jax.Array]], spent: dict[str, float]) -> Advance:
@@ -328,7 +334,7 @@ class EpisodesOutside(Replications):
     ) -> Evaluation:
         """Runs the episodes within the budget; the others count as skipped."""
         replications, policies = parameters.shape[:2]
-        limit = min(round.evaluations, max(0, self.functions.budget - evaluations))
+        limit = min(round.evaluations, max(0, self.budget - evaluations))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
                 parameters.reshape(replications * policies, -1),
@@ -366,6 +372,11 @@ def has_accelerator() -> bool:
     return jax.default_backend() != "cpu"
 
 
+def looks_ahead(parts: int) -> bool:
+    """Whether replications in so many parts ask for the next generation in advance."""
+    return parts > 1 and has_accelerator()
+
+
 class EpisodesInside(Replications):
     """Whole generations are one program, many of them per dispatch."""
 
@@ -382,13 +393,14 @@ class EpisodesInside(Replications):
             self.keys[0],
             jnp.int32(self.generation),
             jnp.int32(self.evaluations),
+            jnp.int32(self.budget),
             jnp.int32(count),
             rounds,
             given,
         )
         self._first_time(FIRST_EPISODES)  # the call returns once the program is compiled
-        done: Row = jax.tree.map(lambda array: np.asarray(array[:count]), rows)
-        offspring = np.asarray(words[:count])
+        done: Row = jax.tree.map(lambda array: _first(array, count), rows)
+        offspring = _first(words, count)
         seconds = (time.perf_counter() - clock) / count
         self.paces[rounds] = seconds
         single = [jax.tree.map(lambda array, i=i: array[i], done) for i in range(count)]
@@ -403,144 +415,15 @@ class EpisodesInside(Replications):
         ]
 
 
-class Programs:
-    """The functions of a generation, compiled, and whole generations with their episodes inside."""
-
-    def __init__(self, functions: Generation, physics: Physics | None = None) -> None:
-        self.functions, self.algorithm, self.physics = functions, functions.algorithm, physics
-        self.init = jax.jit(functions.init)
-        self.ask = jax.jit(functions.ask, static_argnums=4, donate_argnums=0)
-        self.given = jax.jit(functions.given)
-        self.episodes = jax.jit(functions.episodes, static_argnums=2)
-        self.tell = jax.jit(functions.tell, static_argnums=7, donate_argnums=0)
-        self.row = jax.jit(functions.row)
-        self.archives = jax.jit(functions.archives)
-        self.generations = jax.jit(self._generations, static_argnums=5, donate_argnums=0)
-
-    def _generations(
-        self,
-        states: Any,
-        keys: Keys,
-        generation: jax.Array,
-        evaluations: jax.Array,
-        count: jax.Array,
-        rounds: tuple[Round, ...],
-        given: jax.Array | None,
-    ) -> tuple[Any, Row, jax.Array]:
-        """`count` generations of these rounds, at most `most_rows`, from this generation and evaluation on.
-
-        `given` are genomes to evaluate in place of what the algorithm asks for. Returns states, rows and the
-        offspring of each row.
-        """
-        most = self.most_rows(rounds)
-        kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.no_counts()), states)
-        rows = jax.tree.map(lambda array: jnp.zeros((most, *array.shape), array.dtype), kind)
-        policies = sum(round.policies for round in rounds)
-        results = rows, jnp.zeros((most, self.functions.count, policies, WORDS), jnp.int32)
-
-        def one(carried: tuple[jax.Array, Any, Any, jax.Array]) -> tuple[jax.Array, Any, Any, jax.Array]:
-            done, states, results, evaluations = carried
-            states, *new = self._generation(states, keys, generation + done, evaluations, rounds, given)
-            results = jax.tree.map(lambda all, new: all.at[done].set(new), results, tuple(new))
-            evaluations = jnp.minimum(evaluations + evaluations_of(rounds), self.functions.budget)
-            return done + 1, states, results, evaluations
-
-        _, states, (rows, words), _ = jax.lax.while_loop(
-            lambda carried: carried[0] < count, one, (jnp.int32(0), states, results, evaluations)
-        )
-        return states, rows, words
-
-    def most_rows(self, rounds: tuple[Round, ...]) -> int:
-        """The largest number of generations of these rounds per dispatch."""
-        offspring = self.functions.count * sum(round.policies for round in rounds)
-        return max(1, min(ROWS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
-
-    def _generation(
-        self,
-        states: Any,
-        keys: Keys,
-        generation: jax.Array,
-        evaluations: jax.Array,
-        rounds: tuple[Round, ...],
-        given: jax.Array | None,
-    ) -> tuple[Any, Row, jax.Array]:
-        """Ask, evaluate, tell, for each round; equal rounds in a row are compiled once."""
-        task, number, carried = self.algorithm.task, 0, (states, self.functions.no_counts(), evaluations)
-        offspring: list[jax.Array] = []  # of each round
-        for round, equal in itertools.groupby(rounds):
-
-            def one(
-                carried: tuple[Any, Counts, jax.Array], index: jax.Array, round: Round = round
-            ) -> tuple[tuple[Any, Counts, jax.Array], jax.Array]:
-                states, counts, evaluations = carried
-                if given is None:
-                    states, batch = self.functions.ask(states, keys, generation, index, round)
-                else:
-                    batch = self.functions.given(given)
-                seeds, runs = self.functions.episodes(keys, evaluations, round)
-                whole = (self.functions.count * round.policies, *round.shape[1:])
-                evaluation = evaluate_inside(
-                    task,
-                    self.algorithm.genome,
-                    batch.parameters.reshape(whole[0], -1),
-                    seeds.reshape(whole),
-                    transitions=round.transitions,
-                    action_noise=round.action_noise,
-                    runs=runs.reshape(whole),
-                    physics=self.physics,
-                )
-                evaluation = jax.tree.map(
-                    lambda array: array.reshape(self.functions.count, -1, *array.shape[1:]), evaluation
-                )
-                states, _, words, counts = self.functions.tell(
-                    states, keys, generation, index, batch, evaluation, counts, round
-                )
-                evaluations = jnp.minimum(evaluations + round.evaluations, self.functions.budget)
-                return (states, counts, evaluations), words
-
-            indices = number + jnp.arange(len(list(equal)), dtype=jnp.int32)
-            if len(indices) == 1:
-                carried, words = one(carried, indices[0])
-            else:
-                carried, words = jax.lax.scan(one, carried, indices)
-                words = jnp.moveaxis(words, 0, 1).reshape(self.functions.count, -1, WORDS)
-            offspring.append(words)
-            number += len(indices)
-        states, counts, _ = carried
-        return states, self.functions.row(states, counts), jnp.concatenate(offspring, axis=1)
+def _first(array: jax.Array, count: int) -> np.ndarray:
+    """The first rows of an array: chosen on an accelerator, or on the CPU, where no new program is needed."""
+    return np.asarray(array[:count]) if has_accelerator() else np.asarray(array)[:count]
 
 
-def make_programs(
-    algorithm: Algorithm, count: int, budget: int, describes: bool, physics: Physics | None = None
-) -> Programs:
-    """The programs of an algorithm. Runs of equal settings in one process share them, so that only the first
-    one is traced and compiled. An environment outside the program has a state that cannot be shared."""
-    if algorithm.environment is None or isinstance(algorithm.task, DeviceTask):
-        settings = algorithm.config, algorithm.task, algorithm.given
-        return _shared_programs(type(algorithm), *settings, count, budget, describes, physics)
-    return Programs(Generation(algorithm, count, budget, describes=describes))
-
-
-@keep_in_process(most=4)
-def _shared_programs(
-    kind: type[Algorithm],
-    config: Any,
-    task: Task,
-    given: int,
-    count: int,
-    budget: int,
-    describes: bool,
-    physics: Physics | None,
-) -> Programs:
-    algorithm = kind(task, config)
-    if given:
-        algorithm.begin_with(given)
-    return Programs(Generation(algorithm, count, budget, describes=describes), physics)
-
-
-def bytes_needed(algorithm: Algorithm, physics: Physics | None) -> int:
-    """Memory of one replication: its state, and the largest batch with its transitions or, for a checkpoint,
-    a copy of its largest array."""
+def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> int:
+    """Memory of each of `count` replications: its state, and the largest batch with its transitions or, for a
+    checkpoint, a copy of its largest array. A program that looks ahead has the states before and after `ask`.
+    """
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     sizes = [int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state)]
     state_bytes = sum(sizes)
@@ -555,10 +438,12 @@ def bytes_needed(algorithm: Algorithm, physics: Physics | None) -> int:
     # episode, and as rows of the buffer.
     batch = max(batch, algorithm.working_bytes())
     inside = isinstance(task, DeviceTask) and physics != "native"
-    return 3 * state_bytes // 2 + 6 * batch if inside else state_bytes + max(batch, *sizes)
+    if inside:
+        return 3 * state_bytes // 2 + 6 * batch
+    return (1 + looks_ahead(EpisodesOutside.parts_of(count))) * state_bytes + max(batch, *sizes)
 
 
 def require_memory(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> None:
     """Raises an error if the replications do not fit into memory, before anything is allocated."""
     what = "this run takes" if count == 1 else f"{count} seeds take"
-    require_bytes(count, bytes_needed(algorithm, physics), what, "seeds")
+    require_bytes(count, bytes_needed(algorithm, physics, count), what, "seeds")
