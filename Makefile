@@ -9,16 +9,17 @@ KILLS ?= 300
 SEED ?=
 TSC := npm_config_fetch_retries=0 npx --yes --package=typescript@7.0.2 tsc
 
-.PHONY: setup run test test-slow fuzz torture check check-page docs benchmark lock clean
+.PHONY: setup run test test-slow test-learning fuzz torture check check-page docs benchmark lock clean
 
 setup: $(INSTALLED)
 	@$(BIN)/elites install-bullet || true # says what cannot run without it
 
+# Python compiles what is imported, a small part of what is installed: half of the time is saved.
 $(INSTALLED): pyproject.toml constraints.txt
 	@if [ -n "$(PYTHON)" ] || [ ! -x $(BIN)/python ]; then \
 	  python=$$(scripts/choose-python $(PYTHON)) && echo "setting up with $$($$python --version), $$python" && \
 	  $$python -m venv --clear .venv; fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,brax,cluster,mujoco]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,brax,cluster,mujoco]'
 	@touch $@
 
 run: setup
@@ -30,10 +31,12 @@ test test-slow: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llv
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
 
-# What learns computes much.
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --dist worksteal $(TESTS)
-	XLA_FLAGS= $(BIN)/python -m pytest -m learning -n 0 $(TESTS)
+
+# What learns computes much: XLA must optimise for it.
+test-learning: setup
+	$(BIN)/python -m pytest -m learning -n 0 tests/test_learning.py $(TESTS)
 
 # SEED=… repeats one; without it, each begins from another.
 fuzz: setup

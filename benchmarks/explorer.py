@@ -34,7 +34,7 @@ from elites.results.corrected import save_corrected
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 archives: Any = import_module("tests.explorer.archives")
-browsers: Any = import_module("tests.explorer.browser")
+browsers: Any = import_module("tests.browser")
 
 PAN = """new Promise((done) => {
   const intervals = [], work = [];
@@ -68,6 +68,7 @@ def main() -> None:
     options = parser.parse_args()
     cells, walkers = (1000, 8) if options.quick else (options.cells, options.walkers)
     with tempfile.TemporaryDirectory() as folder, browsers.Browser(webgl=False) as browser:
+        browser.prefer(prefers_reduced_motion="no-preference")
         measured = {"map": measure_map(Path(folder), browser, cells)}
         if walkers:
             measured["walkers"] = measure_walkers(Path(folder), browser, walkers)

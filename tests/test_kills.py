@@ -1,4 +1,7 @@
-"""Killed at any of its renames, a command goes on when it is repeated and ends with the same bits."""
+"""Killed at any of its renames, a command goes on when it is repeated and ends with the same bits.
+
+Real kills of real commands are in `tests/torture`.
+"""
 
 import shutil
 
@@ -9,12 +12,10 @@ from elites.experiments import correct as correcting
 from elites.files import is_partial
 from elites.reports.study import report
 from elites.results.folder import GroupFolder
-from tests.kills import copies_at_renames, elites, kill_at_each_rename
-from tests.made_up import make_run
+from tests.kills import copies_at_renames
 from tests.toy import POINT
 
 SMALL = {"initial": 10, "batch": 10, "hidden": [4]}
-OPTIONS = ("--initial", 10, "--batch", 10, "--hidden", 4, "--evaluations", 20, "--checkpoint-seconds", 0)
 KEPT = (
     *("config.json", "group.json", "study.json"),
     *("metrics.csv", "archive.npz", "lineage.bin", "corrected.npz"),
@@ -105,92 +106,3 @@ def test_what_is_not_of_a_group_is_left_alone(execution, tmp_path):
         with pytest.raises(Exception, match=r"is not empty|already holds a run"):
             run(RunConfig(**CONFIG), folder, 2, execution)
         assert (folder / name).read_text() == "mine"
-
-
-def made_by(folder, *arguments):
-    done = elites(*arguments, folder)
-    assert done.returncode == 0, done.stderr
-    return files(folder)
-
-
-RUN = ("run", "map-elites", "tests.toy:POINT", *OPTIONS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_sigkill_of_runs_and_groups(seeds, tmp_path):
-    command = (*RUN, "--seeds", seeds, "--out")
-    expected = made_by(tmp_path / "whole", *command)
-    home = "config.json" if seeds == 1 else "group.json"
-    ended = kill_at_each_rename(
-        tmp_path,
-        lambda folder: None,
-        lambda folder: (*command, folder),
-        lambda folder, _: ("resume", folder) if (folder / home).exists() else (*command, folder),
-    )
-    count = 0
-    for folder in ended:
-        assert files(folder) == expected
-        count += 1
-    assert count == {1: 4, 2: 8}[seeds]
-
-
-@pytest.mark.slow
-def test_sigkill_of_corrections(tmp_path):
-    made_by(tmp_path / "begun", *RUN, "--out")
-    shutil.copytree(tmp_path / "begun", tmp_path / "whole")
-    assert elites("correct", tmp_path / "whole", "--replications", 2).returncode == 0
-    expected, count = files(tmp_path / "whole"), 0
-    for folder in kill_at_each_rename(
-        tmp_path,
-        lambda folder: shutil.copytree(tmp_path / "begun", folder),
-        lambda folder: ("correct", folder, "--replications", 2),
-        lambda folder, _: ("correct", folder, "--replications", 2),
-    ):
-        assert files(folder) == expected
-        count += 1
-    assert count >= 1
-
-
-STUDY = """
-evaluations = 20
-seeds = 2
-correct = true
-correct_replications = 2
-tasks = ["tests.toy:POINT"]
-algorithms = [{algorithm = "map-elites", hyper_parameters = {initial = 10, batch = 10, hidden = [4]}}]
-"""
-
-
-@pytest.mark.slow
-def test_sigkill_of_studies_and_their_workers(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(STUDY)
-    command = ("study", "run", path, "--no-calibrate", "--checkpoint-seconds", 0, "--out")
-    expected, count = made_by(tmp_path / "whole", *command), 0
-    for folder in kill_at_each_rename(
-        tmp_path, lambda folder: None, lambda folder: (*command, folder), lambda folder, _: (*command, folder)
-    ):
-        assert files(folder) == expected
-        count += 1
-    assert count == 1 + 8 + 2  # the study's record, its group of two, and their corrections
-
-
-@pytest.mark.slow
-def test_sigkill_of_reports(tmp_path):
-    """The earlier report is replaced in two renames."""
-    whole, count = tmp_path / "whole", 0
-    make_run(whole, "map-elites", "qd-walker", 0, evaluations=200)
-    assert elites("study", "report", whole).returncode == 0
-    table = (whole / "report" / "tables" / "final.csv").read_bytes()
-    (whole / "report" / "tables" / "final.csv").write_text("earlier")
-    for folder in kill_at_each_rename(
-        tmp_path,
-        lambda folder: shutil.copytree(whole, folder),
-        lambda folder: ("study", "report", folder),
-        lambda folder, _: ("study", "report", folder),
-    ):
-        assert (folder / "report" / "tables" / "final.csv").read_bytes() == table
-        assert not list(folder.glob(".report*"))
-        count += 1
-    assert count == 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from elites.archives.archive import Status
-from elites.archives.cells import cvt, grid
+from elites.archives.cells import Cells, cvt, grid
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import corrected_archive
 from elites.results.lineage import WORDS, header_of, records_of
@@ -19,7 +19,8 @@ def made_up(
     """Elites whose fitness is a landscape and luck: the nearer to the middle, the luckier they were."""
     generator = np.random.default_rng(seed)
     bounds = np.tile([0.0, 1.0], (dims, 1))
-    places = cvt(cells, bounds.tolist()) if kind == "cvt" else grid(kind, bounds.tolist())
+    made = {"cvt": cvt, "scattered": scattered}
+    places = made[kind](cells, bounds.tolist()) if kind in made else grid(kind, bounds.tolist())
     count = max(1, int(filled * len(places.centroids)))
     wave = np.sin(3 * places.centroids[:, 0]) + np.cos(4 * places.centroids[:, -1]) * 0.6
     likely = wave + 0.8 * generator.random(len(wave))
@@ -70,6 +71,12 @@ def made_up(
         policy_sizes=np.array([2, 1], np.int32),
         about=about,
     )
+
+
+def scattered(count, bounds):
+    """Cells around random points: a CVT of very many cells takes long to compute."""
+    low, high = np.array(bounds).T
+    return Cells(np.random.default_rng(0).uniform(low, high, (count, len(bounds))), np.array(bounds), ())
 
 
 def replicated(archive, replications=50, seed=1):

@@ -6,14 +6,12 @@ import pytest
 from elites import RunConfig
 from elites.results.archive import save_archive
 from elites.results.corrected import save_corrected
+from tests.browser import Browser
 from tests.explorer.archives import made_up, replicated
-from tests.explorer.browser import CHROMIUM, Browser
 
 
 @pytest.fixture(scope="session")
 def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
     with Browser() as opened:
         yield opened
 

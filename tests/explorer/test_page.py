@@ -10,8 +10,8 @@ from PIL import Image
 import elites
 from elites.reports.maps import voronoi_polygons
 from elites.reports.scales import robust_limits
+from tests.browser import Browser, on_map
 from tests.explorer.archives import logged, made_up, replicated
-from tests.explorer.browser import Browser, on_map
 from tests.explorer.conftest import earlier
 
 BASELINES = Path(__file__).parent / "baselines"
@@ -132,9 +132,10 @@ def test_cells_move_smoothly_unless_motion_is_unwelcome(opened, page):
         "(() => { change({view: 'corrected'}); tell(); "
         "return views[0].moving && views[0].now !== views[0].target; })()"
     )
+    opened.prefer(prefers_reduced_motion="no-preference")
     assert opened.run(begin)
     opened.settle()
-    opened.prefer(prefers_reduced_motion="reduce")
+    opened.prefer()
     opened.open(page)
     assert not opened.run(begin)
     assert not opened.run("clock.playing")
@@ -210,6 +211,8 @@ def test_the_archive_grows(opened, walker):
         snapshot = {0: None, 720: 500, 1200: 1000}.get(0 if count == 0 else moment)
         expected = 0 if snapshot is None else len(earlier(elites.load_archive(walker), snapshot).fitness)
         assert opened.run("views[0].now.rows.filter((row) => row >= 0).length") == expected
+    opened.run("byId('moment').value = 27000, byId('moment').dispatchEvent(new Event('input'))")
+    opened.settle()
     opened.press_button("#play")
     opened.wait("state.moment === null", 20)
     opened.settle()

@@ -12,8 +12,8 @@ import pytest
 import elites
 from elites import RunConfig, cli
 from elites.explorer.explore import serve
+from tests.browser import on_map
 from tests.experiments.test_gymnasium_runs import task as push
-from tests.explorer.browser import on_map
 
 SMALL = {"initial": 40, "batch": 40, "hidden": (8,)}
 
@@ -89,6 +89,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == str(page)
     archive = elites.load_archive(hopper)
     browser.resize(1280, 800)
+    browser.prefer(prefers_reduced_motion="no-preference")
     browser.problems.clear()
     browser.open(page)
     assert browser.run("Object.keys(runs[0].header.gaits.elites).length") == len(archive.fitness)
@@ -101,6 +102,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     time = browser.run("clock.time")
     browser.wait(f"clock.time > {time} + 0.05")
     browser.run("clock.playing = false")
+    browser.prefer()
     browser.press("ArrowRight")
     assert browser.run("mainStage.shown.length") > 0
     use_everything(browser)
@@ -125,6 +127,7 @@ def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monk
 def test_a_robot_of_another_simulator_walks_in_the_page(task, physics, replications, browser, tmp_path):
     folder = made(tmp_path / "run", task, physics=physics, replications=replications, episode_length=40)
     browser.resize(1280, 800)
+    browser.prefer(prefers_reduced_motion="no-preference")
     browser.problems.clear()
     browser.open(elites.explore(folder))
     browser.wait(f"mainStage.shown.length === {1 + replications}")
@@ -136,6 +139,8 @@ def test_a_robot_of_another_simulator_walks_in_the_page(task, physics, replicati
     assert heights == pytest.approx([1.25, 0.825, 0.35, 0.1], abs=0.03)  # torso to foot, standing
     time = browser.run("clock.time")
     browser.wait(f"clock.time > {time} + 0.05")
+    browser.run("clock.playing = false")
+    browser.prefer()
     assert browser.run("mainStage.message.hidden")
     use_everything(browser)
 
@@ -205,7 +210,7 @@ def test_vectors_without_an_environment(browser, tmp_path):
     use_everything(browser)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address(hopper):
     found, ready = [], threading.Event()
 

@@ -512,6 +512,7 @@ def studies_of(path):
     return make_study(str(path)).jobs()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_damaged_run_ends_no_report_and_no_summary(made, tmp_path, capsys):
     runs = [
         make_run(tmp_path, "map-elites", "qd-walker", seed, evaluations=200, loss=0.1, cells="grid")

@@ -173,6 +173,7 @@ def test_what_is_not_one_study_is_refused(tmp_path):
     assert (files(a), files(b)) == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
     options = {"task": "brax-hopper"}
     a, b = make_piece(tmp_path, "a", 0, 2, **options), make_piece(tmp_path, "b", 2, 2, **options)
@@ -373,6 +374,7 @@ def made_up_group(tmp_path_factory):
     return home / "all" / "runs" / "brax-hopper" / "map-elites"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_of_groups_go_on_alone(tmp_path):
     """Real ones: what a group of each of two machines has made, in one folder."""
     small = '{algorithm = "map-elites", hyper_parameters = {initial = 10, batch = 10, hidden = [4]}}'

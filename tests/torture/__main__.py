@@ -1,4 +1,7 @@
-"""`python -m tests.torture KILLS [SEED [SCENARIO …]]`: so many kills, all findings, a last line of JSON."""
+"""`python -m tests.torture KILLS [SEED [SCENARIO …]]`: so many kills, all findings, a last line of JSON.
+
+With `each` in the place of KILLS: a kill before each rename of the scenarios.
+"""
 
 import json
 import random
@@ -11,7 +14,7 @@ from tests.torture.torture import SCENARIOS, Torturer
 
 
 def main():
-    kills = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    kills = sys.argv[1] if len(sys.argv) > 1 else "300"
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(2**32)
     print(f"{kills} kills from seed {seed}", flush=True)
     begun = time.monotonic()
@@ -19,7 +22,11 @@ def main():
         torturer = Torturer(
             Path(scratch), random.Random(seed), keep=Path(tempfile.gettempdir()) / "torture-findings"
         )
-        torturer.torture(kills, sys.argv[3:] or tuple(SCENARIOS))
+        names = sys.argv[3:] or tuple(SCENARIOS)
+        if kills == "each":
+            torturer.kill_at_each_rename(names)
+        else:
+            torturer.torture(int(kills), names)
     for finding in torturer.findings:
         print(finding)
     summary = {

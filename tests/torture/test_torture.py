@@ -8,14 +8,35 @@ from tests.fuzz.harness import ROOT
 from tests.torture.torture import SCENARIOS
 
 
-@pytest.mark.slow
-def test_killed_commands_go_on_and_end_the_same():
-    """A short selection of `make torture`, which forks: it needs a process without JAX's threads."""
-    command = [sys.executable, "-m", "tests.torture", "12", "0", "extended", "group", "correct"]
+def torture(*arguments):
+    """`make torture` forks: it needs a process without JAX's threads."""
+    command = [sys.executable, "-m", "tests.torture", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_killed_commands_go_on_and_end_the_same():
+    summary = torture("12", "0", "extended", "group", "correct")
     assert summary["kills"] >= 12
+    assert summary["findings"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "renames",
+    [
+        {"short run": 4, "short group": 3 + 3 + 2, "correct": 2},
+        {"short study": 1 + 8 + 2, "report again": 2},  # the study's record, its group, their corrections
+    ],
+)
+def test_killed_before_any_rename_a_command_goes_on_and_ends_the_same(renames):
+    summary = torture("each", "0", *renames)
+    assert summary["kills"] == sum(renames.values())
+    assert (
+        summary["renames_killed_at"].items() >= {name: f"{n} of {n}" for name, n in renames.items()}.items()
+    )
     assert summary["findings"] == 0
 
 

@@ -76,6 +76,13 @@ algorithm = "map-elites"
 hyper_parameters = {hidden = [4], initial = 20, batch = 10}
 label = "plain"
 """
+SHORT = """evaluations = 20
+seeds = 2
+correct = true
+correct_replications = 2
+tasks = ["tests.toy:POINT"]
+algorithms = [{algorithm = "map-elites", hyper_parameters = {initial = 10, batch = 10, hidden = [4]}}]
+"""
 
 
 @dataclass(frozen=True)
@@ -131,19 +138,23 @@ def scenarios():
     longer = ("resume", "out", "--evaluations", "75", *GO_ON)
     yield Scenario("extended", longer, begin="pga-map-elites")
     yield Scenario("extended group", longer, begin="group")
-    study = (
-        "study",
+    study = ("--out", "out", "--workers", "2", "--no-calibrate", *GO_ON)
+    yield Scenario("study", ("study", "run", "mine.toml", *study))
+    # Two generations each: few renames, for a kill at each of them.
+    short = (
         "run",
-        "mine.toml",
-        "--out",
-        "out",
-        "--workers",
-        "2",
-        "--threads",
-        "1",
-        "--no-calibrate",
+        "map-elites",
+        "tests.toy:POINT",
+        "--initial",
+        "10",
+        "--batch",
+        "10",
+        "--evaluations",
+        "20",
     )
-    yield Scenario("study", (*study, "--checkpoint-seconds", "0"))
+    yield Scenario("short run", (*short, *small))
+    yield Scenario("short group", (*short, "--seeds", "2", *small))
+    yield Scenario("short study", ("study", "run", "short.toml", *study))
     yield Scenario("report", ("study", "report", "out"), begin="study")
     yield Scenario("report again", ("study", "report", "out"), begin="report")
 
@@ -175,10 +186,10 @@ class Torturer:
         )
         paths = [str(site), str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
         self.environment = {"PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu", "MPLBACKEND": "agg"}
-        self.environment.setdefault(
+        os.environ.update(self.environment)
+        os.environ.setdefault(
             "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         )
-        os.environ.update(self.environment)
         sys.path.insert(0, str(ROOT))
         for name in IMPORTED:
             importlib.import_module(name)
@@ -272,6 +283,7 @@ class Torturer:
         else:
             folder.mkdir()
             (folder / "mine.toml").write_text(TOML)
+            (folder / "short.toml").write_text(SHORT)
 
     def undisturbed(self, scenario):
         """The files of the result, the seconds it took and its renames."""
@@ -366,6 +378,14 @@ class Torturer:
             done = self.chain(scenario, [first, *more][: kills - total])
             total, spent[name] = total + done, spent[name] + time.monotonic() - begun
             say(f"{total} kills, {len(self.findings)} findings: {done} of {name}", flush=True)
+
+    def kill_at_each_rename(self, names, say=print):
+        """Each scenario, killed before its first rename and repeated, then before its second, and so on."""
+        for name in names:
+            _, seconds, renames = self.undisturbed(SCENARIOS[name])
+            say(f"{name}: {renames} renames, {seconds:.1f} s", flush=True)
+            for number in range(1, renames + 1):
+                self.chain(SCENARIOS[name], [("rename", number, "before", "self")])
 
     def coverage(self):
         """How many of the renames were killed at, of each scenario."""

@@ -239,6 +239,7 @@ def test_verdicts_state_the_suite(tmp_path):
     assert ("1", "Brax", "not decidable with so few runs") in rows
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_first_generation_after_the_common_budget_is_reported(tmp_path):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=100)
     for seed in range(2):
