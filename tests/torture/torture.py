@@ -155,7 +155,7 @@ def scenarios():
     yield Scenario("short run", (*short, *small))
     yield Scenario("short group", (*short, "--seeds", "2", *small))
     yield Scenario("short study", ("study", "run", "short.toml", *study))
-    yield Scenario("report", ("study", "report", "out"), begin="study")
+    yield Scenario("report", ("study", "report", "out"), begin="short study")
     yield Scenario("report again", ("study", "report", "out"), begin="report")
 
 
@@ -304,7 +304,7 @@ class Torturer:
         expected, *_ = self.undisturbed(scenario)
         folder, history, killed = self.scratch / "chain", [], 0
         self.prepare(scenario, folder)
-        for kill in (*kills, None):
+        for number, kill in enumerate((*kills, None), 1):
             arguments = next_command(scenario, folder)
             done = self.attempt(arguments, folder, kill)
             history.append(f"{shlex.join(arguments)}  # {kill or 'to the end'}: {done.status}")
@@ -325,8 +325,8 @@ class Torturer:
             elif kill and kill[0] == "moment" and kill[2] != "top" and done.seconds > kill[1]:
                 killed += 1
                 self.kills[f"{scenario.command}, a worker"] += 1
-            if kill is None or scenario.command not in ("correct", "study run", "study report"):
-                break
+            if number >= len(kills) or scenario.command not in ("correct", "study run", "study report"):
+                break  # it has ended, if with another worker
         files = results(folder)
         wrong = sorted(name for name in {*files, *expected} if files.get(name) != expected.get(name))
         if wrong:
