@@ -10,11 +10,12 @@ import pytest
 
 from elites import ElitesError, ThreadEvaluator, make_task
 from elites.tasks.episode import Ending
-from elites.tasks.mujoco import TASKS, library
+from elites.tasks.mujoco import TASKS, interface, library
 from elites.tasks.mujoco.simulator import MujocoSimulator
 from tests.conftest import controllers
 
 gymnasium = pytest.importorskip("gymnasium")
+mujoco = pytest.importorskip("mujoco")
 ROBOTS = {
     "walker2d": "Walker2d-v5",
     "halfcheetah": "HalfCheetah-v5",
@@ -152,13 +153,20 @@ def test_controls_fill_the_range_of_the_actuators():
 
 
 def test_states_that_are_not_finite_are_counted_and_nothing_is_printed(tmp_path):
+    """Also if the tasks are loaded while an environment is made, and after another one is made."""
     program = """
-        import numpy as np
+        import mujoco, numpy as np
         from elites import ThreadEvaluator, make_task
+        from elites.tasks.gymnasium.simulator import inspect_environment
+        from elites.tasks.mujoco.library import quiet_mujoco
         from elites.policies import parameter_count
         task = make_task("mujoco-humanoid", noise=1000.0)
-        with ThreadEvaluator(task, threads=2) as evaluator:
+        with quiet_mujoco():
+            evaluator = ThreadEvaluator(task, threads=2)
+        with evaluator:
             zeros = np.zeros((4, parameter_count(evaluator.sizes)))
+            print(evaluator.evaluate(zeros, range(4)).invalid)
+            inspect_environment("hopper", "Hopper-v5", {"descriptor": "builtins:callable"})
             print(evaluator.evaluate(zeros, range(4)).invalid)
         with ThreadEvaluator(make_task("mujoco-humanoid"), threads=1) as evaluator:
             print(evaluator.evaluate(zeros, range(4)).invalid)
@@ -172,9 +180,18 @@ def test_states_that_are_not_finite_are_counted_and_nothing_is_printed(tmp_path)
         cwd=tmp_path,
         check=True,
     )
-    assert done.stdout.split() == ["4", "0", "1"]
+    assert done.stdout.split() == ["4", "4", "0", "1"]
     assert not done.stderr
     assert not list(tmp_path.iterdir())  # MuJoCo writes MUJOCO_LOG.TXT
+
+
+def test_warnings_are_handled_as_before_once_brax_has_made_an_environment():
+    from elites.tasks.brax import simulation
+
+    handler = mujoco.get_mju_user_warning()
+    with simulation._quiet():
+        assert mujoco.get_mju_user_warning() is not handler
+    assert mujoco.get_mju_user_warning() is handler is interface._keep_quiet.ctypes
 
 
 def test_the_trap_stands_between_the_ant_and_the_goal():

@@ -30,7 +30,7 @@ def _keep_quiet(message: Any) -> None:
     """MuJoCo counts its warnings in `mjData`, where they are read."""
 
 
-ctypes.c_void_p.in_dll(library.library, "mju_user_warning").value = _keep_quiet.address
+mujoco.set_mju_user_warning(_keep_quiet.ctypes)  # its address: no thread waits for the interpreter
 mujoco.set_mjcb_time(None)  # MuJoCo's own timers take 5 % of the time
 
 if numba.config.DISABLE_JIT:

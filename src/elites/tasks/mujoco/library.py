@@ -8,8 +8,11 @@ is read.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,6 +74,26 @@ def require_mujoco() -> Any:
     import mujoco
 
     return mujoco
+
+
+@contextlib.contextmanager
+def quiet_mujoco() -> Iterator[None]:
+    """Hides MuJoCo's warnings, if it is loaded. A handler that is installed meanwhile stays."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+
+    def ignore(message: str) -> None:
+        """No user can change what it is about."""
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(ignore)
+    try:
+        yield
+    finally:
+        if mujoco.get_mju_user_warning() is ignore:
+            mujoco.set_mju_user_warning(before)
 
 
 def model_path(model: str) -> Path:
