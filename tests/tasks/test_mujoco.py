@@ -1,5 +1,7 @@
 """Our MuJoCo tasks against Gymnasium's own environments, and the promises of the evaluator on them."""
 
+import inspect
+import re
 import subprocess
 import sys
 import textwrap
@@ -24,23 +26,58 @@ ROBOTS = {
     "humanoid": "Humanoid-v5",
     "swimmer": "Swimmer-v5",
 }
+COMMON = {
+    "frame_skip": 3,
+    "forward_reward_weight": -2.0,
+    "ctrl_cost_weight": 0.7,
+    "reset_noise_scale": 0.02,
+    "exclude_current_positions_from_observation": False,
+}
 OPTIONS = {
-    "walker2d": {"frame_skip": 2, "healthy_z_range": (0.9, 1.8), "healthy_angle_range": (-0.3, 0.5)},
-    "halfcheetah": {"ctrl_cost_weight": 0.7, "forward_reward_weight": -2.0},
-    "ant": {"contact_force_range": (-0.2, 0.3), "contact_cost_weight": 0.2, "main_body": "aux_1"},
-    "hopper": {"healthy_state_range": (-4.0, 4.0), "healthy_reward": 3.0},
+    "walker2d": {"healthy_reward": 3.0, "healthy_z_range": (1.235, 1.3)},
+    "halfcheetah": {},
+    "ant": {
+        "healthy_reward": 3.0,
+        "healthy_z_range": (0.3, 0.7),
+        "contact_force_range": (-0.2, 0.3),
+        "contact_cost_weight": 0.2,
+        "main_body": "aux_1",
+    },
+    "hopper": {
+        "healthy_reward": 3.0,
+        "healthy_state_range": (-2.0, 2.0),
+        "healthy_z_range": (1.235, 1.3),
+    },
     "humanoid": {
+        "healthy_reward": 3.0,
+        "healthy_z_range": (1.2, 1.6),
+        "contact_cost_weight": 1e-6,
         "contact_cost_range": (1e-4, 2e-4),
         "include_cinert_in_observation": False,
         "include_cfrc_ext_in_observation": False,
     },
-    "swimmer": {"ctrl_cost_weight": 0.3},
+    "swimmer": {},
 }
+FURTHER = {
+    "walker2d": {"terminate_when_unhealthy": False, "healthy_angle_range": (-0.1, 0.1)},
+    "halfcheetah": {},
+    "ant": {
+        "healthy_z_range": (0.6, 0.8),
+        "terminate_when_unhealthy": False,
+        "include_cfrc_ext_in_observation": False,
+        "main_body": 4,
+    },
+    "hopper": {"terminate_when_unhealthy": False, "healthy_angle_range": (-0.1, 0.1)},
+    "humanoid": {
+        "terminate_when_unhealthy": False,
+        "include_cvel_in_observation": False,
+        "include_qfrc_actuator_in_observation": False,
+    },
+    "swimmer": {},
+}  # with another model, each
 
 
 def stock(robot, **options):
-    if "noise" in options:
-        options["reset_noise_scale"] = options.pop("noise")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's own
         return gymnasium.make(ROBOTS[robot], **options).unwrapped
@@ -77,12 +114,19 @@ def test_whole_episodes_have_the_bits_of_gymnasium(robot):
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_every_option_is_gymnasiums(robot):
-    options = {**OPTIONS[robot], "exclude_current_positions_from_observation": False, "noise": 0.02}
-    theirs, ours = stock(robot, **options), MujocoSimulator(make_task(f"mujoco-{robot}", **options))
-    assert ours.task.observation_size == theirs.observation_space.shape[0]
-    for seed in range(3):
-        compare(theirs, ours, seed, steps=100, past_the_end=True)
+def test_every_option_is_gymnasiums(robot, tmp_path):
+    model = library.model_path(make_task(f"mujoco-{robot}").model).read_text()
+    other = tmp_path / "other.xml"
+    other.write_text(re.sub(r' timestep="[\d.]+"', ' timestep="0.004"', model))
+    cases = COMMON | OPTIONS[robot], FURTHER[robot] | {"xml_file": str(other)}
+    for options in cases:
+        theirs, ours = stock(robot, **options), MujocoSimulator(make_task(f"mujoco-{robot}", **options))
+        assert ours.task.observation_size == theirs.observation_space.shape[0]
+        for seed in range(2):
+            compare(theirs, ours, seed, steps=100, past_the_end=True)
+    allowed = inspect.signature(type(theirs)).parameters
+    tried = {name for options in cases for name, value in options.items() if value != allowed[name].default}
+    assert allowed.keys() - tried == {"default_camera_config", "kwargs"}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -225,6 +269,13 @@ def _thrown(task):
         ("mujoco-swimmer", {"descriptor": "feet"}, "this robot has none"),
         ("mujoco-ant", {"xml_file": "nowhere.xml"}, "nowhere.xml is not a file"),
         ("mujoco-ant", {"noise": -1.0}, "noise is -1.0; it must be from 0"),
+        (
+            "mujoco-ant",
+            {"noise": 0.1, "environment_options": {"reset_noise_scale": 0.1}},
+            "reset_noise_scale is 0.1; it must be left out: noise",
+        ),
+        ("mujoco-ant", {"main_body": 1.5}, "main_body is 1.5; it must be a whole number or text"),
+        ("mujoco-ant", {"main_body": -1}, "main_body is -1; it must be from 0 to"),
         ("mujoco-hopper", {"healthy_z_range": (0.7, float("inf"))}, "healthy_z_range is inf"),
     ],
 )
@@ -240,6 +291,8 @@ def test_another_model_has_other_sizes_and_must_have_the_feet(tmp_path):
     task = make_task("mujoco-hopper", xml_file=str(other))
     with pytest.raises(ElitesError, match="the model of mujoco-hopper has no geom or body 'foot_geom'"):
         task.simulator()
+    with pytest.raises(ElitesError, match="the model of mujoco-ant has no body 14; its bodies with names"):
+        make_task("mujoco-ant", main_body=14).simulator()
     assert make_task("mujoco-hopper", xml_file="ant.xml").action_size == 8
     (tmp_path / "broken.xml").write_text("<mujoco><worldbody></mujoco>")
     with pytest.raises(ElitesError, match="MuJoCo cannot read"):

@@ -128,10 +128,10 @@ def compile_spec(spec: Any, path: str) -> Any:
         raise ElitesError(f"MuJoCo cannot compile {path}: {one_line(error)}") from None
 
 
-def identify(model: Any, kind: str, name: str, owner: str) -> int:
-    """The number of a body, a geom or a key (frame) of a model."""
-    number: int = require_mujoco().mj_name2id(model, _kind(kind), name)
-    if number < 0:
+def identify(model: Any, kind: str, name: str | int, owner: str) -> int:
+    """The number of a body, a geom or a key (frame) of a model, from its name or its number."""
+    number: int = name if isinstance(name, int) else require_mujoco().mj_name2id(model, _kind(kind), name)
+    if not 0 <= number < _count(model, kind):
         raise ElitesError(f"the model of {owner} has no {kind} {name!r}; {named(model, kind)}")
     return number
 
@@ -156,14 +156,18 @@ def geoms_of(model: Any, foot: str, owner: str) -> list[int]:
 def named(model: Any, kind: str) -> str:
     """The names of all objects of a kind in a model, for a message."""
     mujoco = require_mujoco()
-    count = {"geom": model.ngeom, "body": model.nbody, "key": model.nkey}[kind]
-    names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(count)]
+    names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(_count(model, kind))]
     plural = {"geom": "geoms", "body": "bodies", "key": "keys"}[kind]
     return f"its {plural} with names are {shortened(', '.join(filter(None, names)), 300) or 'none'}"
 
 
 def _kind(kind: str) -> Any:
     return getattr(require_mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
+
+
+def _count(model: Any, kind: str) -> int:
+    counts: dict[str, int] = {"geom": model.ngeom, "body": model.nbody, "key": model.nkey}
+    return counts[kind]
 
 
 def model_sizes(model: str) -> Sizes:
