@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.conftest import controllers
 
 gymnasium = pytest.importorskip("gymnasium")
 mujoco = pytest.importorskip("mujoco")
+structs = pytest.importorskip("mujoco.introspect.structs")
 ROBOTS = {
     "walker2d": "Walker2d-v5",
     "halfcheetah": "HalfCheetah-v5",
@@ -299,28 +301,65 @@ def test_another_model_has_other_sizes_and_must_have_the_feet(tmp_path):
         make_task("mujoco-hopper", xml_file=str(tmp_path / "broken.xml"))
 
 
-def test_a_version_with_other_structs_is_refused(monkeypatch):
+@pytest.fixture
+def layout():
     library.checked_layout.cache_clear()
     right = library.read_layout()
-    for wrong in (
-        right._replace(contact_count=right.contact_count + 4),
-        right._replace(contacts=right.contacts + 8),
-        right._replace(contact=np.dtype({**_described(right), "itemsize": right.contact.itemsize + 8})),
-    ):
-        monkeypatch.setattr(library, "read_layout", lambda wrong=wrong: wrong)
-        with pytest.raises(ElitesError, match=r"mujoco [\d.]+ cannot be used: (ncon|contacts)"):
-            library.checked_layout()
-    monkeypatch.undo()
+    yield right
+    library.checked_layout.cache_clear()
     assert library.checked_layout() == right
 
 
-def _described(layout):
-    fields = layout.contact.fields
-    return {
-        "names": list(fields),
-        "formats": [field[0] for field in fields.values()],
-        "offsets": [field[1] for field in fields.values()],
-    }
+@pytest.mark.parametrize(
+    ("field", "by", "message"),
+    [
+        ("time", 8, "time is"),
+        ("contact_count", 4, "ncon is"),
+        ("contacts", 8, "contacts are"),
+        ("geom", 4, "contacts are"),
+        ("other_geom", 4, "contacts are"),
+        ("exclude", -4, "contacts are"),
+        ("itemsize", 8, "contacts are"),
+    ],
+)
+def test_a_version_with_other_structs_is_refused(field, by, message, layout, monkeypatch):
+    if field in layout._fields:
+        wrong = layout._replace(**{field: getattr(layout, field) + by})
+    else:
+        wrong = layout._replace(contact=_moved(layout.contact, field, by))
+    monkeypatch.setattr(library, "read_layout", lambda: wrong)
+    with pytest.raises(ElitesError, match=rf"mujoco [\d.]+ cannot be used: {message} at another place;"):
+        library.checked_layout()
+
+
+def _moved(contact, field, by):
+    """The dtype of a contact with one field at another place, or with another size."""
+    fields = contact.fields
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": [kind for kind, _ in fields.values()],
+            "offsets": [offset + by * (name == field) for name, (_, offset) in fields.items()],
+            "itemsize": contact.itemsize + by * (field == "itemsize"),
+        }
+    )
+
+
+@pytest.mark.parametrize("lacks", ["module", "names", "struct", "field", "type"])
+def test_structs_that_are_described_in_another_way_are_refused(lacks, layout, monkeypatch):
+    contact = structs.STRUCTS["mjContact"]
+    if lacks == "module":
+        monkeypatch.setitem(sys.modules, structs.__name__, None)
+    elif lacks == "names":
+        monkeypatch.setattr(structs, "STRUCTS", list(structs.STRUCTS.values()))
+    elif lacks == "struct":
+        monkeypatch.delitem(structs.STRUCTS, "mjContact")
+    else:
+        others = [member for member in contact.fields if member.name != "geom"]
+        others += [SimpleNamespace(name="geom", type=None)] * (lacks == "type")
+        monkeypatch.setitem(structs.STRUCTS, "mjContact", SimpleNamespace(fields=others))
+    with pytest.raises(ElitesError, match=r"cannot be used: its structs are described in another way \("):
+        library.checked_layout()
 
 
 def test_without_the_package_the_tasks_say_so(monkeypatch):

@@ -213,7 +213,7 @@ def checked_layout() -> Layout:
     mujoco = require_mujoco()
     try:
         layout = read_layout()
-    except (ImportError, KeyError, AttributeError) as error:
+    except (ImportError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise refusal(f"its structs are described in another way ({error!r})") from None
     model = mujoco.MjModel.from_xml_string(TOUCHING)
     data = mujoco.MjData(model)
