@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -138,6 +139,17 @@ def test_sizes_are_those_of_the_model(task):
     assert sizes == (model.nq, model.nv, model.nbody, model.nu)
     names = [model.geom(geom).name for geom, _ in task.robot.feet]
     assert len(names) == len(task.robot.feet)
+
+
+def test_the_documentation_has_the_archives_and_offsets_of_the_tasks():
+    page = (Path(__file__).parents[2] / "docs" / "mujoco.md").read_text()
+    rows = [re.split(r" *\| *", line)[1:-1] for line in page.splitlines() if line.startswith("| `mujoco-")]
+    documented = {row[0].strip("`"): (row[3], row[4], row[5].replace(",", "")) for row in rows}
+    assert documented == {
+        task.name: (str(task.cells), " x ".join(map(str, task.grid)), f"{task.qd_offset:.0f}")
+        for task in TASKS
+        if "deterministic" not in task.name
+    }
 
 
 def test_a_deterministic_task_starts_the_same_whatever_the_seed():
