@@ -203,6 +203,13 @@ def test_an_episode_is_the_steps_of_its_controller(descriptor):
             np.testing.assert_allclose(described[-1], (places[-1] - places[-2]) / 0.05, rtol=1e-9)
 
 
+def test_timers_are_off():
+    simulator = MujocoSimulator(make_task("mujoco-hopper"))
+    simulator.begin(0)
+    simulator.advance(np.zeros(3, np.float32))
+    assert not any(timer.duration for timer in simulator.data.timer)
+
+
 def test_controls_fill_the_range_of_the_actuators():
     simulator = MujocoSimulator(make_task("mujoco-humanoid"))
     simulator.begin(0)
