@@ -7,7 +7,7 @@ environments' resets are left out of their time; ours include everything. Ratios
 
 The last line is one JSON object: per robot `speedup` per core, `scaling` from one thread to two, `share` of
 the simulator's own step in an episode and, for MuJoCo, `speedup_async` of two threads over an AsyncVectorEnv
-with two environments.
+with two environments, and `speedup_async_one` of one thread over an AsyncVectorEnv with one.
 """
 
 from __future__ import annotations
@@ -69,12 +69,13 @@ def run_stock(environment: Any, controllers: np.ndarray, sizes: tuple[int, ...])
 
 
 def run_async(environments: Any, controllers: np.ndarray, sizes: tuple[int, ...]) -> float:
-    """Steps per second of two environments in separate processes, each with its own controller."""
-    steps, seconds, scale = 0, 0.0, environments.single_action_space.high
-    for seed, pair in enumerate(zip(controllers[::2], controllers[1::2], strict=False)):
+    """Steps per second of environments in separate processes, each with its own controller."""
+    steps, seconds, scale, count = 0, 0.0, environments.single_action_space.high, environments.num_envs
+    for seed in range(len(controllers) // count):
+        group = controllers[seed * count : (seed + 1) * count]
         layers = [
             np.stack(each)
-            for layer in zip(*(split_layers(one, sizes) for one in pair), strict=True)
+            for layer in zip(*(split_layers(one, sizes) for one in group), strict=True)
             for each in zip(*layer, strict=True)
         ]
         observation, _ = environments.reset(seed=seed)
@@ -85,7 +86,7 @@ def run_async(environments: Any, controllers: np.ndarray, sizes: tuple[int, ...]
                 values = values @ layers[index] + layers[index + 1][:, None]
                 values = np.maximum(values, 0) if index + 2 < len(layers) else np.tanh(values)
             observation, *_ = environments.step(scale * values[:, 0])
-            steps += 2
+            steps += count
         seconds += time.perf_counter() - started
     return steps / seconds
 
@@ -200,6 +201,18 @@ def share_inside(timed: Timed, controllers: np.ndarray) -> float:
     return float(inside / whole)
 
 
+def enough(evaluator: Any, controllers: np.ndarray, steps: int) -> int:
+    """The number of the first controllers whose episodes have this many steps together."""
+    total = 0
+    for start in range(0, len(controllers), few := -(-steps // LIMIT)):
+        batch = controllers[start : start + few]
+        lengths = total + evaluator.evaluate(batch, range(start, start + len(batch))).length.cumsum()
+        if lengths[-1] >= steps:
+            return start + int(np.searchsorted(lengths, steps)) + 1
+        total = int(lengths[-1])
+    return len(controllers)
+
+
 def measure(name: str, stock_name: str, steps: int, rounds: int) -> dict[str, float]:
     import gymnasium
 
@@ -208,42 +221,49 @@ def measure(name: str, stock_name: str, steps: int, rounds: int) -> dict[str, fl
     mujoco = name.startswith("mujoco-")
     task: Any = make_task(name, episode_length=LIMIT)
     if mujoco:
-        import mujoco as module
+        from elites.tasks.mujoco import interface
 
-        their_clock = module.get_mjcb_time()  # ours is switched off: environments get theirs back
-        set_clock = module.set_mjcb_time
+        def set_timers(on: bool) -> None:  # ours are off; environments have theirs
+            interface.clock.value = interface.their_clock if on else None
     else:
         import pybullet_envs_gymnasium
 
         assert pybullet_envs_gymnasium
 
-        def set_clock(clock: Any) -> None: ...
+        def set_timers(on: bool) -> None: ...
 
-        their_clock = None
+    set_timers(True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         stock = gymnasium.make(stock_name, disable_env_checker=True).unwrapped
-        several = gymnasium.make_vec(stock_name, 2, vectorization_mode="async") if mujoco else None
+        processes = [
+            gymnasium.make_vec(stock_name, count, vectorization_mode="async") for count in (1, 2) if mujoco
+        ]
     stock.reset(seed=0)
     one, two = ThreadEvaluator(task, threads=1), ThreadEvaluator(task, threads=2)
     controllers = random_controllers(one.sizes, 8 * steps // (LIMIT // 4))
-    lengths = two.evaluate(controllers, range(len(controllers))).length.cumsum()
-    few, many = (int(np.searchsorted(lengths, count)) + 1 for count in (steps, 4 * steps))
+    few, many = (enough(two, controllers, count) for count in (steps, 4 * steps))
 
     def timed(evaluator: ThreadEvaluator, episodes: int, transitions: bool = False) -> float:
-        set_clock(None)
+        set_timers(False)
         started = time.perf_counter()
         evaluation = evaluator.evaluate(controllers[:episodes], range(episodes), transitions=transitions)
         return float(evaluation.length.sum() / (time.perf_counter() - started))
 
     def plain() -> float:
-        set_clock(their_clock)
+        set_timers(True)
         return run_stock(stock, controllers[:few], one.sizes)
+
+    def in_processes(count: int) -> float:
+        if not mujoco:
+            return np.nan
+        return run_async(processes[count - 1], controllers[: max(2, few // 4)], one.sizes)
 
     rounds_of_rates = [
         {
             "stock": plain(),
-            "async": run_async(several, controllers[: max(2, few // 4)], one.sizes) if several else np.nan,
+            "async_one": in_processes(1),
+            "async": in_processes(2),
             "same": timed(one, few),
             "one": timed(one, many),
             "two": timed(two, many),
@@ -252,17 +272,21 @@ def measure(name: str, stock_name: str, steps: int, rounds: int) -> dict[str, fl
         }
         for _ in range(rounds)
     ]
-    for closing in (one, two, stock, several):
-        if closing is not None:
-            closing.close()
+    opened: list[Any] = [one, two, stock, *processes]
+    for each in opened:
+        each.close()
 
     def middle(ratio: Callable[[dict[str, float]], float]) -> float:
         return median(map(ratio, rounds_of_rates))
 
     inside = (timed_mujoco if mujoco else timed_bullet)(task, np.array(one.sizes))
     return {
-        **{rate: middle(lambda rates, rate=rate: rates[rate]) for rate in ("stock", "async", "one", "two")},  # type: ignore[misc]
+        **{
+            rate: middle(lambda rates, rate=rate: rates[rate])  # type: ignore[misc]
+            for rate in ("stock", "async_one", "async", "one", "two")
+        },
         "speedup": middle(lambda rate: rate["same"] / rate["stock"]),
+        "speedup_async_one": middle(lambda rate: rate["one"] / rate["async_one"]),
         "speedup_async": middle(lambda rate: rate["two"] / rate["async"]),
         "scaling": middle(lambda rate: 2 * rate["two"] / (rate["one"] + rate["again"])),
         "recording_cost": middle(lambda rate: (rate["one"] + rate["again"]) / (2 * rate["recorded"]) - 1),
@@ -302,24 +326,27 @@ def main() -> None:
     if options.memory:
         memory()
         return
-    whole = (3000, 15) if options.suite == "qdgym" else (1500, 5)  # steps of a measurement, rounds
-    steps, rounds = (500, 2) if options.quick else whole
+    steps, rounds = (500, 2) if options.quick else (3000, 15)  # of a measurement
     figures = {name: measure(name, stock, steps, rounds) for name, stock in SUITES[options.suite].items()}
     print(
         "| task | environment, steps/s | ours, 1 thread | ours, 2 threads | speed-up per core | "
-        "2 threads : 1 | in the simulator's step | recording costs | AsyncVectorEnv, 2 | "
-        "ours, 2 threads : it |"
+        "2 threads : 1 | in the simulator's step | recording costs | AsyncVectorEnv, 1 | "
+        "ours, 1 thread : it | AsyncVectorEnv, 2 | ours, 2 threads : it |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for name, row in figures.items():
         print(
             f"| {name} | {row['stock']:.0f} | {row['one']:.0f} | {row['two']:.0f} | {row['speedup']:.2f} | "
             f"{row['scaling']:.2f} | {row['share']:.0%} | {row['recording_cost']:+.1%} | "
+            f"{row['async_one']:.0f} | {row['speedup_async_one']:.2f} | "
             f"{row['async']:.0f} | {row['speedup_async']:.2f} |"
         )
     summary: dict[str, Any] = {
         what: {name: round(row[what], 3) for name, row in figures.items() if not np.isnan(row[what])}
-        for what in ("speedup", "speedup_async", "scaling", "share", "recording_cost")
+        for what in (
+            *("speedup", "speedup_async_one", "speedup_async"),
+            *("scaling", "share", "recording_cost"),
+        )
     }
     if options.suite == "qdgym":
         command = [sys.executable, __file__, "--memory"]

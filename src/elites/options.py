@@ -134,6 +134,11 @@ def converted(expected: Any, name: str, value: Any) -> Any:
     if origin in (typing.Union, types.UnionType) and type(None) in arguments:
         others = [one for one in arguments if one is not type(None)]
         return converted(others[0], name, value) if value is not None and len(others) == 1 else value
+    if arguments == (Index, str):  # the number of something, or its name
+        if isinstance(value, str):
+            return value
+        require(_is_whole(value), name, _short(value), "a whole number or text")
+        return converted(arguments[0], name, value)
     if origin is typing.Literal:
         require(value in arguments, name, _short(value), f"one of {', '.join(map(str, arguments))}")
     elif origin is tuple:
@@ -148,14 +153,17 @@ def converted(expected: Any, name: str, value: Any) -> Any:
     elif expected is str:
         require(isinstance(value, str), name, _short(value), "text")
     elif expected is int:
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        require(whole, name, _short(value), "a whole number")
+        require(_is_whole(value), name, _short(value), "a whole number")
         return int(value)
     elif expected is float:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         require(real, name, _short(value), "a number")
         return _float(value)
     return value
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _float(value: Any) -> float:

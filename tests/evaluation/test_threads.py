@@ -192,23 +192,25 @@ def test_an_empty_batch_is_an_empty_result(evaluators):
     assert evaluation.fitness.shape == (0,)
 
 
-def test_ctrl_c_ends_a_long_evaluation():
+@pytest.mark.parametrize("task", ["qd-halfcheetah", "mujoco-halfcheetah"])
+def test_ctrl_c_ends_a_long_evaluation(task):
     """A million steps of HalfCheetah take minutes; an interrupt must end them at the next step."""
     program = """
         import numpy as np, signal, sys
         from elites import ThreadEvaluator, make_task
+        from elites.policies import parameter_count
         signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background is without
-        task = make_task("qd-halfcheetah", episode_length=1_000_000)
-        evaluator = ThreadEvaluator(task, threads=2)
+        evaluator = ThreadEvaluator(make_task(sys.argv[1], episode_length=1_000_000), threads=2)
+        zeros = np.zeros((50, parameter_count(evaluator.sizes)), np.float32)
         try:
             print("ready", flush=True)
-            evaluator.evaluate(np.zeros((50, 20742), np.float32), range(50))
+            evaluator.evaluate(zeros, range(50))
         except KeyboardInterrupt:
             evaluator.close()
             sys.exit(7)
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(program), task], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.5)  # into the evaluation
@@ -220,9 +222,9 @@ def test_ctrl_c_ends_a_long_evaluation():
         process.stdout.close()
 
 
-def test_a_hundred_full_episodes_fit_in_300_mib():
-    task = make_task("qd-ant")
-    evaluation = blank_evaluation(task, np.arange(100), transitions=True)
+@pytest.mark.parametrize("task", ["qd-ant", "mujoco-humanoid"])
+def test_a_hundred_full_episodes_fit_in_300_mib(task):
+    evaluation = blank_evaluation(make_task(task), np.arange(100), transitions=True)
     total = sum(array.nbytes for array in (*evaluation[:5], *evaluation.transitions))
     assert total < 300 * 2**20
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import elites
 from elites import ElitesError, RunConfig, cli, load_archive
+from elites.replays import offscreen as offscreen_module
 from elites.replays.models import ModelShapes, PosedScene, floor_of
 from elites.replays.mujoco import MujocoScene, Recorder
 from elites.replays.offscreen import open_renderer
@@ -224,6 +225,26 @@ def test_an_unknown_library_leaves_the_drawing_to_us(model, monkeypatch, capfd):
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
     assert open_renderer(model[0], (64, 48), (0.0, 0.0, 3.0), FIELD_OF_VIEW) is None
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "works", "tried"),
+    [("", "osmesa", ["egl", "osmesa"]), ("", "", ["egl", "osmesa"]), ("osmesa", "egl", ["osmesa"])],
+)
+def test_osmesa_is_tried_where_egl_fails(chosen, works, tried, model, monkeypatch):
+    asked = []
+
+    def start(library, *_):
+        asked.append(library)
+        if library != works:
+            raise ElitesError("no such library")
+        return library
+
+    monkeypatch.setenv("MUJOCO_GL", chosen)
+    monkeypatch.setattr(offscreen_module, "Offscreen", start)
+    opened = open_renderer(model[0], (64, 48), (0.0, 0.0, 3.0), FIELD_OF_VIEW)
+    assert asked == tried
+    assert opened == (works if works in tried else None)
 
 
 @pytest.fixture

@@ -1,20 +1,26 @@
 """Our MuJoCo tasks against Gymnasium's own environments, and the promises of the evaluator on them."""
 
+import inspect
+import re
 import subprocess
 import sys
 import textwrap
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from elites import ElitesError, ThreadEvaluator, make_task
 from elites.tasks.episode import Ending
-from elites.tasks.mujoco import TASKS, library
+from elites.tasks.mujoco import TASKS, interface, library
 from elites.tasks.mujoco.simulator import MujocoSimulator
 from tests.conftest import controllers
 
 gymnasium = pytest.importorskip("gymnasium")
+mujoco = pytest.importorskip("mujoco")
+structs = pytest.importorskip("mujoco.introspect.structs")
 ROBOTS = {
     "walker2d": "Walker2d-v5",
     "halfcheetah": "HalfCheetah-v5",
@@ -23,23 +29,58 @@ ROBOTS = {
     "humanoid": "Humanoid-v5",
     "swimmer": "Swimmer-v5",
 }
+COMMON = {
+    "frame_skip": 3,
+    "forward_reward_weight": -2.0,
+    "ctrl_cost_weight": 0.7,
+    "reset_noise_scale": 0.02,
+    "exclude_current_positions_from_observation": False,
+}
 OPTIONS = {
-    "walker2d": {"frame_skip": 2, "healthy_z_range": (0.9, 1.8), "healthy_angle_range": (-0.3, 0.5)},
-    "halfcheetah": {"ctrl_cost_weight": 0.7, "forward_reward_weight": -2.0},
-    "ant": {"contact_force_range": (-0.2, 0.3), "contact_cost_weight": 0.2, "main_body": "aux_1"},
-    "hopper": {"healthy_state_range": (-4.0, 4.0), "healthy_reward": 3.0},
+    "walker2d": {"healthy_reward": 3.0, "healthy_z_range": (1.235, 1.3)},
+    "halfcheetah": {},
+    "ant": {
+        "healthy_reward": 3.0,
+        "healthy_z_range": (0.3, 0.7),
+        "contact_force_range": (-0.2, 0.3),
+        "contact_cost_weight": 0.2,
+        "main_body": "aux_1",
+    },
+    "hopper": {
+        "healthy_reward": 3.0,
+        "healthy_state_range": (-2.0, 2.0),
+        "healthy_z_range": (1.235, 1.3),
+    },
     "humanoid": {
+        "healthy_reward": 3.0,
+        "healthy_z_range": (1.2, 1.6),
+        "contact_cost_weight": 1e-6,
         "contact_cost_range": (1e-4, 2e-4),
         "include_cinert_in_observation": False,
         "include_cfrc_ext_in_observation": False,
     },
-    "swimmer": {"ctrl_cost_weight": 0.3},
+    "swimmer": {},
 }
+FURTHER = {
+    "walker2d": {"terminate_when_unhealthy": False, "healthy_angle_range": (-0.1, 0.1)},
+    "halfcheetah": {},
+    "ant": {
+        "healthy_z_range": (0.6, 0.8),
+        "terminate_when_unhealthy": False,
+        "include_cfrc_ext_in_observation": False,
+        "main_body": 4,
+    },
+    "hopper": {"terminate_when_unhealthy": False, "healthy_angle_range": (-0.1, 0.1)},
+    "humanoid": {
+        "terminate_when_unhealthy": False,
+        "include_cvel_in_observation": False,
+        "include_qfrc_actuator_in_observation": False,
+    },
+    "swimmer": {},
+}  # with another model, each
 
 
 def stock(robot, **options):
-    if "noise" in options:
-        options["reset_noise_scale"] = options.pop("noise")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's own
         return gymnasium.make(ROBOTS[robot], **options).unwrapped
@@ -76,12 +117,19 @@ def test_whole_episodes_have_the_bits_of_gymnasium(robot):
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_every_option_is_gymnasiums(robot):
-    options = {**OPTIONS[robot], "exclude_current_positions_from_observation": False, "noise": 0.02}
-    theirs, ours = stock(robot, **options), MujocoSimulator(make_task(f"mujoco-{robot}", **options))
-    assert ours.task.observation_size == theirs.observation_space.shape[0]
-    for seed in range(3):
-        compare(theirs, ours, seed, steps=100, past_the_end=True)
+def test_every_option_is_gymnasiums(robot, tmp_path):
+    model = library.model_path(make_task(f"mujoco-{robot}").model).read_text()
+    other = tmp_path / "other.xml"
+    other.write_text(re.sub(r' timestep="[\d.]+"', ' timestep="0.004"', model))
+    cases = COMMON | OPTIONS[robot], FURTHER[robot] | {"xml_file": str(other)}
+    for options in cases:
+        theirs, ours = stock(robot, **options), MujocoSimulator(make_task(f"mujoco-{robot}", **options))
+        assert ours.task.observation_size == theirs.observation_space.shape[0]
+        for seed in range(2):
+            compare(theirs, ours, seed, steps=100, past_the_end=True)
+    allowed = inspect.signature(type(theirs)).parameters
+    tried = {name for options in cases for name, value in options.items() if value != allowed[name].default}
+    assert allowed.keys() - tried == {"default_camera_config", "kwargs"}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -91,6 +139,17 @@ def test_sizes_are_those_of_the_model(task):
     assert sizes == (model.nq, model.nv, model.nbody, model.nu)
     names = [model.geom(geom).name for geom, _ in task.robot.feet]
     assert len(names) == len(task.robot.feet)
+
+
+def test_the_documentation_has_the_archives_and_offsets_of_the_tasks():
+    page = (Path(__file__).parents[2] / "docs" / "mujoco.md").read_text()
+    rows = [re.split(r" *\| *", line)[1:-1] for line in page.splitlines() if line.startswith("| `mujoco-")]
+    documented = {row[0].strip("`"): (row[3], row[4], row[5].replace(",", "")) for row in rows}
+    assert documented == {
+        task.name: (str(task.cells), " x ".join(map(str, task.grid)), f"{task.qd_offset:.0f}")
+        for task in TASKS
+        if "deterministic" not in task.name
+    }
 
 
 def test_a_deterministic_task_starts_the_same_whatever_the_seed():
@@ -144,6 +203,13 @@ def test_an_episode_is_the_steps_of_its_controller(descriptor):
             np.testing.assert_allclose(described[-1], (places[-1] - places[-2]) / 0.05, rtol=1e-9)
 
 
+def test_timers_are_off():
+    simulator = MujocoSimulator(make_task("mujoco-hopper"))
+    simulator.begin(0)
+    simulator.advance(np.zeros(3, np.float32))
+    assert not any(timer.duration for timer in simulator.data.timer)
+
+
 def test_controls_fill_the_range_of_the_actuators():
     simulator = MujocoSimulator(make_task("mujoco-humanoid"))
     simulator.begin(0)
@@ -152,13 +218,20 @@ def test_controls_fill_the_range_of_the_actuators():
 
 
 def test_states_that_are_not_finite_are_counted_and_nothing_is_printed(tmp_path):
+    """Also if the tasks are loaded while an environment is made, and after another one is made."""
     program = """
-        import numpy as np
+        import mujoco, numpy as np
         from elites import ThreadEvaluator, make_task
+        from elites.tasks.gymnasium.simulator import inspect_environment
+        from elites.tasks.mujoco.library import quiet_mujoco
         from elites.policies import parameter_count
         task = make_task("mujoco-humanoid", noise=1000.0)
-        with ThreadEvaluator(task, threads=2) as evaluator:
+        with quiet_mujoco():
+            evaluator = ThreadEvaluator(task, threads=2)
+        with evaluator:
             zeros = np.zeros((4, parameter_count(evaluator.sizes)))
+            print(evaluator.evaluate(zeros, range(4)).invalid)
+            inspect_environment("hopper", "Hopper-v5", {"descriptor": "builtins:callable"})
             print(evaluator.evaluate(zeros, range(4)).invalid)
         with ThreadEvaluator(make_task("mujoco-humanoid"), threads=1) as evaluator:
             print(evaluator.evaluate(zeros, range(4)).invalid)
@@ -172,9 +245,18 @@ def test_states_that_are_not_finite_are_counted_and_nothing_is_printed(tmp_path)
         cwd=tmp_path,
         check=True,
     )
-    assert done.stdout.split() == ["4", "0", "1"]
+    assert done.stdout.split() == ["4", "4", "0", "1"]
     assert not done.stderr
     assert not list(tmp_path.iterdir())  # MuJoCo writes MUJOCO_LOG.TXT
+
+
+def test_warnings_are_handled_as_before_once_brax_has_made_an_environment():
+    from elites.tasks.brax import simulation
+
+    handler = mujoco.get_mju_user_warning()
+    with simulation._quiet():
+        assert mujoco.get_mju_user_warning() is not handler
+    assert mujoco.get_mju_user_warning() is handler is interface._keep_quiet.ctypes
 
 
 def test_the_trap_stands_between_the_ant_and_the_goal():
@@ -208,6 +290,13 @@ def _thrown(task):
         ("mujoco-swimmer", {"descriptor": "feet"}, "this robot has none"),
         ("mujoco-ant", {"xml_file": "nowhere.xml"}, "nowhere.xml is not a file"),
         ("mujoco-ant", {"noise": -1.0}, "noise is -1.0; it must be from 0"),
+        (
+            "mujoco-ant",
+            {"noise": 0.1, "environment_options": {"reset_noise_scale": 0.1}},
+            "reset_noise_scale is 0.1; it must be left out: noise",
+        ),
+        ("mujoco-ant", {"main_body": 1.5}, "main_body is 1.5; it must be a whole number or text"),
+        ("mujoco-ant", {"main_body": -1}, "main_body is -1; it must be from 0 to"),
         ("mujoco-hopper", {"healthy_z_range": (0.7, float("inf"))}, "healthy_z_range is inf"),
     ],
 )
@@ -223,34 +312,73 @@ def test_another_model_has_other_sizes_and_must_have_the_feet(tmp_path):
     task = make_task("mujoco-hopper", xml_file=str(other))
     with pytest.raises(ElitesError, match="the model of mujoco-hopper has no geom or body 'foot_geom'"):
         task.simulator()
+    with pytest.raises(ElitesError, match="the model of mujoco-ant has no body 14; its bodies with names"):
+        make_task("mujoco-ant", main_body=14).simulator()
     assert make_task("mujoco-hopper", xml_file="ant.xml").action_size == 8
     (tmp_path / "broken.xml").write_text("<mujoco><worldbody></mujoco>")
     with pytest.raises(ElitesError, match="MuJoCo cannot read"):
         make_task("mujoco-hopper", xml_file=str(tmp_path / "broken.xml"))
 
 
-def test_a_version_with_other_structs_is_refused(monkeypatch):
+@pytest.fixture
+def layout():
     library.checked_layout.cache_clear()
     right = library.read_layout()
-    for wrong in (
-        right._replace(contact_count=right.contact_count + 4),
-        right._replace(contacts=right.contacts + 8),
-        right._replace(contact=np.dtype({**_described(right), "itemsize": right.contact.itemsize + 8})),
-    ):
-        monkeypatch.setattr(library, "read_layout", lambda wrong=wrong: wrong)
-        with pytest.raises(ElitesError, match=r"mujoco [\d.]+ cannot be used: (ncon|contacts)"):
-            library.checked_layout()
-    monkeypatch.undo()
+    yield right
+    library.checked_layout.cache_clear()
     assert library.checked_layout() == right
 
 
-def _described(layout):
-    fields = layout.contact.fields
-    return {
-        "names": list(fields),
-        "formats": [field[0] for field in fields.values()],
-        "offsets": [field[1] for field in fields.values()],
-    }
+@pytest.mark.parametrize(
+    ("field", "by", "message"),
+    [
+        ("time", 8, "time is"),
+        ("contact_count", 4, "ncon is"),
+        ("contacts", 8, "contacts are"),
+        ("geom", 4, "contacts are"),
+        ("other_geom", 4, "contacts are"),
+        ("exclude", -4, "contacts are"),
+        ("itemsize", 8, "contacts are"),
+    ],
+)
+def test_a_version_with_other_structs_is_refused(field, by, message, layout, monkeypatch):
+    if field in layout._fields:
+        wrong = layout._replace(**{field: getattr(layout, field) + by})
+    else:
+        wrong = layout._replace(contact=_moved(layout.contact, field, by))
+    monkeypatch.setattr(library, "read_layout", lambda: wrong)
+    with pytest.raises(ElitesError, match=rf"mujoco [\d.]+ cannot be used: {message} at another place;"):
+        library.checked_layout()
+
+
+def _moved(contact, field, by):
+    """The dtype of a contact with one field at another place, or with another size."""
+    fields = contact.fields
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": [kind for kind, _ in fields.values()],
+            "offsets": [offset + by * (name == field) for name, (_, offset) in fields.items()],
+            "itemsize": contact.itemsize + by * (field == "itemsize"),
+        }
+    )
+
+
+@pytest.mark.parametrize("lacks", ["module", "names", "struct", "field", "type"])
+def test_structs_that_are_described_in_another_way_are_refused(lacks, layout, monkeypatch):
+    contact = structs.STRUCTS["mjContact"]
+    if lacks == "module":
+        monkeypatch.setitem(sys.modules, structs.__name__, None)
+    elif lacks == "names":
+        monkeypatch.setattr(structs, "STRUCTS", list(structs.STRUCTS.values()))
+    elif lacks == "struct":
+        monkeypatch.delitem(structs.STRUCTS, "mjContact")
+    else:
+        others = [member for member in contact.fields if member.name != "geom"]
+        others += [SimpleNamespace(name="geom", type=None)] * (lacks == "type")
+        monkeypatch.setitem(structs.STRUCTS, "mjContact", SimpleNamespace(fields=others))
+    with pytest.raises(ElitesError, match=r"cannot be used: its structs are described in another way \("):
+        library.checked_layout()
 
 
 def test_without_the_package_the_tasks_say_so(monkeypatch):

@@ -18,6 +18,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.tasks.brax import missing_package
+from elites.tasks.mujoco.library import quiet_mujoco
 from elites.tasks.task import Stepping
 
 if TYPE_CHECKING:
@@ -97,16 +98,10 @@ def _quiet() -> Iterator[None]:
     """Hides warnings of Brax and MuJoCo about missing packages and old models: no user can change them."""
     if missing := missing_package():
         raise ElitesError(missing)
-    import mujoco
-
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda _: None)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        mujoco.set_mju_user_warning(before)
+    importlib.import_module("mujoco")  # so that it is quiet, too
+    with quiet_mujoco(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
 
 
 class Feet(NamedTuple):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -63,21 +60,6 @@ def make_environment(
     if not isinstance(instance, gymnasium.Env):
         raise ElitesError(f"{environment} makes a {type(instance).__name__}; it must make a gymnasium.Env")
     return instance
-
-
-@contextlib.contextmanager
-def quiet_mujoco() -> Iterator[None]:
-    """Hides MuJoCo's warnings, which it would repeat with every environment."""
-    mujoco = sys.modules.get("mujoco")
-    if mujoco is None:
-        yield
-        return
-    before = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda _: None)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)
 
 
 def _unknown(environment: str) -> str:

@@ -16,7 +16,8 @@ from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
 from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import Ending, EpisodeResult, Transitions
-from elites.tasks.gymnasium.environments import make_environment, quiet_mujoco, spaces_of
+from elites.tasks.gymnasium.environments import make_environment, spaces_of
+from elites.tasks.mujoco.library import quiet_mujoco
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask

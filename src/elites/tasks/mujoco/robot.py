@@ -248,7 +248,7 @@ def _digest(path: str, modified: int) -> str:
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters as a record has them: paths of functions, and pairs of a foot and its name for people."""
-    given = dict(with_options(parameters))
+    given = with_options(parameters)
     for name in RobotTask.function_fields:
         if callable(given.get(name)):
             given[name] = path_or_pickle(given[name])
