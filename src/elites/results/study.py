@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elites.errors import ElitesError
+from elites.files import partial_path
 from elites.results import names
 from elites.results.folder import RunFolder, find_runs, write_json
 from elites.results.schemas import Pace, StudyRecord, read_record
@@ -16,7 +17,7 @@ RUNS = "runs"
 RECORD = "study.json"
 MEASURED = "measured.json"
 LOGS = "logs"
-REPORT, UNFINISHED, REPLACED = "report", ".report.partial", ".report.replaced"
+REPORT, REPLACED = "report", ".report.replaced"
 
 
 class ReportFolder:
@@ -87,13 +88,13 @@ class StudyFolder:
             replaced.rename(self.report.path)
         self._refuse_other_report()
         self.discard_report()
-        report = ReportFolder(self.path / UNFINISHED)
+        report = ReportFolder(partial_path(self.report.path))
         report.create()
         return report
 
     def finish_report(self) -> None:
         """Replaces the last report by the new one. If that fails, the last one stays."""
-        made, replaced, home = self.path / UNFINISHED, self.path / REPLACED, self.report.path
+        made, replaced, home = partial_path(self.report.path), self.path / REPLACED, self.report.path
         shutil.rmtree(replaced, ignore_errors=True)
         if home.exists():
             home.rename(replaced)
@@ -107,7 +108,7 @@ class StudyFolder:
 
     def discard_report(self) -> None:
         """Removes a report that is not finished."""
-        shutil.rmtree(self.path / UNFINISHED, ignore_errors=True)
+        shutil.rmtree(partial_path(self.report.path), ignore_errors=True)
 
     def _refuse_other_report(self) -> None:
         home = self.report.path

@@ -18,7 +18,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import PARTIAL, error_in_one_line, require_space
+from elites.files import error_in_one_line, partial_path, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import RECORD, StudyFolder
@@ -229,7 +229,7 @@ def _write(
     parameters: bool,
 ) -> None:
     """Makes the folder under a temporary name, its record last, and then renames it."""
-    partial = target.with_name(f".{target.name}{PARTIAL}")
+    partial = partial_path(target)
     with error_in_one_line(f"cannot write to {target}"):
         partial.mkdir(parents=True, exist_ok=True)
         with folder_lock(partial):
