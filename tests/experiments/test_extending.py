@@ -177,6 +177,8 @@ def test_a_custom_metric_is_a_column_and_is_shown(command, here):
     logged = read_table(here / "runs/spread/metrics.csv")["spread"]
     descriptor = load_archive("runs/spread").descriptor
     assert logged[-1] == pytest.approx(descriptor.std(axis=0).mean(), rel=1e-5)
+    assert re.search(r"accepted offspring +\d+\.\d%\n", summary)
+    assert "accepted" not in command("correct runs/spread --replications 1 --threads 1")
     uninstall(here, "spread")
     assert re.search(r"spread +0\.\d+\n", command("show runs/spread"))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from elites.experiments.guards import write_stop
 from elites.loggers import Choice, find_logger
-from elites.metrics.metric import METRICS, Metric
+from elites.metrics.metric import METRICS, GenerationMetric, Metric
 from elites.options import Patience, Pictures, Seconds, Threads, Workers, check_fields, converted
 
 
@@ -22,7 +22,7 @@ class Report(NamedTuple):
     timings: dict[str, Any]
     evaluations: int  # the budget
     seeds: tuple[int, ...]
-    described: tuple[Metric, ...] = METRICS  # the metrics of the archive, including the run's own
+    described: tuple[Metric | GenerationMetric, ...] = METRICS  # the archive's, and the run's own
 
 
 def ignore(*_: object) -> None:

@@ -99,7 +99,7 @@ def _drive(
                         folder.path,
                         metric_columns(current.algorithm, current.metrics),
                         [*timings, *["corrections_s"] * corrects],
-                        correction_columns(current.metrics) if corrects else (),
+                        correction_columns(current.metrics.archive) if corrects else (),
                         current.algorithm.operators,
                         header.logs[index] if header else {},
                     )
@@ -299,7 +299,7 @@ class _Loop:
                     timings,
                     self.config.evaluations,
                     self.seeds,
-                    self.current.metrics,
+                    self.current.metrics.shown,
                 )
             )
 
@@ -387,7 +387,7 @@ class _Loop:
                 "elites": len(archive.cell),
                 "invalid": int(corrected.invalid),
             }
-            for metric in self.current.metrics:
+            for metric in self.current.metrics.archive:
                 _, row[metric.name], row[metric.loss.name] = corrected.change(metric)
             rows.append(row)
         for log, row in zip(self.logs, rows, strict=True):

@@ -24,10 +24,16 @@ from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.execution import ignore
-from elites.experiments.generation import Row, archive_values, evaluations_of, keys_of, metric_rows
+from elites.experiments.generation import (
+    Row,
+    archive_values,
+    elites_of,
+    evaluations_of,
+    keys_of,
+    metric_rows,
+)
 from elites.experiments.programs import make_programs
 from elites.memory import require_bytes
-from elites.metrics.metric import METRICS
 from elites.options import Physics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
@@ -69,7 +75,7 @@ class Replications(ABC):
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
         on_phase(COMPILING)
-        describes = len(self.metrics) > len(METRICS)
+        describes = self.metrics.has_own
         self.parts = self.parts_of(len(configs))
         self.looks_ahead = looks_ahead(self.parts)
         size, self.budget = len(configs) // self.parts, configs[0].evaluations
@@ -132,10 +138,12 @@ class Replications(ABC):
         """The metrics of each archive."""
         return [
             archive_values(
-                self.algorithm,
-                self.metrics,
-                np.asarray(archive.elites.fitness),
-                np.asarray(archive.elites.descriptor),
+                self.metrics.archive,
+                elites_of(
+                    self.algorithm,
+                    np.asarray(archive.elites.fitness),
+                    np.asarray(archive.elites.descriptor),
+                ),
             )
             for archive in self.archives()
         ]

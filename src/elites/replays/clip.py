@@ -101,8 +101,8 @@ class Clip:
 
         options = ("-y", "-v", "error")
         source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
-        target = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
-        target += ("-f", "mp4")  # which the name of an incomplete file does not say
+        coding = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
+        target = (*coding, "-f", "mp4")  # which the name of an incomplete file does not say
         return subprocess.Popen(
             [imageio_ffmpeg.get_ffmpeg_exe(), *options, *source, "-i", "-", *target, self._partial],
             stdin=subprocess.PIPE,

@@ -22,7 +22,7 @@ EDGE = 4096  # bytes at the beginning and at the end of a log, which its digest 
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
-    """The columns of `metrics.csv` that are metrics of the archive."""
+    """The columns of `metrics.csv` that are metrics of the archive, or a user's own."""
     return [column for column in columns if not is_count(column) and column not in OPTIONAL]
 
 
@@ -89,10 +89,17 @@ class Table:
             self.file.write((",".join(self.columns) + "\n").encode())
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Writes numbers so that they are read back exactly; None is an empty cell."""
-        cells = ("" if row[column] is None else repr(row[column]) for column in self.columns)
+        """Writes numbers so that they are read back exactly."""
+        cells = (_cell(column, row[column]) for column in self.columns)
         self.file.write((",".join(cells) + "\n").encode())
         self.file.size()
+
+
+def _cell(column: str, value: object) -> str:
+    """The text of a cell. None is empty, and NaN in a user's column: an empty cell elsewhere is damage."""
+    if value is None:
+        return "" if column in OPTIONAL else "nan"
+    return repr(value)
 
 
 def _continued(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
