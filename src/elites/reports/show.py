@@ -66,9 +66,7 @@ def show(
             f"colour is {colour}, which takes a corrected archive: "
             + (problem or f"`elites correct {run}` makes it")
         )
-    ending = "" if colour == "fitness" else f"-{colour}"
-    drawn = {name: run.figure(name, format) for name in ("progress", "profile", "corrected", "spread")}
-    drawn |= {name: run.figure(f"{name}{ending}", format) for name in ("archive", "parallel")}
+    drawn = run.figures(colour, format)
     parallel = archive.centroids.shape[1] > 2
     with error_in_one_line(f"cannot draw into {run}"):
         draw_archive(archive, drawn["archive"], corrected=corrected, **vars(style))

@@ -47,6 +47,7 @@ class RunFolder:
         self.timings = self.path / names.TIMINGS
         self.corrections = self.path / names.CORRECTIONS
         self.lineage = self.path / names.LINEAGE
+        self.explorer = self.path / names.EXPLORER
         self.checkpoints = Checkpoints(self.path / names.CHECKPOINTS)
 
     def __str__(self) -> str:
@@ -216,9 +217,17 @@ class RunFolder:
     def write_loggers(self, loggers: dict[str, LoggerRecord]) -> None:
         write_json(self.path / names.LOGGERS, msgspec.to_builtins(loggers))
 
-    def figure(self, name: str, ending: str = "png") -> Path:
-        """The path of a figure of the run."""
-        return self.path / f"{name}.{ending}"
+    def figures(self, colour: str = "fitness", ending: str = "png") -> dict[str, Path]:
+        """The paths of all figures of the run, by name."""
+        coloured = "" if colour == "fitness" else f"-{colour}"
+        return {
+            **{name: self.path / f"{name}.{ending}" for name in names.FIGURES},
+            **{name: self.path / f"{name}{coloured}.{ending}" for name in names.COLOURED_FIGURES},
+        }
+
+    def clip(self, cell: int | None = None, grid: tuple[int, int] | None = None) -> Path:
+        """The path of the clip of the best elite, of the elite of a cell, or of a grid of elites."""
+        return self.path / names.clip(cell, grid)
 
 
 class GroupFolder:

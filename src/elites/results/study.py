@@ -30,6 +30,14 @@ class ReportFolder:
         self.figures = path / "figures"
         self.tables = path / "tables"
 
+    def figure(self, name: str, ending: str = "png") -> Path:
+        """The path of a figure."""
+        return self.figures / f"{name}.{ending}"
+
+    def table(self, name: str, ending: str = "csv") -> Path:
+        """The path of a table."""
+        return self.tables / f"{name}.{ending}"
+
     def create(self) -> None:
         """Makes the folder and those in it."""
         for folder in (self.figures, self.tables):
