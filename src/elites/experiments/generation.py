@@ -134,8 +134,7 @@ class Generation:
 
     def within(self, budget: jax.Array, evaluations: jax.Array, round: Round) -> jax.Array:
         """Whether each episode of a round is within the budget, `[replications, …]`."""
-        numbers = evaluations + jnp.arange(round.evaluations, dtype=jnp.int32)
-        return jnp.broadcast_to((numbers < budget).reshape(round.shape), (self.count, *round.shape))
+        return jnp.broadcast_to(within_budget(budget, evaluations, round), (self.count, *round.shape))
 
     def tell(
         self,
@@ -239,6 +238,12 @@ class Generation:
         return jax.vmap(
             lambda key: jax.random.split(jax.random.fold_in(jax.random.fold_in(key, generation), index))
         )(keys.generations)
+
+
+def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
+    """Whether each episode of a round is within the budget, `[policies, …]`: of NumPy, or of JAX if it is
+    given JAX's arrays."""
+    return (np.arange(round.evaluations, dtype=np.int32) < budget - evaluations).reshape(round.shape)
 
 
 def evaluations_of(rounds: tuple[Round, ...]) -> int:

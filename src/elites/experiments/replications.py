@@ -20,7 +20,7 @@ from elites.cache import keep_compiled_programs
 from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.device import runs_inside
 from elites.evaluation.environment import raise_failure
-from elites.evaluation.evaluation import Evaluation, Evaluator
+from elites.evaluation.evaluation import Evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.execution import ignore
@@ -31,6 +31,7 @@ from elites.experiments.generation import (
     evaluations_of,
     keys_of,
     metric_rows,
+    within_budget,
 )
 from elites.experiments.programs import make_programs
 from elites.memory import require_bytes
@@ -84,7 +85,7 @@ class Replications(ABC):
         seeds = [config.seed for config in configs]
         self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
         self.algorithm, hidden = algorithm, algorithm.config.hidden
-        self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
+        self.evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.environment_steps = [0] * len(configs)
@@ -278,7 +279,7 @@ class EpisodesOutside(Replications):
             seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)
             return _Asked(state, batch, *to_host((batch.parameters, seeds)))
 
-        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation) -> None:
+        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation[np.ndarray]) -> None:
             ahead, index, round = work[item]
             numbers = np.int32(first + ahead), np.int32(index)
             self.state[part], _, offspring, counts[part] = self.programs.tell(
@@ -339,10 +340,10 @@ class EpisodesOutside(Replications):
 
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """Runs the episodes within the budget; the others count as skipped."""
         replications, policies = parameters.shape[:2]
-        limit = min(round.evaluations, max(0, self.budget - evaluations))
+        limit = int(np.count_nonzero(within_budget(self.budget, evaluations, round)))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
                 parameters.reshape(replications * policies, -1),
