@@ -44,7 +44,7 @@ class RunConfig:
     evaluations: Evaluations = 1_000_000
     seed: Seed = 0
     snapshots: Snapshots = 0
-    log_every: RowInterval = 1  # generations for each row of `metrics.csv`
+    log_every: RowInterval = 1  # generations between rows of `metrics.csv`
     correct_every: Interval = 0
     correct_replications: Replications = 50
     correct_redraw: bool = False

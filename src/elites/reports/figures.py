@@ -176,7 +176,7 @@ def draw_profile(
         curves["corrected (means of replications)"] = corrected.mean_fitness[corrected.kept]
     figure, axes = _new_axes(path, ax, (6.4, 4.0))
     scale, cells = make_scale(list(curves.values())), len(archive.centroids)
-    (low, high), note = scale.ends, scale.beyond(*curves.values()).note
+    (low, high), note = scale.ends, scale.out_of_range(*curves.values()).note
     left, right = low - MARGIN * (high - low), high + MARGIN * (high - low)
     looks = ((ORIGINAL_COLOUR, "-"), (CORRECTED_COLOUR, "--"))
     for (label, fitness), (colour, line) in zip(curves.items(), looks, strict=False):

@@ -35,7 +35,7 @@ def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str
     return "\n".join([title, *aligned(rows)])
 
 
-def trust(corrected: CorrectedArchive) -> str:
+def reproducibility_tables(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
     spread = corrected.spread()
     described = corrected.about["task"]["descriptor_names"]

@@ -313,10 +313,11 @@ def refuse_taken(folder: Path) -> None:
     """Raises an error if a folder is not free for a new run."""
     if (folder / names.CONFIG).exists():
         raise ElitesError(
-            f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"
+            f"{folder} already holds a run: `elites resume {folder}` continues it; "
+            "for a new run, choose an empty folder with --out"
         )
     if folder.is_dir() and any(not is_partial(path) for path in folder.iterdir()):
-        raise ElitesError(f"{folder} is not empty; --out takes a new folder")
+        raise ElitesError(f"{folder} is not empty; choose an empty folder with --out")
 
 
 def make_folder(folder: Path) -> None:

@@ -26,7 +26,7 @@ def metric_names(columns: Iterable[str]) -> list[str]:
     return [column for column in columns if not is_count(column) and column not in OPTIONAL]
 
 
-class Appended:
+class AppendOnlyFile:
     """A file that is only ever appended to."""
 
     def __init__(self, path: Path, size: int = 0) -> None:
@@ -84,7 +84,7 @@ class Table:
     def __init__(self, path: Path, columns: Iterable[str], size: int = 0) -> None:
         """A log that is continued keeps its columns: earlier versions wrote fewer."""
         self.columns = _continued(path, tuple(columns)) if size else tuple(columns)
-        self.file = Appended(path, size)
+        self.file = AppendOnlyFile(path, size)
         if size == 0:
             self.file.write((",".join(self.columns) + "\n").encode())
 
@@ -131,15 +131,15 @@ class Logs:
         sizes = {name: mark.size for name, mark in marks.items()}
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
         self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
-        self.events = Appended(folder / names.EVENTS, sizes.get(names.EVENTS, 0))  # TensorBoard's
+        self.events = AppendOnlyFile(folder / names.EVENTS, sizes.get(names.EVENTS, 0))  # TensorBoard's
         self._files = {
             names.METRICS: self.metrics.file,
             names.TIMINGS: self.timings.file,
             names.EVENTS: self.events,
         }
-        self.lineage: Appended | None = None
+        self.lineage: AppendOnlyFile | None = None
         if not marks or names.LINEAGE in marks:
-            self.lineage = Appended(folder / names.LINEAGE, sizes.get(names.LINEAGE, 0))
+            self.lineage = AppendOnlyFile(folder / names.LINEAGE, sizes.get(names.LINEAGE, 0))
             self._files[names.LINEAGE] = self.lineage
             if not self.lineage.size():
                 self.lineage.write(header_of(operators))
