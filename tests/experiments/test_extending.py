@@ -154,7 +154,7 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     toml = toml.replace('"qd-hopper"', '{task = "qd-hopper", task_parameters = {episode_length = 40}}')
     toml = toml.replace('"map-elites"', f'{{algorithm = "map-elites", {small}}}}}')
     toml = toml.replace("hyper_parameters = {sigma3", f"{small}, sigma3")
-    (here / "lines.toml").write_text('metrics = ["spread:spread"]\n' + toml)
+    (here / "lines.toml").write_text('metrics = ["spread:spread", "spread:accepted"]\n' + toml)
     running, reporting = commands("elites study run lines")
     command(running, "--no-calibrate")
     runs = here / "studies" / "lines" / "runs" / "qd-hopper-episode_length-40"
@@ -164,7 +164,9 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     page = (here / "studies/lines/report/index.html").read_text()
     assert "two_lines:TwoLines" in page
     table = pyarrow.parquet.read_table(here / "studies/lines/report/metrics.parquet")
-    assert np.isfinite(table["spread"].to_numpy()).all()  # the metric of one's own
+    assert np.isfinite(table["spread"].to_numpy()).all()  # the metrics of one's own
+    assert np.isfinite(table["accepted"].to_numpy()).all()
+    assert "accepted offspring" in page
     assert (here / "studies/lines/report/figures/contribution-two-lines-TwoLines.png").exists()
 
 

@@ -328,6 +328,6 @@ def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, t
         (tmp_path / job.folder / "group.json").write_text(json.dumps({"seeds": list(range(before))}))
     assert present.unfinished(tmp_path, [job]) == [job]
     with pytest.raises(
-        ElitesError, match=r"in one program, which cannot become seeds? .*; choose another folder with --out"
+        ElitesError, match=r"in one program, which cannot become seeds? .*; choose another"
     ):
         present.unfinished(tmp_path, jobs(after))

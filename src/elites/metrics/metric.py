@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,10 @@ class GenerationResult:
     critic_value: float  # sum over these steps
     greedy_episodes: int  # valid episodes of the trained actor
     greedy_fitness: float  # sum over these episodes
+
+    def offspring(self, count: Literal["made", "new", "improved"]) -> int:
+        """Offspring of all operators: all, those in empty cells, or those in place of worse elites."""
+        return sum(number for name, number in self.counts.items() if name.startswith(f"{count}_"))
 
 
 @dataclass(frozen=True)
