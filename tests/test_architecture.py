@@ -49,3 +49,14 @@ def test_the_documented_order_of_packages_is_that_of_the_imports():
 
 def names_in(cell):
     return re.findall("`(.+?)`", cell)
+
+
+def test_only_the_results_package_spells_the_names_of_files():
+    pattern = r"[\w-]*\.(csv|json|tex|parquet)|[\w-]+\.(npz|mp4|bin)"
+    files = [file for file in SOURCE.rglob("*.py") if file.relative_to(SOURCE).parts[0] != "results"]
+    nodes = ((file, node) for file in files for node in ast.walk(ast.parse(file.read_text())))
+    assert not [
+        (file.name, node.value)
+        for file, node in nodes
+        if isinstance(node, ast.Constant) and re.fullmatch(pattern, str(node.value))
+    ]

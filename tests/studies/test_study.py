@@ -327,7 +327,5 @@ def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, t
     if job.group:
         (tmp_path / job.folder / "group.json").write_text(json.dumps({"seeds": list(range(before))}))
     assert present.unfinished(tmp_path, [job]) == [job]
-    with pytest.raises(
-        ElitesError, match=r"in one program, which cannot become seeds? .*; choose another"
-    ):
+    with pytest.raises(ElitesError, match=r"in one program, which cannot become seeds? .*; choose another"):
         present.unfinished(tmp_path, jobs(after))
