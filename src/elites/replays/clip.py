@@ -73,7 +73,7 @@ class Clip:
 
     def __enter__(self) -> Clip:
         with error_in_one_line(f"cannot write {self.path}"):
-            self._partial.unlink(missing_ok=True)  # the encoder of a killed replay may still write it
+            self._partial.unlink(missing_ok=True)  # the encoder of a killed replay may still write to it
             self._partial.open("wb").close()
         return self
 
@@ -103,12 +103,18 @@ class Clip:
         source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
         coding = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
         target = (*coding, "-f", "mp4")  # which the name of an incomplete file does not say
-        return subprocess.Popen(
-            [imageio_ffmpeg.get_ffmpeg_exe(), *options, *source, "-i", "-", *target, self._partial],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        # It gets the open file, not its name: if this process is killed, it still ends the file that it has.
+        with self._partial.open("r+b") as file:
+            return subprocess.Popen(
+                [
+                    *(imageio_ffmpeg.get_ffmpeg_exe(), *options, *source, "-i", "-"),
+                    *(*target, f"/dev/fd/{file.fileno()}"),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(file.fileno(),),
+            )
 
     def _finish(self, film: subprocess.Popen[bytes]) -> None:
         message = film.communicate()[1].decode(errors="replace")
