@@ -34,7 +34,7 @@ def parts(repetitions: int) -> dict[str, float]:
     from elites.algorithms.base import solutions
     from elites.archives.archive import insert
     from elites.learning import critics, replay_buffer
-    from elites.results.checkpoints import Belonging, Checkpoints
+    from elites.results.checkpoints import Checkpoints, RunIdentity
     from elites.results.schemas import RunRecord
     from elites.tasks.episode import Ending
     from elites.variation import policy_gradient
@@ -110,7 +110,7 @@ def parts(repetitions: int) -> dict[str, float]:
     )
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder))
-        header = Belonging([RunRecord(algorithm="pga-map-elites", task="qd-walker")]).header(
+        header = RunIdentity([RunRecord(algorithm="pga-map-elites", task="qd-walker")]).header(
             generation=0, evaluations=0, environment_steps=[0], corrected=0, elapsed=0.0, logs=[{}]
         )
         checkpoint_s = timed(lambda: checkpoints.save(whole, header), 2)

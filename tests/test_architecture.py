@@ -10,15 +10,26 @@ SOURCE = Path(elites.__file__).parent
 
 
 def imported(part):
-    """Parts of the package that a part imports, for types or later on demand, too."""
+    """Parts of the package that a part imports, for types, later on demand or by an import path, too.
+
+    "elites" stands for all of them: the package itself, or a public name of it.
+    """
     names = set()
     for file in (SOURCE / part).rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module is not None:
-                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+                names |= {node.module} if node.module != "elites" else set()
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
             elif isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("elites.")}
+            elif isinstance(node, ast.Constant) and re.fullmatch(r"elites\.[\w.]+:\w+", str(node.value)):
+                names.add(node.value)
+    parts = [name.split(".") for name in names if name.split(".")[0] == "elites"]
+    return {name[1] if len(name) > 1 and is_part(name[1]) else name[0] for name in parts}
+
+
+def is_part(name):
+    return (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file()
 
 
 def test_the_documented_order_of_packages_is_that_of_the_imports():
@@ -29,10 +40,23 @@ def test_the_documented_order_of_packages_is_that_of_the_imports():
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert set(order) == packages
     for position, package in enumerate(order):
-        imports = sorted(imported(package) & packages - {package})
+        everything = imported(package)
+        assert "elites" not in everything, package
+        imports = sorted(everything & packages - {package})
         assert documented[package] == imports
         assert set(imports) <= set(order[position + 1 :])
 
 
 def names_in(cell):
     return re.findall("`(.+?)`", cell)
+
+
+def test_only_the_results_package_spells_the_names_of_files():
+    pattern = r"[\w-]*\.(csv|json|tex|parquet)|[\w-]+\.(npz|mp4|bin)"
+    files = [file for file in SOURCE.rglob("*.py") if file.relative_to(SOURCE).parts[0] != "results"]
+    nodes = ((file, node) for file in files for node in ast.walk(ast.parse(file.read_text())))
+    assert not [
+        (file.name, node.value)
+        for file, node in nodes
+        if isinstance(node, ast.Constant) and re.fullmatch(pattern, str(node.value))
+    ]

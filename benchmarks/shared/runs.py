@@ -25,14 +25,14 @@ def make_runs(
 def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: int) -> None:
     from elites import RunConfig
     from elites.experiments.generation import metric_columns
-    from elites.metrics.metric import METRICS
+    from elites.metrics.metric import Metrics
 
     rng = np.random.default_rng([seed, zlib.crc32(f"{algorithm} on {task}".encode())])
     config = RunConfig(algorithm=algorithm, task=task, seed=seed, evaluations=100 * generations)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config.record()))
     instance = config.make_algorithm()
-    names = metric_columns(instance, METRICS)
+    names = metric_columns(instance, Metrics())
     place = np.arange(1, generations + 1)
     rising = np.maximum.accumulate(1 - np.exp(-5 * place / generations) + 0.01 * rng.random(generations))
     columns = {

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from elites.loggers.logger import LoggedRun, Logger
     from elites.metrics.archive import ArchiveMetrics, archive_metrics
     from elites.metrics.corrected import Losses
-    from elites.metrics.metric import Metric
+    from elites.metrics.metric import GenerationMetric, Metric
     from elites.metrics.pyribs import from_pyribs
     from elites.paper.presets import make_study
     from elites.policies import Policy
@@ -87,6 +87,7 @@ _HOME = {
     "Evaluator": "elites.evaluation.evaluation",
     "Execution": "elites.experiments.execution",
     "FunctionTask": "elites.tasks.function",
+    "GenerationMetric": "elites.metrics.metric",
     "GymnasiumTask": "elites.tasks.gymnasium",
     "Lineage": "elites.results.lineage",
     "LoggedRun": "elites.loggers.logger",
@@ -169,6 +170,7 @@ __all__ = [
     "Evaluator",
     "Execution",
     "FunctionTask",
+    "GenerationMetric",
     "GymnasiumTask",
     "Lineage",
     "LoggedRun",

@@ -32,6 +32,15 @@ MOST_TEXT = 300  # characters of an error of a library
 LARGEST = float(np.finfo(np.float32).max)
 
 
+def partial_path(path: Path, process: int | None = None) -> Path:
+    """The path under which a file or folder is written before it is renamed to `path`.
+
+    With `process`, several processes may write at the same time; the last one to finish wins.
+    """
+    writer = "" if process is None else f"-{process}"
+    return path.with_name(f".{path.name}{writer}{PARTIAL}")
+
+
 def is_partial(path: Path) -> bool:
     """Whether a path is a file that is being written, or that a killed process left incomplete."""
     return path.name.startswith(".") and path.name.endswith(PARTIAL)
@@ -46,7 +55,7 @@ def remove_partials(folder: Path, *, below: bool = True) -> None:
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Writes a file so that `path` always has either its old or its complete new content, also on disk."""
-    partial = path.with_name(f".{path.name}-{os.getpid()}{PARTIAL}")
+    partial = partial_path(path, os.getpid())
     try:
         with partial.open("wb") as file:
             write(file)

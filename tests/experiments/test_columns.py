@@ -1,6 +1,7 @@
 """Columns of the log that not every algorithm, generation or version has."""
 
 import csv
+import dataclasses
 import functools
 
 import jax.numpy as jnp
@@ -8,10 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from elites import (
     ElitesError,
     Execution,
+    GenerationMetric,
     Metric,
     RunConfig,
     load_archive,
@@ -24,8 +27,9 @@ from elites import (
 from elites.algorithms.base import Batch
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments import generation, loop
-from elites.experiments.generation import Counts, Greedy, Row, optional_values
+from elites.experiments.generation import Counts, Greedy, Row, generation_result
 from elites.learning.critics import Training
+from elites.metrics.metric import GENERATION_METRICS, Elites
 from elites.results.schemas import OPTIONAL
 from elites.results.tables import Table, metric_names
 from elites.studies.merge.logs import read_last_row
@@ -33,6 +37,16 @@ from elites.tasks.episode import Ending
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT
 
+PARENTS = Metric("parents", "parents", ",.0f", lambda elites: np.float32(len(elites.fitness)))
+
+
+def _filled(generation):
+    """The share of the GA's offspring that filled an empty cell."""
+    made = generation.counts["made_ga"]
+    return generation.counts["new_ga"] / made if made else None
+
+
+FILLED = GenerationMetric("filled", "cells filled by the GA", ".1%", _filled)
 MEAN = Metric("mean_fitness", "mine", ".1f", lambda elites: 0.0)
 
 
@@ -109,17 +123,56 @@ def test_values_are_means_and_missing_where_there_is_nothing_to_average():
     greedy, none = Greedy(*np.array([[2, 0], [8.0, 0.0]])), np.zeros(2)
     fitness = np.array([[1.0, -np.inf, 3.0], [-np.inf] * 3], np.float32)
     row = Row(Counts(none, none, none, sums, greedy), fitness, fitness[..., None], none, none)
-    assert optional_values(row, 0) == dict(zip(OPTIONAL, (2.0, 3.0, 5.0, 4.0), strict=True))
-    assert optional_values(row, 1) == dict.fromkeys(OPTIONAL)
+
+    def values(row, index):
+        elites = Elites(fitness[index][fitness[index] > -np.inf], np.empty((0, 1)), 3, 0.0)
+        result = generation_result(row, index, elites, {})
+        return [metric.value(result) for metric in GENERATION_METRICS]
+
+    assert OPTIONAL == ("mean_fitness", "critic_loss", "mean_q", "greedy_fitness")
+    assert values(row, 0) == [2.0, 3.0, 5.0, 4.0]
+    assert values(row, 1) == [None] * 4
     diverged = row._replace(counts=row.counts._replace(training=sums._replace(loss=np.array([np.nan, 0.0]))))
-    assert np.isnan(optional_values(diverged, 0)["critic_loss"])  # training went wrong, and says so
+    assert np.isnan(values(diverged, 0)[1])  # training went wrong, and says so
+
+
+def test_a_metric_of_the_generation_is_a_column_a_scalar_and_a_panel(finished, monkeypatch, tmp_path):
+    folder, (whole, _) = tmp_path / "run", finished("map-elites")
+    own = dataclasses.replace(config("map-elites"), metrics=(f"{__name__}:FILLED", f"{__name__}:PARENTS"))
+    reports = []
+    limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet, on_generation=reports.append)
+    assert not run(own, folder, execution=limited).finished
+    assert [metric.name for metric in reports[0].described[-2:]] == ["parents", "filled"]
+    assert resume(folder, Execution(log=quiet)).finished
+    table, plain = read_table(folder / "metrics.csv"), read_table(whole / "metrics.csv")
+    columns = list(plain)
+    columns.insert(columns.index("mean_fitness"), "parents")
+    columns.insert(columns.index("invalid"), "filled")
+    assert list(table) == columns
+    for name, column in plain.items():
+        np.testing.assert_array_equal(column, table[name])
+    expected = np.where(table["made_ga"] > 0, table["new_ga"] / np.maximum(table["made_ga"], 1), np.nan)
+    np.testing.assert_array_equal(table["filled"], expected)
+    assert np.isnan(expected).any()
+    assert np.isfinite(expected).any()
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    known = np.isfinite(expected)  # there is no scalar of an empty cell
+    assert [event.step for event in events.Scalars("filled")] == table["evaluations"][known].tolist()
+    panels = []
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, *_, **__: panels.append(figure))
+    text = show(folder)
+    labels = [axes.get_ylabel() for figure in panels for axes in figure.axes]
+    assert {"cells filled by the GA", "parents", "QD-score", "mean fitness"} <= set(labels)
+    assert not {"critic loss", "mean Q", "fitness of the greedy actor"} & set(labels)  # nothing is trained
+    assert f"cells filled by the GA {expected[-1]:.1%}" in " ".join(text.split())
 
 
 def test_a_run_of_an_earlier_version_goes_on_with_its_own_columns(finished, monkeypatch, tmp_path):
     folder, (whole, _) = tmp_path / "run", finished("map-elites")
     limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
     with monkeypatch.context() as earlier_version:
-        earlier_version.setattr(generation, "OPTIONAL", ())
+        earlier_version.setattr("elites.experiments.config.GENERATION_METRICS", ())
         assert not run(config("map-elites"), folder, execution=limited).finished
     assert not (set(OPTIONAL) & set(read_table(folder / "metrics.csv")))
     assert resume(folder, Execution(log=quiet)).finished

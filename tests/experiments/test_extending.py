@@ -154,7 +154,7 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     toml = toml.replace('"qd-hopper"', '{task = "qd-hopper", task_parameters = {episode_length = 40}}')
     toml = toml.replace('"map-elites"', f'{{algorithm = "map-elites", {small}}}}}')
     toml = toml.replace("hyper_parameters = {sigma3", f"{small}, sigma3")
-    (here / "lines.toml").write_text('metrics = ["spread:spread"]\n' + toml)
+    (here / "lines.toml").write_text('metrics = ["spread:spread", "spread:accepted"]\n' + toml)
     running, reporting = commands("elites study run lines")
     command(running, "--no-calibrate")
     runs = here / "studies" / "lines" / "runs" / "qd-hopper-episode_length-40"
@@ -164,7 +164,9 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     page = (here / "studies/lines/report/index.html").read_text()
     assert "two_lines:TwoLines" in page
     table = pyarrow.parquet.read_table(here / "studies/lines/report/metrics.parquet")
-    assert np.isfinite(table["spread"].to_numpy()).all()  # the metric of one's own
+    assert np.isfinite(table["spread"].to_numpy()).all()  # the metrics of one's own
+    assert np.isfinite(table["accepted"].to_numpy()).all()
+    assert "accepted offspring" in page
     assert (here / "studies/lines/report/figures/contribution-two-lines-TwoLines.png").exists()
 
 
@@ -177,6 +179,8 @@ def test_a_custom_metric_is_a_column_and_is_shown(command, here):
     logged = read_table(here / "runs/spread/metrics.csv")["spread"]
     descriptor = load_archive("runs/spread").descriptor
     assert logged[-1] == pytest.approx(descriptor.std(axis=0).mean(), rel=1e-5)
+    assert re.search(r"accepted offspring +\d+\.\d%\n", summary)
+    assert "accepted" not in command("correct runs/spread --replications 1 --threads 1")
     uninstall(here, "spread")
     assert re.search(r"spread +0\.\d+\n", command("show runs/spread"))
 

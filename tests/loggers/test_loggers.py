@@ -12,7 +12,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from elites import ElitesError, Execution, RunConfig, cli, read_table, resume, run, tasks
-from elites.experiments import pictures
 from elites.experiments.pictures import Pictures
 from elites.loggers.logger import numbers
 from tests.loggers.recorder import Lines, Recorder
@@ -202,11 +201,12 @@ def test_tensorboard_has_operators_hyper_parameters_and_pictures(plain, tmp_path
 
 
 def test_a_figure_that_cannot_be_drawn_does_not_end_the_run(plain, monkeypatch, tmp_path):
-    monkeypatch.setattr(pictures, "DRAW", "elites.reports.figures:draw_nothing")
+    monkeypatch.setattr("elites.drawing.DRAW", "elites.reports.figures:draw_nothing")
     messages = Lines()
     assert run(config(), tmp_path / "run", execution=Execution(pictures=8, log=messages)).finished
     assert len(messages) == 1
-    assert messages[0].startswith("the archive cannot be drawn for the loggers: figure")
+    assert messages[0].startswith("the archive cannot be drawn for the loggers: ")
+    assert "draw_nothing" in messages[0]
     assert_same(tmp_path / "run", plain)
 
 

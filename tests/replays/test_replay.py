@@ -3,12 +3,16 @@ import dataclasses
 import html
 import json
 import re
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import elites
 from elites import ElitesError, RunConfig, cli, load_archive
+from elites.files import is_partial, remove_partials
 from elites.replays import replay as replays
 from elites.replays.bullet import BulletScene, Camera
 from elites.replays.choice import best_per_region, parse_grid
@@ -218,6 +222,28 @@ def test_a_clip_that_fails_halfway_leaves_the_old_one(tmp_path):
         draw()
     assert path.read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["clip.gif"]
+
+
+def test_what_a_killed_replay_leaves_is_removed_next_time(tmp_path):
+    """By the next replay of the same clip, or by what goes on with the run."""
+    program = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from elites.replays.clip import Clip
+for name in ("best.mp4", "best.gif"):
+    clip = Clip(Path(sys.argv[1]) / name, 10.0).__enter__()
+    clip.add(np.zeros((32, 32, 3), np.uint8))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", program, tmp_path]).returncode == -signal.SIGKILL
+    assert all(map(is_partial, tmp_path.iterdir()))
+    assert len(list(tmp_path.iterdir())) == 2
+    with Clip(tmp_path / "best.mp4", 10.0) as clip:
+        clip.add(np.zeros((32, 32, 3), np.uint8))
+    assert len(frames(tmp_path / "best.mp4")[0]) == 1
+    remove_partials(tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["best.mp4"]
 
 
 def test_rays_hit_what_is_there():

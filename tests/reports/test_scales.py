@@ -48,7 +48,7 @@ def test_all_values_are_within_them_where_none_is_far_away():
 def test_the_note_says_what_lies_beyond(parts, low, width):
     arrays, style = [np.array(part) for part in parts], Style(limits=(low, low + width))
     values = np.concatenate(arrays)
-    beyond = make_scale(arrays, style).beyond(*arrays)
+    beyond = make_scale(arrays, style).out_of_range(*arrays)
     below, above = (values < low).any(), (values > low + width).any()
     assert beyond.sides == {(0, 0): "neither", (1, 0): "min", (0, 1): "max", (1, 1): "both"}[below, above]
     assert ("lowest" in beyond.note, "highest" in beyond.note) == (below and not above, above and not below)
@@ -63,15 +63,15 @@ def test_one_scale_spans_several_pictures():
     outlier = np.append(rng.random(100), 50.0)
     scale = make_scale([rng.random(100), outlier])
     assert scale.ends[1] < 1.1
-    assert scale.beyond(outlier) == ("max", "up to percentile 98; highest value 50")
+    assert scale.out_of_range(outlier) == ("max", "up to percentile 98; highest value 50")
     both = np.concatenate([outlier, [-9000.0]])
-    assert make_scale([both]).beyond(both) == ("both", "percentiles 2 to 98; values from -9,000 to 50")
+    assert make_scale([both]).out_of_range(both) == ("both", "percentiles 2 to 98; values from -9,000 to 50")
 
 
 def test_percentiles_and_fixed_ends():
     values = np.arange(101.0)
     assert make_scale([values], Style(percentiles=(10, 60))).ends == (10, 60)
-    assert make_scale([values], Style(percentiles=(0, 100))).beyond(values).sides == "neither"
+    assert make_scale([values], Style(percentiles=(0, 100))).out_of_range(values).sides == "neither"
     assert make_scale([values + 500], None, (0.0, None)).ends == (0, 600)
     assert make_scale([values + 500], Style(limits=(1, 2)), (0.0, None)).ends == (1, 2)
     for nothing in ([np.full(3, np.nan)], [np.empty(0)]):

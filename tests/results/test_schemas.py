@@ -12,12 +12,12 @@ import pytest
 from elites import ElitesError, cli, load_archive, load_corrected, read_table
 from elites.files import Array, ArrayFile, read_arrays, write_arrays
 from elites.reports.study.report import study_report
-from elites.results.checkpoints import Belonging, Checkpoints
+from elites.results.checkpoints import Checkpoints, RunIdentity
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.members import load_members
 from elites.results.schemas import ARCHIVE, LogMark, Pace, RunRecord
 from elites.results.study import StudyFolder
-from elites.results.tables import Appended, check_logs
+from elites.results.tables import AppendOnlyFile, check_logs
 from elites.studies import run as studies
 from tests.made_up import make_run
 
@@ -387,8 +387,8 @@ EMPTY = {"a": np.zeros(3, int), "b": np.zeros((2, 2), np.float32)}
 PROGRESS = {"evaluations": 40, "environment_steps": [9], "corrected": 0, "elapsed": 1.0, "logs": [{}]}
 
 
-def belonging(**changes):
-    return Belonging([RunRecord(**{**RECORD, "hyper_parameters": {"batch": 20}, **changes})])
+def identity(**changes):
+    return RunIdentity([RunRecord(**{**RECORD, "hyper_parameters": {"batch": 20}, **changes})])
 
 
 @pytest.fixture
@@ -396,7 +396,7 @@ def checkpoints(tmp_path):
     """Two checkpoints."""
     kept = Checkpoints(tmp_path / "checkpoints")
     for generation in (1, 2):
-        kept.save(STATE, belonging().header(generation=generation, **PROGRESS))
+        kept.save(STATE, identity().header(generation=generation, **PROGRESS))
     return kept
 
 
@@ -434,7 +434,7 @@ def header(**changes):
 def test_the_checkpoint_before_a_damaged_one_is_taken(changes, checkpoints):
     newest, older = checkpoints.paths()
     rewritten(newest, newest, **changes)
-    state, loaded, (problem,) = checkpoints.load(EMPTY, belonging())
+    state, loaded, (problem,) = checkpoints.load(EMPTY, identity())
     assert loaded.generation == 1
     np.testing.assert_array_equal(state["a"], STATE["a"])
     assert str(newest) in problem
@@ -456,9 +456,9 @@ def test_the_checkpoint_before_a_damaged_one_is_taken(changes, checkpoints):
 )
 def test_a_checkpoint_belongs_to_its_configuration(changes, message, checkpoints):
     before = [path.read_bytes() for path in checkpoints.paths()]
-    assert message in refusal(checkpoints.load, EMPTY, belonging(**changes))
+    assert message in refusal(checkpoints.load, EMPTY, identity(**changes))
     assert [path.read_bytes() for path in checkpoints.paths()] == before
-    assert checkpoints.load(EMPTY, belonging(versions={"jax": "0"}))[1].generation == 2
+    assert checkpoints.load(EMPTY, identity(versions={"jax": "0"}))[1].generation == 2
 
 
 def test_files_that_are_not_checkpoints_stay(checkpoints):
@@ -469,7 +469,7 @@ def test_files_that_are_not_checkpoints_stay(checkpoints):
 
 def test_replaced_logs_are_noticed(tmp_path):
     path = tmp_path / "metrics.csv"
-    log = Appended(path)
+    log = AppendOnlyFile(path)
     log.write(b"a,b\n" + b"1,2\n" * 5000)
     mark = log.sync()
     log.write(b"3,4\n")

@@ -15,7 +15,7 @@ from rich.console import Console
 from elites import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.paper.presets import make_study
-from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes
+from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes, measure
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, update
 from elites.studies.plan import cell_of, cost
@@ -236,6 +236,22 @@ def test_times_are_measured_once(tmp_path):
     assert messages[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
     again = _measure(tmp_path, jobs[:1], True, messages.append, keep=True)
     assert again.cells[cell_of(jobs[0].configs[0])]["pace"] == small["pace"]
+
+
+def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):
+    """Its physics is chosen within the measurement, where it may not be available."""
+
+    def unavailable(config, *_):
+        if config.task == "qd-walker":
+            return config
+        raise ElitesError("no GPU here")
+
+    monkeypatch.setattr("elites.experiments.config.with_physics", unavailable)
+    settings = [{"algorithm": "map-elites", "task": task} for task in ("qd-hopper", "qd-walker", "qd-ant")]
+    messages = []
+    measured = measure({"configs": settings, "seeds": [1, 1, 1], "calibrate": False}, messages.append)
+    assert messages == ["map-elites on qd-hopper: no GPU here", "map-elites on qd-ant: no GPU here"]
+    assert [cell["needs"] > 0 for cell in measured["cells"]] == [False, True, False]
 
 
 def test_the_plan_alone_writes_nothing(tmp_path, capsys):

@@ -168,7 +168,7 @@ def test_what_is_not_one_study_is_refused(tmp_path):
     shutil.copy(b / record.relative_to(other), record)
     merging_fails([a, other], out, "pga-map-elites is .* in one folder and .* in another")
     (out / "mine").mkdir(parents=True)
-    with pytest.raises(ElitesError, match="out is not empty; --out takes a new folder"):
+    with pytest.raises(ElitesError, match="out is not empty; choose an empty folder with --out"):
         merge_studies([a, b], out)
     assert (files(a), files(b)) == before
 

@@ -283,7 +283,7 @@ def test_a_folder_with_other_runs_is_refused(tmp_path):
     (folder / "config.json").write_text(json.dumps(job.configs[0].record()))
     assert present.unfinished(tmp_path, study.jobs()) == study.jobs()
     longer = make_study("ablation", tasks=["qd-hopper"], seeds=1, evaluations=2000)
-    with pytest.raises(ElitesError, match="has evaluations 1000, not 2000; --out takes another folder"):
+    with pytest.raises(ElitesError, match="has evaluations 1000, not 2000; choose another folder with --out"):
         present.unfinished(tmp_path, longer.jobs())
     record = {**job.configs[0].record()}
     record["hyper_parameters"] = {**record["hyper_parameters"], "batch": 7}
@@ -305,7 +305,9 @@ def test_physics_is_that_of_the_tasks_in_jax(tmp_path):
         (tmp_path / own / "config.json").write_text(json.dumps({**config.record(), "physics": "native"}))
     assert present.unfinished(tmp_path, [job]) == [job]
     other = next(job for job in make_study("performance", physics="xla", **choice).jobs() if job.group)
-    with pytest.raises(ElitesError, match='has physics "native", not "xla"; --out takes another folder'):
+    with pytest.raises(
+        ElitesError, match='has physics "native", not "xla"; choose another folder with --out'
+    ):
         present.unfinished(tmp_path, [other])
     with pytest.raises(ElitesError, match=r"physics is xla; .* and the study has none"):
         make_study("performance", physics="xla", tasks=["qd-hopper"])
@@ -325,5 +327,5 @@ def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, t
     if job.group:
         (tmp_path / job.folder / "group.json").write_text(json.dumps({"seeds": list(range(before))}))
     assert present.unfinished(tmp_path, [job]) == [job]
-    with pytest.raises(ElitesError, match=r"in one program, which cannot become seeds? .*; --out takes"):
+    with pytest.raises(ElitesError, match=r"in one program, which cannot become seeds? .*; choose another"):
         present.unfinished(tmp_path, jobs(after))

@@ -7,6 +7,7 @@ from elites import TASKS, ElitesError, ThreadEvaluator, make_task
 from elites.memory import available_bytes, free_in_cgroups
 from elites.tasks.episode import Ending
 from tests.conftest import ROBOTS, controllers
+from tests.toy import POINT
 
 NAMES = [f"qd-{variant}{robot}" for variant in ("", "deterministic-") for robot in ROBOTS]
 
@@ -15,6 +16,13 @@ def test_there_are_the_eight_tasks_of_the_paper():
     assert [name for name in TASKS if name.startswith("qd-")] == NAMES
     assert [TASKS[name].cells for name in NAMES[:4]] == [1024, 1024, 1296, 1000]
     assert [int(np.prod(TASKS[name].grid)) for name in NAMES] == [TASKS[name].cells for name in NAMES]
+
+
+def test_only_descriptors_of_feet_are_labelled_as_contacts():
+    for name, task in TASKS.items():
+        feet = all("foot" in dimension for dimension in task.descriptor_names)
+        assert (task.descriptor_phrase == "contact of {}") == feet, name
+    assert POINT.descriptor_phrase == "{}"
 
 
 @pytest.mark.parametrize(

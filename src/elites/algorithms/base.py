@@ -151,7 +151,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def tell(
-        self, state: Any, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: Any, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[Any, jax.Array]:
         """Updates the state with their evaluation. Returns the Status of each genome."""
 

@@ -101,7 +101,7 @@ class CMAMAPElites(Algorithm):
         return state._replace(strategies=strategies), batch
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the archive, and updates the strategies by its improvement.
 

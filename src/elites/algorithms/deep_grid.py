@@ -91,7 +91,7 @@ class DeepGrid(Algorithm):
         return state, self.batch(ga=Offspring(self.ga.vary(variation_key, first, second), parents))
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the grid."""
         offspring = solutions(batch, evaluation, state.progress)

@@ -82,7 +82,7 @@ class MAPElites(Algorithm):
         return state, self.batch(ga=self.ga(state.archive, variation_key, round.policies))
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the archive."""
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)

@@ -226,7 +226,7 @@ class MAPElitesES(Algorithm):
         return state._replace(search=search), exploit._replace(operator=operator)
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Stores the scores of the perturbations, or adds the centre to the archive."""
         if round.name == "perturbations":

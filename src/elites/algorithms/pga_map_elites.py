@@ -134,7 +134,7 @@ class PGAMAPElites(Algorithm):
         return state._replace(learning=learning), self.batch(**offspring)._replace(training=training)
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Updates the replay buffer and the archive."""
         learning = state.learning

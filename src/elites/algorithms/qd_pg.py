@@ -151,7 +151,7 @@ class QDPG(Algorithm):
         return state, batch._replace(training=training)
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Updates the replay buffer, the state descriptors and the archive."""
         descriptors = self._state_descriptors(evaluation)

@@ -191,7 +191,7 @@ class TD3(Algorithm):
         return state._replace(buffer=buffer, place=place, progress=progress)
 
     def tell(
-        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation
+        self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Adds the copies to the archive, which training does not use."""
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)

@@ -91,11 +91,12 @@ class ExecutionOptions:
     """Options that do not change the result."""
 
     threads: Workers | None = None
-    """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""
+    """Number of rollout threads (worker processes for gym: tasks); the default is one per core."""
     max_hours: Patience | None = None
     """Hours after which the run stops cleanly; `elites resume` continues it."""
     checkpoint_seconds: Seconds = 60.0
-    """Shortest time between checkpoints, which take at most 2 % of the time; 0: whenever possible."""
+    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
+    time."""
     keep_state: bool = True
     """Whether a finished run keeps the state that `elites resume --evaluations` goes on from: one checkpoint,
     which is as large as the archive, with a replay buffer up to 300 MB larger."""

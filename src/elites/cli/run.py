@@ -32,8 +32,8 @@ class RunOptions(TaskOptions, ExecutionOptions):
     seed: Seed = 0
     """Seed of everything random."""
     seeds: Seeds = 1
-    """Number of replications, with consecutive seeds. They train in one program; cma-map-elites unless
-    isotropic, and td3 outside Brax, run them one after the other."""
+    """Number of replications, with consecutive seeds. Trained in one program. Non-isotropic cma-map-elites,
+    and td3 on tasks outside JAX, run one after the other."""
     out: Path | None = None
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
     start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="DIR")] = None
@@ -42,7 +42,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
     snapshots: Snapshots = 0
     """Number of archives to keep along the way, evenly spaced."""
     log_every: RowInterval = 1
-    """Generations for each row of metrics.csv. The last one always has a row."""
+    """Interval between rows of metrics.csv, in generations. The last generation always has a row."""
     metrics: tuple[str, ...] = ()
     """Metrics of your own, each as module:metric."""
     correct_every: Interval = 0
@@ -87,13 +87,13 @@ class RunOptions(TaskOptions, ExecutionOptions):
                 hyper_parameters=hyper_parameters,
                 task_parameters=self.task_parameters(),
             )
-            _tell_what_a_replay_needs(config)
+            _warn_if_replay_cannot_draw(config)
             execution = self.execution(**display.callbacks())
             outcome = run(config, self.out, self.seeds, execution, progress=False)
         return conclude(outcome)
 
 
-def _tell_what_a_replay_needs(config: RunConfig) -> None:
+def _warn_if_replay_cannot_draw(config: RunConfig) -> None:
     """Prints a line if `elites replay` cannot draw the run: environments may need other packages for it."""
     from elites.tasks.gymnasium import GymnasiumTask
     from elites.tasks.gymnasium.remote import why_not_drawn

@@ -58,7 +58,7 @@ class StudyRun:
     snapshots: Snapshots | None = None
     """Number of archives of each run to keep during the run."""
     log_every: RowInterval | None = None
-    """Generations for each row of a run's metrics.csv. Default: 1."""
+    """Interval between rows of a run's metrics.csv, in generations. Default: 1."""
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: each run chooses."""
     workers: Workers | None = None
@@ -68,7 +68,7 @@ class StudyRun:
     cluster: str | None = None
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
     checkpoint_seconds: Seconds = 60.0
-    """Shortest time between the checkpoints of a run, in seconds."""
+    """Minimum seconds between checkpoints of a run."""
     max_hours: Patience | None = None
     """Hours after which the whole study stops cleanly. The same command continues it."""
     keep_state: bool = False

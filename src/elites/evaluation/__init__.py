@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from elites.errors import ElitesError
+from elites.evaluation.evaluation import Evaluator
 from elites.options import Physics, Threads, converted
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
@@ -16,8 +15,8 @@ def evaluator_of(
     threads: int | None,
     cluster: str | None = None,
     physics: Physics | None = None,
-) -> Any:
-    """An `Evaluator` of this task, here or on a Ray cluster. It must be closed after use.
+) -> Evaluator:
+    """An evaluator of this task, here or on a Ray cluster. It must be closed after use.
 
     `physics` is for tasks in JAX; the default is XLA.
     """

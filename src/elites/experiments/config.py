@@ -16,7 +16,7 @@ from elites.evaluation import choose_physics, refuse_physics
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.start import Start, read_start, start_of
 from elites.files import one_line
-from elites.metrics.metric import METRICS, Metric, load_metric
+from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric, Metric, Metrics, load_metric
 from elites.options import (
     Evaluations,
     Interval,
@@ -30,7 +30,6 @@ from elites.options import (
 )
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
-from elites.results.schemas import OPTIONAL
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import DeviceTask, Task
 from elites.versions import package_version
@@ -45,7 +44,7 @@ class RunConfig:
     evaluations: Evaluations = 1_000_000
     seed: Seed = 0
     snapshots: Snapshots = 0
-    log_every: RowInterval = 1  # generations for each row of `metrics.csv`
+    log_every: RowInterval = 1  # generations between rows of `metrics.csv`
     correct_every: Interval = 0
     correct_replications: Replications = 50
     correct_redraw: bool = False
@@ -100,15 +99,20 @@ class RunConfig:
         hyper_parameters = make_config(self.algorithm, **self.hyper_parameters)
         return find_algorithm(self.algorithm).shares_program(self.make_task(), hyper_parameters)
 
-    def make_metrics(self) -> tuple[Metric, ...]:
+    def make_metrics(self) -> Metrics:
         """The built-in metrics and the additional ones of the run."""
-        own = tuple(load_metric(path) for path in self.metrics)
-        names = [*OPTIONAL, *(metric.name for metric in (*METRICS, *own))]
+        own = [load_metric(path) for path in self.metrics]
+        archive = (*METRICS, *(metric for metric in own if isinstance(metric, Metric)))
+        generation = (
+            *GENERATION_METRICS,
+            *(metric for metric in own if isinstance(metric, GenerationMetric)),
+        )
+        names = [metric.name for metric in (*archive, *generation)]
         repeated = sorted({name for name in names if names.count(name) > 1})
         require(
             not repeated, "metrics", ", ".join(repeated), "of names that no other column has, each given once"
         )
-        return (*METRICS, *own)
+        return Metrics(archive, generation)
 
     def record(self) -> dict[str, Any]:
         """The configuration as a dictionary, with all defaults and the versions of all packages."""

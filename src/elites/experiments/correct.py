@@ -7,13 +7,10 @@ the run are not changed.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,17 +18,19 @@ from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.files import error_in_one_line, read_arrays, remove_partials, write_arrays
+from elites.files import error_in_one_line, remove_partials
 from elites.memory import require_bytes
 from elites.options import Physics, Replications, Seed, Threads, converted, types_of
-from elites.results import names, schemas
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
     corrected_archive,
     describe_correction,
     load_corrected,
+    load_unfinished,
+    remove_unfinished,
     save_corrected,
+    save_unfinished,
 )
 from elites.results.folder import RunFolder
 from elites.results.members import Members
@@ -159,13 +158,12 @@ def correct_archive(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> CorrectedArchive:
     """Evaluates the elites again and saves the corrected archive. Raises StoppedError if `stop()`."""
-    unfinished = path.with_suffix(names.UNFINISHED)
     about = describe_correction(archive, **asdict(settings))
     shape = (len(archive.cell), settings.replications)
     require_correction(shape[0], archive.descriptor.shape[1], archive.parameters.shape[1], settings)
     fitness = np.full(shape, np.nan, np.float32)
     descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
-    done = _load_unfinished(unfinished, about, fitness, descriptor)
+    done = load_unfinished(path, about, fitness, descriptor)
     seeds = episode_seeds(archive, settings)
     chosen = None
     most = len(archive.cell)
@@ -200,11 +198,11 @@ def correct_archive(
             per_second = count / max(time.perf_counter() - started, 1e-3)
             size = min(max(1, round(CHUNK_SECONDS * per_second)), most)
         if done < len(archive.cell):
-            _save_unfinished(unfinished, about, fitness, descriptor, done)
+            save_unfinished(path, about, fitness[:done], descriptor[:done])
     progress.report()
     corrected = corrected_archive(archive, fitness, descriptor, about)
     save_corrected(path, corrected)
-    _remove_unfinished(path)
+    remove_unfinished(path)
     return corrected
 
 
@@ -283,7 +281,7 @@ def existing_correction(
         and corrected.is_correction_of(archive)
         and all(corrected.about[name] == value for name, value in asdict(settings).items())
     ):
-        _remove_unfinished(path)  # left by a process that was killed
+        remove_unfinished(path)  # left by a process that was killed
         return corrected
     return None
 
@@ -306,33 +304,3 @@ def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
     if width != archive.parameters.shape[1] or not np.isin(archive.cell, members.cell).all():
         raise ElitesError(f"{path} is damaged: it does not have the members of {run.archive}")
     return members
-
-
-def _save_unfinished(
-    path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray, done: int
-) -> None:
-    arrays = {
-        "fitness": fitness[:done],
-        "descriptor": descriptor[:done],
-        "about": np.array(json.dumps(about)),
-    }
-    write_arrays(path, arrays)
-
-
-def _remove_unfinished(path: Path) -> None:
-    """Removes the file that a stopped correction left, if there is one."""
-    unfinished = path.with_suffix(names.UNFINISHED)
-    if not unfinished.is_dir():
-        unfinished.unlink(missing_ok=True)
-
-
-def _load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
-    """Loads the finished elites, if the inputs are the same. Returns their number."""
-    with contextlib.suppress(ElitesError):
-        arrays = read_arrays(path, schemas.UNFINISHED, "an unfinished correction")
-        done = len(arrays["fitness"])
-        fits = arrays["descriptor"].shape == descriptor[:done].shape
-        if fits and str(arrays["about"]) == json.dumps(about):
-            fitness[:done], descriptor[:done] = arrays["fitness"], arrays["descriptor"]
-            return done
-    return 0

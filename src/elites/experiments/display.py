@@ -348,8 +348,9 @@ def _seeds(report: Report) -> str:
 
 
 def _values(report: Report) -> dict[str, str]:
-    """Text of each metric of the archive, by its label."""
-    return {shortened(metric.label): metric.text(report.metrics[metric.name]) for metric in report.described}
+    """Text of each metric of the archive and of the run's own, by its label; without empty cells."""
+    values = ((metric, report.metrics[metric.name]) for metric in report.described)
+    return {shortened(metric.label): metric.text(value) for metric, value in values if value is not None}
 
 
 def _values_text(report: Report) -> str:

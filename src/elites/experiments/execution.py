@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from elites.experiments.guards import write_stop
 from elites.loggers import Choice, find_logger
-from elites.metrics.metric import METRICS, Metric
+from elites.metrics.metric import METRICS, GenerationMetric, Metric
 from elites.options import Patience, Pictures, Seconds, Threads, Workers, check_fields, converted
 
 
@@ -22,7 +22,7 @@ class Report(NamedTuple):
     timings: dict[str, Any]
     evaluations: int  # the budget
     seeds: tuple[int, ...]
-    described: tuple[Metric, ...] = METRICS  # the metrics of the archive, including the run's own
+    described: tuple[Metric | GenerationMetric, ...] = METRICS  # the archive's, and the run's own
 
 
 def ignore(*_: object) -> None:
@@ -34,11 +34,12 @@ class Execution:
     """Resources, limits and callbacks of a run. Nothing in the result depends on them."""
 
     threads: Workers | None = None
-    """Threads of the rollouts, or worker processes of a gym: task; the default is one per core."""
+    """Number of rollout threads (worker processes for gym: tasks); the default is one per core."""
     max_hours: Patience | None = None
     """Hours after which the run stops cleanly; `resume` continues it."""
     checkpoint_seconds: Seconds = 60.0
-    """Shortest time between checkpoints, which take at most 2 % of the time; 0: whenever possible."""
+    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
+    time."""
     keep_state: bool = True
     """Whether a finished run keeps its state, which `resume` needs to go on with a larger budget."""
     cluster: str | None = None

@@ -18,8 +18,8 @@ from elites.algorithms.base import Algorithm, Batch, Progress, Round, solutions
 from elites.archives.archive import Archive, Status
 from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import Training
-from elites.metrics.metric import Elites, Metric
-from elites.results.schemas import BY_OPERATOR, COUNTS, OPTIONAL
+from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
+from elites.results.schemas import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
 
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
@@ -134,8 +134,7 @@ class Generation:
 
     def within(self, budget: jax.Array, evaluations: jax.Array, round: Round) -> jax.Array:
         """Whether each episode of a round is within the budget, `[replications, …]`."""
-        numbers = evaluations + jnp.arange(round.evaluations, dtype=jnp.int32)
-        return jnp.broadcast_to((numbers < budget).reshape(round.shape), (self.count, *round.shape))
+        return jnp.broadcast_to(within_budget(budget, evaluations, round), (self.count, *round.shape))
 
     def tell(
         self,
@@ -241,23 +240,29 @@ class Generation:
         )(keys.generations)
 
 
+def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
+    """Whether each episode of a round is within the budget, `[policies, …]`: of NumPy, or of JAX if it is
+    given JAX's arrays."""
+    return (np.arange(round.evaluations, dtype=np.int32) < budget - evaluations).reshape(round.shape)
+
+
 def evaluations_of(rounds: tuple[Round, ...]) -> int:
     """Episodes of a whole generation."""
     return sum(round.evaluations for round in rounds)
 
 
-def metric_columns(algorithm: Algorithm, metrics: Sequence[Metric]) -> list[str]:
+def metric_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
     """The columns of `metrics.csv`."""
-    names = [metric.name for metric in metrics]
+    names = [metric.name for metric in (*metrics.archive, *metrics.generation)]
     by_operator = [f"{prefix}{name}" for name in algorithm.operators for prefix in BY_OPERATOR]
     *progress, invalid = COUNTS
-    return [*progress, *names, *OPTIONAL, invalid, *by_operator]
+    return [*progress, *names, invalid, *by_operator]
 
 
 def metric_rows(
     row: Row,
     algorithm: Algorithm,
-    metrics: Sequence[Metric],
+    metrics: Metrics,
     generation: int,
     evaluations: int,
     steps_before: Sequence[int],
@@ -266,46 +271,51 @@ def metric_rows(
 
     None is an empty cell.
     """
-    return [
-        {
+    rows = []
+    for index, before in enumerate(steps_before):
+        counts = {
             "generation": generation,
             "evaluations": evaluations,
             "environment_steps": before + int(row.counts.steps[index]) + int(row.training_steps[index]),
             "gradient_steps": int(row.gradient_steps[index]),
-            **archive_values(
-                algorithm, metrics, np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
-            ),
-            **optional_values(row, index),
             "invalid": int(row.counts.invalid[index]),
             **operator_counts(np.asarray(row.counts.statuses[index]), algorithm.operators),
         }
-        for index, before in enumerate(steps_before)
-    ]
+        fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
+        elites = elites_of(algorithm, fitness, descriptor)
+        result = generation_result(row, index, elites, counts)
+        values = {
+            **counts,
+            **archive_values(metrics.archive, elites),
+            **{metric.name: metric.value(result) for metric in metrics.generation},
+        }
+        rows.append({column: values[column] for column in metric_columns(algorithm, metrics)})
+    return rows
 
 
-def archive_values(
-    algorithm: Algorithm, metrics: Sequence[Metric], fitness: np.ndarray, descriptor: np.ndarray
-) -> dict[str, float]:
-    """The metrics of an archive, given the fitness and descriptor of every cell."""
+def elites_of(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.ndarray) -> Elites:
+    """The input of metrics, given the fitness and descriptor of every cell."""
     filled = fitness > -np.inf
-    elites = Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
+    return Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
+
+
+def archive_values(metrics: Sequence[Metric], elites: Elites) -> dict[str, float]:
+    """The metrics of an archive."""
     return {metric.name: metric.value(elites) for metric in metrics}
 
 
-def optional_values(row: Row, index: int) -> dict[str, float | None]:
-    """The columns of `metrics.csv` that not every algorithm and generation has; None is an empty cell."""
-    fitness, training, greedy = row.fitness[index], row.counts.training, row.counts.greedy
-    elites, steps = np.asarray(fitness[fitness > -np.inf], np.float64), int(training.steps[index])
-    return {
-        "mean_fitness": _mean(elites.sum(), len(elites)),
-        "critic_loss": _mean(training.loss[index], steps),
-        "mean_q": _mean(training.value[index], steps),
-        "greedy_fitness": _mean(greedy.fitness[index], int(greedy.episodes[index])),
-    }
-
-
-def _mean(total: Any, count: int) -> float | None:
-    return float(total) / count if count else None
+def generation_result(row: Row, index: int, elites: Elites, counts: dict[str, int]) -> GenerationResult:
+    """The input of a replication's metrics of a generation."""
+    training, greedy = row.counts.training, row.counts.greedy
+    return GenerationResult(
+        elites,
+        counts,
+        int(training.steps[index]),
+        float(training.loss[index]),
+        float(training.value[index]),
+        int(greedy.episodes[index]),
+        float(greedy.fitness[index]),
+    )
 
 
 def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:

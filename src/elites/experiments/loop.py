@@ -22,7 +22,7 @@ from elites.experiments.replications import Advance, Replications
 from elites.files import error_in_one_line, one_line, remove_partials
 from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
-from elites.results.checkpoints import Belonging, Checkpoints, outline
+from elites.results.checkpoints import Checkpoints, RunIdentity, outline
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
@@ -75,12 +75,12 @@ def _drive(
     checkpoints = GroupFolder(home).checkpoints
     remove_partials(home)
     budget = current.configs[0].evaluations
-    belonging = Belonging([replace(folder.read_record(), evaluations=budget) for folder in folders])
+    identity = RunIdentity([replace(folder.read_record(), evaluations=budget) for folder in folders])
     header: CheckpointHeader | None = None
     if checkpoints.paths():
         execution.on_phase("reading the checkpoint")
         empty, current.state = outline(current.state), None  # frees memory for the loaded state
-        current.state, header, problems = checkpoints.load(empty, belonging)
+        current.state, header, problems = checkpoints.load(empty, identity)
         for folder, marks in zip(folders, header.logs, strict=True):
             check_logs(folder.path, marks)
         for message in problems:
@@ -99,7 +99,7 @@ def _drive(
                         folder.path,
                         metric_columns(current.algorithm, current.metrics),
                         [*timings, *["corrections_s"] * corrects],
-                        correction_columns(current.metrics) if corrects else (),
+                        correction_columns(current.metrics.archive) if corrects else (),
                         current.algorithm.operators,
                         header.logs[index] if header else {},
                     )
@@ -108,7 +108,7 @@ def _drive(
             ]
         loggers = open_loggers(folders, logs, execution.loggers, current.evaluations, execution.log)
         stack.callback(loggers.close)
-        loop = _Loop(home, folders, current, logs, loggers, checkpoints, belonging, interrupts, execution)
+        loop = _Loop(home, folders, current, logs, loggers, checkpoints, identity, interrupts, execution)
         if header:
             loop.elapsed_before, loop.corrected = header.elapsed, header.corrected
             loop.saved = header.generation
@@ -170,12 +170,12 @@ class _Loop:
         logs: list[Logs],
         loggers: Loggers,
         checkpoints: Checkpoints,
-        belonging: Belonging,
+        identity: RunIdentity,
         interrupts: Interrupts,
         execution: Execution,
     ) -> None:
         self.folders, self.current, self.logs, self.execution = folders, current, logs, execution
-        self.checkpoints, self.belonging, self.interrupts = checkpoints, belonging, interrupts
+        self.checkpoints, self.identity, self.interrupts = checkpoints, identity, interrupts
         self.config, self.loggers = current.configs[0], loggers
         self.pictures = Pictures(execution.pictures, self.config.evaluations, current.evaluations)
         self.seeds = tuple(config.seed for config in current.configs)
@@ -299,7 +299,7 @@ class _Loop:
                     timings,
                     self.config.evaluations,
                     self.seeds,
-                    self.current.metrics,
+                    self.current.metrics.shown,
                 )
             )
 
@@ -334,7 +334,7 @@ class _Loop:
         with error_in_one_line(self.writing):
             self.checkpoints.save(
                 current.state,
-                self.belonging.header(
+                self.identity.header(
                     generation=current.generation,
                     evaluations=current.evaluations,
                     environment_steps=current.environment_steps,
@@ -387,7 +387,7 @@ class _Loop:
                 "elites": len(archive.cell),
                 "invalid": int(corrected.invalid),
             }
-            for metric in self.current.metrics:
+            for metric in self.current.metrics.archive:
                 _, row[metric.name], row[metric.loss.name] = corrected.change(metric)
             rows.append(row)
         for log, row in zip(self.logs, rows, strict=True):

@@ -6,10 +6,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from elites.imports import function_at
+from elites.drawing import draw_archive
 from elites.results.archive import SavedArchive
 
-DRAW = "elites.reports.figures:draw_archive"  # by name: runs may not import reports
 USUALLY = 10  # pictures of a run
 SHARE = 0.02  # largest share of the time for them, unless their number is given
 FIRST_SECONDS = 1.0  # of a picture, before one has been drawn
@@ -42,7 +41,7 @@ class Pictures:
 
 def draw(archives: Sequence[SavedArchive]) -> list[bytes]:
     """The figure of `elites show` of each archive, as PNG."""
-    draw_archive, pictures = function_at(DRAW, "figure"), []
+    pictures = []
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "archive.png"
         for archive in archives:

@@ -20,14 +20,21 @@ from elites.cache import keep_compiled_programs
 from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.device import runs_inside
 from elites.evaluation.environment import raise_failure
-from elites.evaluation.evaluation import Evaluation, Evaluator
+from elites.evaluation.evaluation import Evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.execution import ignore
-from elites.experiments.generation import Row, archive_values, evaluations_of, keys_of, metric_rows
+from elites.experiments.generation import (
+    Row,
+    archive_values,
+    elites_of,
+    evaluations_of,
+    keys_of,
+    metric_rows,
+    within_budget,
+)
 from elites.experiments.programs import make_programs
 from elites.memory import require_bytes
-from elites.metrics.metric import METRICS
 from elites.options import Physics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
@@ -69,7 +76,7 @@ class Replications(ABC):
         physics = configs[0].physics
         require_memory(algorithm, physics, len(configs))
         on_phase(COMPILING)
-        describes = len(self.metrics) > len(METRICS)
+        describes = self.metrics.has_own
         self.parts = self.parts_of(len(configs))
         self.looks_ahead = looks_ahead(self.parts)
         size, self.budget = len(configs) // self.parts, configs[0].evaluations
@@ -78,7 +85,7 @@ class Replications(ABC):
         seeds = [config.seed for config in configs]
         self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
         self.algorithm, hidden = algorithm, algorithm.config.hidden
-        self.evaluator: Evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
+        self.evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.environment_steps = [0] * len(configs)
@@ -132,10 +139,12 @@ class Replications(ABC):
         """The metrics of each archive."""
         return [
             archive_values(
-                self.algorithm,
-                self.metrics,
-                np.asarray(archive.elites.fitness),
-                np.asarray(archive.elites.descriptor),
+                self.metrics.archive,
+                elites_of(
+                    self.algorithm,
+                    np.asarray(archive.elites.fitness),
+                    np.asarray(archive.elites.descriptor),
+                ),
             )
             for archive in self.archives()
         ]
@@ -270,7 +279,7 @@ class EpisodesOutside(Replications):
             seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)
             return _Asked(state, batch, *to_host((batch.parameters, seeds)))
 
-        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation) -> None:
+        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation[np.ndarray]) -> None:
             ahead, index, round = work[item]
             numbers = np.int32(first + ahead), np.int32(index)
             self.state[part], _, offspring, counts[part] = self.programs.tell(
@@ -331,10 +340,10 @@ class EpisodesOutside(Replications):
 
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
-    ) -> Evaluation:
+    ) -> Evaluation[np.ndarray]:
         """Runs the episodes within the budget; the others count as skipped."""
         replications, policies = parameters.shape[:2]
-        limit = min(round.evaluations, max(0, self.budget - evaluations))
+        limit = int(np.count_nonzero(within_budget(self.budget, evaluations, round)))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
                 parameters.reshape(replications * policies, -1),

@@ -72,7 +72,7 @@ def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Ex
     converted(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
-    _say_what_is_in_memory(config, execution)
+    _warn_about_functions_in_memory(config, execution)
     if seeds > 1:
         return run_group(config, seeds, GroupFolder(path), execution)
     refuse_taken(path)
@@ -80,7 +80,7 @@ def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Ex
     start = config.read_start()
     home = RunFolder(path)
     with _replications([config], execution, _genomes_of(start)) as current:  # fails before it writes
-        _tell_if_only_opening(config, current.algorithm, execution)
+        _warn_if_only_opening(config, current.algorithm, execution)
         home.create_folder()
         with folder_lock(path):
             refuse_taken(path)
@@ -89,7 +89,7 @@ def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Ex
             return drive(path, [home], current, execution)[0]
 
 
-def _say_what_is_in_memory(config: RunConfig, execution: Execution) -> None:
+def _warn_about_functions_in_memory(config: RunConfig, execution: Execution) -> None:
     functions = ", ".join(config.make_task().pickled_functions())
     if functions:
         execution.log(
@@ -154,7 +154,7 @@ def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Exec
     config = with_physics(config, execution.log, seeds if together else 1, execution.threads)
     algorithm, start = config.make_algorithm(), config.read_start()
     require_memory(algorithm, config.physics, seeds if together else 1)
-    _tell_if_only_opening(config, algorithm, execution)
+    _warn_if_only_opening(config, algorithm, execution)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     with contextlib.ExitStack() as stack:
         current = None
@@ -283,7 +283,7 @@ def _extended(
     return [dataclasses.replace(config, evaluations=evaluations) for config in configs]
 
 
-def _tell_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Execution) -> None:
+def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Execution) -> None:
     """Logs a line if the budget ends with the initial genomes."""
     first = algorithm.opening_evaluations()
     if config.evaluations > first:

@@ -34,6 +34,7 @@ def describe_clips(
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     with evaluator_of(task, hidden, None) as evaluator:
         evaluation = evaluator.evaluate(archive.parameters[best], np.array(seeds), transitions=True)
+    assert evaluation.transitions is not None
     clips = {}
     try:
         for done, elite in enumerate(best):

@@ -13,7 +13,7 @@ from elites.explorer.gaits import Gaits, describe_gaits
 from elites.explorer.page import make_page
 from elites.files import error_in_one_line, write_atomically
 from elites.options import converted
-from elites.results.names import EXPLORER
+from elites.results.folder import RunFolder
 
 VERSION = 1
 MOST_RUNS = 8
@@ -37,7 +37,7 @@ def explore(
     converted(Gaits, "gaits", gaits)
     paths = _paths(folders)
     first = paths[0] if paths[0].is_dir() else paths[0].parent
-    target = first / EXPLORER if out is None else Path(out)
+    target = RunFolder(first).explorer if out is None else Path(out)
     if target.suffix not in (".html", ".htm"):
         raise ElitesError(f"out is {target}; it must end in .html")
     contents = _read(paths)

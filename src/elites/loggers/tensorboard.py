@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from elites.loggers.logger import LoggedRun, numbers, parameters
-from elites.results.tables import Appended
+from elites.results.tables import AppendOnlyFile
 
 
 class TensorBoard:
     """The events of a run. Resuming cuts their file back to the checkpoint, as it does with the tables."""
 
-    def __init__(self, file: Appended) -> None:
+    def __init__(self, file: AppendOnlyFile) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 

@@ -1,12 +1,13 @@
-"""The metrics of an archive. Columns, displays, tables and figures are generated from these entries."""
+"""The metrics of archives and generations. Columns, displays, tables and figures come from these entries."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,25 @@ class Elites:
     descriptor: np.ndarray  # [n, d]
     cells: int
     qd_offset: float
+
+
+@dataclass(frozen=True)
+class GenerationResult:
+    """The input of a metric of a generation: the archive after it, and what happened in it."""
+
+    archive: Elites
+    counts: Mapping[str, int]
+    """The columns of `metrics.csv` that count, by name: `generation`, `evaluations`, `made_ga` and so on.
+    Those of operators and `invalid` are about this generation, even if not every generation has a row."""
+    training_steps: int  # of the critics, in this generation
+    critic_loss: float  # sum over these steps
+    critic_value: float  # sum over these steps
+    greedy_episodes: int  # valid episodes of the trained actor
+    greedy_fitness: float  # sum over these episodes
+
+    def offspring(self, count: Literal["made", "new", "improved"]) -> int:
+        """Offspring of all operators: all, those in empty cells, or those in place of worse elites."""
+        return sum(number for name, number in self.counts.items() if name.startswith(f"{count}_"))
 
 
 @dataclass(frozen=True)
@@ -59,12 +79,29 @@ class Metric(Quantity):
 
     def value(self, elites: Elites) -> float:
         """The value of the metric for these elites; an error of one line if it cannot be computed."""
-        try:
-            number = self.of(elites)
-            float(number)
-        except (Exception, SystemExit) as error:
-            raise ElitesError(f"metric {shortened(self.name)} failed: {describe(error)}") from error
+        number = _computed(self, elites)
+        assert number is not None
         return number
+
+
+@dataclass(frozen=True)
+class GenerationMetric(Quantity):
+    """A number that describes a generation."""
+
+    of: Callable[[GenerationResult], float | None]  # None is an empty cell: there is nothing to report
+
+    def value(self, result: GenerationResult) -> float | None:
+        """The value of the metric for this generation; an error of one line if it cannot be computed."""
+        return _computed(self, result)
+
+
+def _computed(metric: Metric | GenerationMetric, of: Any) -> float | None:
+    """A metric's value as a plain number: those of NumPy are written differently."""
+    try:
+        number = metric.of(of)
+        return None if number is None and isinstance(metric, GenerationMetric) else float(number)  # type: ignore[arg-type]
+    except (Exception, SystemExit) as error:
+        raise ElitesError(f"metric {shortened(metric.name)} failed: {describe(error)}") from error
 
 
 def _qd_score(elites: Elites) -> float:
@@ -85,7 +122,55 @@ METRICS = (
     Metric("max_fitness", "max-fitness", ",.1f", _max_fitness),  # NaN for an empty archive
     Metric("coverage", "coverage", ".1%", _coverage),  # share of cells that are filled
 )
-BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def _mean_fitness(result: GenerationResult) -> float | None:
+    fitness = np.asarray(result.archive.fitness, np.float64)
+    return _mean(float(fitness.sum()), len(fitness))
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None
+
+
+GENERATION_METRICS = (
+    GenerationMetric("mean_fitness", "mean fitness", ",.1f", _mean_fitness),  # of the archive's elites
+    GenerationMetric(
+        "critic_loss",
+        "critic loss",
+        ".4g",
+        lambda result: _mean(result.critic_loss, result.training_steps),
+    ),
+    GenerationMetric(
+        "mean_q", "mean Q", ",.1f", lambda result: _mean(result.critic_value, result.training_steps)
+    ),
+    GenerationMetric(
+        "greedy_fitness",
+        "fitness of the greedy actor",
+        ",.1f",
+        lambda result: _mean(result.greedy_fitness, result.greedy_episodes),
+    ),
+)
+BY_NAME: dict[str, Metric | GenerationMetric] = {
+    metric.name: metric for metric in (*METRICS, *GENERATION_METRICS)
+}
+
+
+class Metrics(NamedTuple):
+    """All metrics of a run: the built-in ones, then its own."""
+
+    archive: tuple[Metric, ...] = METRICS
+    generation: tuple[GenerationMetric, ...] = GENERATION_METRICS
+
+    @property
+    def shown(self) -> tuple[Metric | GenerationMetric, ...]:
+        """Those that displays show: the archive's, and the run's own."""
+        return (*self.archive, *(metric for metric in self.generation if metric.name not in BY_NAME))
+
+    @property
+    def has_own(self) -> bool:
+        """Whether some are the run's own."""
+        return any(metric.name not in BY_NAME for metric in (*self.archive, *self.generation))
 
 
 def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
@@ -97,11 +182,11 @@ def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
     return BY_NAME.get(name) or further.get(name) or Quantity(name, name, ".4g")
 
 
-def load_metric(path: str) -> Metric:
-    """The Metric at `module:metric`."""
+def load_metric(path: str) -> Metric | GenerationMetric:
+    """The metric at `module:metric`."""
     metric = object_at(path, "metric")
-    if not isinstance(metric, Metric):
-        raise ElitesError(f"metric {path!r} is not an elites.Metric")
+    if not isinstance(metric, Metric | GenerationMetric):
+        raise ElitesError(f"metric {path!r} is not an elites.Metric or elites.GenerationMetric")
     named = isinstance(metric.name, str) and re.fullmatch(NAME, metric.name)
     require(
         bool(named), f"the name of metric {path!r}", repr(metric.name), "letters, digits and _ - . / or %"
@@ -113,7 +198,7 @@ def load_metric(path: str) -> Metric:
     return metric
 
 
-def installed_metrics(paths: Iterable[str]) -> list[Metric]:
+def installed_metrics(paths: Iterable[str]) -> list[Metric | GenerationMetric]:
     """The metrics at these import paths; those that cannot be imported are left out."""
     metrics = []
     for path in paths:

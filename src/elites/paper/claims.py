@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from elites.metrics.metric import METRICS, Quantity
+from elites.metrics.metric import BY_NAME, Quantity
 from elites.paper.presets import DEEP_GRID, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
 from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_papers_task, judge_claims
 from elites.studies.merge.results import Reached, StudyResults
@@ -18,7 +18,7 @@ ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", D
 QD_OTHERS = (ME, ES, "qd-pg", "cma-map-elites")
 SAMPLED = (ME, ES, SAMPLING, DEEP)  # in addition to PGA, where reproducibility is studied
 LOWEST, *MIXED, HIGHEST = GA_SHARES
-QD_SCORE, MAX_FITNESS, COVERAGE = METRICS
+QD_SCORE, MAX_FITNESS, COVERAGE = (BY_NAME[name] for name in ("qd_score", "max_fitness", "coverage"))
 
 
 def judge(study: StudyResults) -> list[Claim]:

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line
+from elites.files import error_in_one_line, partial_path
 
 FORMATS = (".mp4", ".gif")
 EMPTY = 232
@@ -66,13 +66,14 @@ class Clip:
 
     def __init__(self, path: Path, rate: float, palette: np.ndarray | None = None) -> None:
         self.path, self.rate, self.palette = path, rate, palette
-        self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+        self._partial = partial_path(path)
         self._film: subprocess.Popen[bytes] | None = None
         self._images: list[Image.Image] = []
         self._colours: Image.Image | None = None
 
     def __enter__(self) -> Clip:
         with error_in_one_line(f"cannot write {self.path}"):
+            self._partial.unlink(missing_ok=True)  # the encoder of a killed replay may still write to it
             self._partial.open("wb").close()
         return self
 
@@ -100,13 +101,20 @@ class Clip:
 
         options = ("-y", "-v", "error")
         source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
-        target = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
-        return subprocess.Popen(
-            [imageio_ffmpeg.get_ffmpeg_exe(), *options, *source, "-i", "-", *target, self._partial],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        coding = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
+        target = (*coding, "-f", "mp4")  # which the name of an incomplete file does not say
+        # It gets the open file, not its name: if this process is killed, it still ends the file that it has.
+        with self._partial.open("r+b") as file:
+            return subprocess.Popen(
+                [
+                    *(imageio_ffmpeg.get_ffmpeg_exe(), *options, *source, "-i", "-"),
+                    *(*target, f"/dev/fd/{file.fileno()}"),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(file.fileno(),),
+            )
 
     def _finish(self, film: subprocess.Popen[bytes]) -> None:
         message = film.communicate()[1].decode(errors="replace")

@@ -116,6 +116,7 @@ def run(
     """The scenes of these controllers' episodes, with fitness, descriptor and length of each."""
     with evaluator_of(task, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
+    assert evaluation.transitions is not None
     recorder = Recorder(task)
     renderer = open_renderer(recorder.simulator.model, size, recorder.robot.view[:3], FIELD_OF_VIEW)
     scenes: list[Scene] = []

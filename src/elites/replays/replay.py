@@ -130,15 +130,15 @@ def replay(
     if not len(archive.fitness):
         raise ElitesError(f"{folder}: the archive is empty; it must have an elite")
     if shape is not None:
-        elites, name = best_per_region(archive, shape), f"grid-{shape[0]}x{shape[1]}"
+        elites, usual = best_per_region(archive, shape), run.clip(grid=shape)
     elif cell is not None:
-        elites, name = [archive.at(cell=cell).index], f"cell-{cell}"
+        elites, usual = [archive.at(cell=cell).index], run.clip(cell)
     elif descriptor is not None:
         nearest = archive.at(descriptor=descriptor)
-        elites, name = [nearest.index], f"cell-{nearest.cell}"
+        elites, usual = [nearest.index], run.clip(nearest.cell)
     else:
-        elites, name = [0], "best"
-    path = folder / f"{name}.mp4" if out is None else Path(out)
+        elites, usual = [0], run.clip()
+    path = usual if out is None else Path(out)
     if path.suffix not in FORMATS:
         raise ElitesError(f"out is {path}; it must end in {' or '.join(FORMATS)}")
     width, height = size or (SIZE if shape is None else TILE)
@@ -206,6 +206,7 @@ def _run(
             from elites.replays.gymnasium import GymnasiumScene
 
             scene_class = GymnasiumScene
+        assert evaluation.transitions is not None
         actions = evaluation.transitions.actions
         scenes = [
             scene_class(task, seed, actions[index, : length[index]], size) for index, seed in enumerate(seeds)

@@ -34,6 +34,7 @@ from elites.reports.scales import Scale, make_scale
 from elites.reports.style import Colour, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
+from elites.results.schemas import OPTIONAL
 from elites.results.tables import metric_names
 from elites.text import MOST_SHOWN, shortened
 
@@ -175,7 +176,7 @@ def draw_profile(
         curves["corrected (means of replications)"] = corrected.mean_fitness[corrected.kept]
     figure, axes = _new_axes(path, ax, (6.4, 4.0))
     scale, cells = make_scale(list(curves.values())), len(archive.centroids)
-    (low, high), note = scale.ends, scale.beyond(*curves.values()).note
+    (low, high), note = scale.ends, scale.out_of_range(*curves.values()).note
     left, right = low - MARGIN * (high - low), high + MARGIN * (high - low)
     looks = ((ORIGINAL_COLOUR, "-"), (CORRECTED_COLOUR, "--"))
     for (label, fitness), (colour, line) in zip(curves.items(), looks, strict=False):
@@ -332,7 +333,7 @@ def draw_progress(
     corrections: Mapping[str, np.ndarray] | None = None,
     metric_paths: Sequence[str] = (),
 ) -> None:
-    """Every metric, and the offspring added by each operator, against evaluations.
+    """Every metric with a value, and the offspring added by each operator, against evaluations.
 
     `metrics` are the columns of the run's metrics, `corrections` those of its corrections, if there are any,
     and `metric_paths` the import paths of metrics that its record names.
@@ -340,6 +341,7 @@ def draw_progress(
     if not len(metrics["evaluations"]):
         raise ElitesError("no generation has been logged: there is nothing to draw")
     names = metric_names(metrics)
+    names += [name for name in OPTIONAL if name in metrics and np.isfinite(metrics[name]).any()]
     rows = len(names) // 2 + 1  # of two panels, one of them for the operators
     figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
     figure.suptitle(shortened(title, 2 * MOST_SHOWN), fontsize=11)

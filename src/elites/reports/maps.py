@@ -105,7 +105,7 @@ def draw_map(axes: Axes, content: Map, scale: Scale) -> None:
 def add_colour_bar(axes: Axes | Sequence[Axes], maps: Sequence[Map], scale: Scale, **options: Any) -> None:
     """A colour bar of maps on one scale, with a note on values beyond its ends."""
     first = axes if isinstance(axes, Axes) else axes[0]
-    sides, note = scale.beyond(*(drawn.values for drawn in maps))
+    sides, note = scale.out_of_range(*(drawn.values for drawn in maps))
     label = f"{maps[0].quantity}\n({note})" if note else maps[0].quantity
     figure_of(first).colorbar(
         ScalarMappable(scale.norm, maps[0].cmap), ax=axes, label=label, extend=sides, **options
@@ -148,7 +148,7 @@ def _profile(axes: Axes, content: Map, scale: Scale) -> None:
         xlabel=content.label(0),
         ylabel=content.quantity,
     )
-    if note := scale.beyond(content.values).note:
+    if note := scale.out_of_range(content.values).note:
         box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1}
         axes.text(0.01, 0.96, note, transform=axes.transAxes, fontsize=7, va="top", bbox=box)
     strip = axes.inset_axes(STRIP)

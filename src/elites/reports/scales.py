@@ -19,7 +19,7 @@ Sides = Literal["neither", "min", "max", "both"]
 Fixed = tuple[float | None, float | None]  # ends that a quantity has by nature, such as 0 and 1
 
 
-class Beyond(NamedTuple):
+class OutOfRange(NamedTuple):
     """Values that lie beyond a scale."""
 
     sides: Sides
@@ -39,12 +39,12 @@ class Scale(NamedTuple):
         assert self.norm.vmax is not None
         return self.norm.vmin, self.norm.vmax
 
-    def beyond(self, *values: np.ndarray) -> Beyond:
+    def out_of_range(self, *values: np.ndarray) -> OutOfRange:
         """The sides on which values lie beyond the scale, and a note."""
         finite = _finite(*values)
         low, high = self.ends
         if not finite.size or (finite.min() >= low and finite.max() <= high):
-            return Beyond("neither", "")
+            return OutOfRange("neither", "")
         lowest, highest = number(finite.min()), number(finite.max())
         first, last = (f"{percentile:g}" for percentile in self.percentiles or ROBUST)
         sides: Sides
@@ -54,7 +54,7 @@ class Scale(NamedTuple):
             sides, ends, note = "max", f"up to percentile {last}", f"highest value {highest}"
         else:
             sides, ends, note = "both", f"percentiles {first} to {last}", f"values from {lowest} to {highest}"
-        return Beyond(sides, f"{ends}; {note}" if self.percentiles else note)
+        return OutOfRange(sides, f"{ends}; {note}" if self.percentiles else note)
 
 
 def robust_limits(values: np.ndarray) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from elites.metrics.metric import METRICS, metric_of
 from elites.options import converted
 from elites.reports.corrections import correction_of
 from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
-from elites.reports.tables import losses, trust
+from elites.reports.tables import losses, reproducibility_tables
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord
@@ -66,9 +66,7 @@ def show(
             f"colour is {colour}, which takes a corrected archive: "
             + (problem or f"`elites correct {run}` makes it")
         )
-    ending = "" if colour == "fitness" else f"-{colour}"
-    drawn = {name: run.figure(name, format) for name in ("progress", "profile", "corrected", "spread")}
-    drawn |= {name: run.figure(f"{name}{ending}", format) for name in ("archive", "parallel")}
+    drawn = run.figures(colour, format)
     parallel = archive.centroids.shape[1] > 2
     with error_in_one_line(f"cannot draw into {run}"):
         draw_archive(archive, drawn["archive"], corrected=corrected, **vars(style))
@@ -101,7 +99,9 @@ def show(
         rows["corrected"] = f"{run.corrected()}, drawn in {_listed([drawn['corrected'], drawn['spread']])}"
     elif problem:
         rows["corrected"] = problem
-    tables = [] if corrected is None else [losses(corrected, record.metrics), trust(corrected)]
+    tables = (
+        [] if corrected is None else [losses(corrected, record.metrics), reproducibility_tables(corrected)]
+    )
     width = max(map(len, rows)) + 1
     lines = [record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items())]
     return "\n".join([*map(printable, lines), *tables])

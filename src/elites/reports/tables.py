@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import METRICS, installed_metrics
+from elites.metrics.metric import METRICS, Metric, installed_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
@@ -26,6 +26,7 @@ def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str
         *(
             (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
             for metric in (*METRICS, *installed_metrics(metric_paths))
+            if isinstance(metric, Metric)
             for before, after, loss in [corrected.change(metric)]
         ),
     ]
@@ -34,7 +35,7 @@ def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str
     return "\n".join([title, *aligned(rows)])
 
 
-def trust(corrected: CorrectedArchive) -> str:
+def reproducibility_tables(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
     spread = corrected.spread()
     described = corrected.about["task"]["descriptor_names"]

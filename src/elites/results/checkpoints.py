@@ -155,8 +155,8 @@ class _UnusableError(ValueError):
     """A checkpoint of another version, or of the end of a smaller budget."""
 
 
-class Belonging:
-    """The runs of a checkpoint: their settings, which differ only in the seed."""
+class RunIdentity:
+    """The identity of the runs of a checkpoint: their settings, which differ only in the seed."""
 
     def __init__(self, records: Sequence[RunRecord]) -> None:
         first: dict[str, Any] = json.loads(json.dumps(records[0].settings()))
@@ -243,7 +243,7 @@ class Checkpoints:
         """The files of the checkpoints, the newest first."""
         return sorted(self.folder.glob("[0-9]*.npz"), reverse=True)
 
-    def load(self, empty: Any, belonging: Belonging) -> tuple[Any, CheckpointHeader, list[str]]:
+    def load(self, empty: Any, identity: RunIdentity) -> tuple[Any, CheckpointHeader, list[str]]:
         """The newest readable checkpoint, its header, and messages about newer ones that cannot be read.
 
         A checkpoint of other settings is an error.
@@ -253,7 +253,7 @@ class Checkpoints:
             try:
                 with ArrayFile(path) as file:
                     header = _read_header(file)
-                    belonging.refuse_other(path, header)
+                    identity.refuse_other(path, header)
                     state = unpack(empty, _CheckedArrays(file, header.checksums))  # array by array
             except ElitesError:
                 raise

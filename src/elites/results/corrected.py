@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
 from elites.metrics.archive import ArchiveMetrics, summary
 from elites.metrics.corrected import Losses, Spread, correct, loss, spread
@@ -16,7 +18,7 @@ from elites.metrics.metric import METRICS, Elites, Metric
 from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
-from elites.results.names import CORRECTED
+from elites.results.names import CORRECTED, UNFINISHED
 from elites.results.notebook import Plotted, table_of
 
 if TYPE_CHECKING:
@@ -210,3 +212,32 @@ def load_corrected_fitness(path: Path) -> tuple[int, np.ndarray]:
     arrays = read_arrays(path, kinds, "a corrected archive")
     about = schemas.read_about(path, arrays["about"], schemas.CorrectedAbout, VERSION)
     return about["evaluations"], arrays["mean_fitness"][arrays["kept"]]
+
+
+def save_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> None:
+    """Saves the finished elites of a correction in progress, next to `path`, its file when it is complete."""
+    arrays = {"fitness": fitness, "descriptor": descriptor, "about": np.array(json.dumps(about))}
+    write_arrays(_unfinished(path), arrays)
+
+
+def load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
+    """Loads the finished elites, if the inputs are the same. Returns their number."""
+    with contextlib.suppress(ElitesError):
+        arrays = read_arrays(_unfinished(path), schemas.UNFINISHED, "an unfinished correction")
+        done = len(arrays["fitness"])
+        fits = arrays["descriptor"].shape == descriptor[:done].shape
+        if fits and str(arrays["about"]) == json.dumps(about):
+            fitness[:done], descriptor[:done] = arrays["fitness"], arrays["descriptor"]
+            return done
+    return 0
+
+
+def remove_unfinished(path: Path) -> None:
+    """Removes the file that a stopped correction left, if there is one."""
+    unfinished = _unfinished(path)
+    if not unfinished.is_dir():
+        unfinished.unlink(missing_ok=True)
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_suffix(UNFINISHED)

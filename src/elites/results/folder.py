@@ -47,6 +47,7 @@ class RunFolder:
         self.timings = self.path / names.TIMINGS
         self.corrections = self.path / names.CORRECTIONS
         self.lineage = self.path / names.LINEAGE
+        self.explorer = self.path / names.EXPLORER
         self.checkpoints = Checkpoints(self.path / names.CHECKPOINTS)
 
     def __str__(self) -> str:
@@ -216,9 +217,17 @@ class RunFolder:
     def write_loggers(self, loggers: dict[str, LoggerRecord]) -> None:
         write_json(self.path / names.LOGGERS, msgspec.to_builtins(loggers))
 
-    def figure(self, name: str, ending: str = "png") -> Path:
-        """The path of a figure of the run."""
-        return self.path / f"{name}.{ending}"
+    def figures(self, colour: str = "fitness", ending: str = "png") -> dict[str, Path]:
+        """The paths of all figures of the run, by name."""
+        coloured = "" if colour == "fitness" else f"-{colour}"
+        return {
+            **{name: self.path / f"{name}.{ending}" for name in names.FIGURES},
+            **{name: self.path / f"{name}{coloured}.{ending}" for name in names.COLOURED_FIGURES},
+        }
+
+    def clip(self, cell: int | None = None, grid: tuple[int, int] | None = None) -> Path:
+        """The path of the clip of the best elite, of the elite of a cell, or of a grid of elites."""
+        return self.path / names.clip(cell, grid)
 
 
 class GroupFolder:
@@ -304,10 +313,11 @@ def refuse_taken(folder: Path) -> None:
     """Raises an error if a folder is not free for a new run."""
     if (folder / names.CONFIG).exists():
         raise ElitesError(
-            f"{folder} already holds a run: `elites resume {folder}` goes on with it, --out takes another"
+            f"{folder} already holds a run: `elites resume {folder}` continues it; "
+            "for a new run, choose an empty folder with --out"
         )
     if folder.is_dir() and any(not is_partial(path) for path in folder.iterdir()):
-        raise ElitesError(f"{folder} is not empty; --out takes a new folder")
+        raise ElitesError(f"{folder} is not empty; choose an empty folder with --out")
 
 
 def make_folder(folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""The names of all files and folders of a run, in one place."""
+"""The names of all files and folders of a run, and of the tables and figures of a report, in one place."""
+
+from enum import StrEnum
 
 CONFIG = "config.json"
 GROUP = "group.json"  # in the folder that the replications of a run share
@@ -30,3 +32,44 @@ SEVERAL = "seeds-"  # begins the name of a folder of a group that has been added
 def seeds_folder(first: int, last: int) -> str:
     """The folder of a group of replications that was added to others."""
     return f"{SEVERAL}{first}-to-{last}"
+
+
+FIGURES = ("progress", "profile", "corrected", "spread")  # of a run
+COLOURED_FIGURES = ("archive", "parallel")  # of a run; their names have the colour, if it is not the fitness
+
+
+def clip(cell: int | None = None, grid: tuple[int, int] | None = None) -> str:
+    """The clip of the best elite, of the elite of a cell, or of a grid of elites, rows x columns."""
+    if grid is not None:
+        return f"grid-{grid[0]}x{grid[1]}.mp4"
+    return "best.mp4" if cell is None else f"cell-{cell}.mp4"
+
+
+class ReportTable(StrEnum):
+    """The tables of a report, without their endings."""
+
+    RUNS = "runs"
+    COST = "cost"
+    FINAL = "final"
+    FINAL_CORRECTED = "final-corrected"
+    FINAL_LOSSES = "final-losses"
+    FINAL_COMMON = "final-common-budget"
+    P_VALUES = "p-values"
+    P_VALUES_COMMON = "p-values-common-budget"
+    AGGREGATE = "aggregate"
+    CLAIMS = "claims"
+
+
+class ReportFigure(StrEnum):
+    """The kinds of figures of a report; the rest of a name is the task, the algorithm, or a number."""
+
+    PROGRESS = "progress"
+    ARCHIVES = "archives"
+    CORRECTED = "corrected"
+    LOSSES = "losses"
+    CONTRIBUTION = "contribution"
+
+
+def report_part(kind: ReportTable | ReportFigure, *parts: str) -> str:
+    """The name of a table or figure about something, without its ending; empty parts are left out."""
+    return "-".join([kind, *(part for part in parts if part)])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from elites.drawing import draw_archive, plot_archive
 from elites.metrics.archive import ArchiveMetrics
 from elites.text import shortened
 
@@ -20,10 +21,7 @@ Columns = Mapping[str, np.ndarray]
 
 
 class Plotted:
-    """An archive that draws itself.
-
-    Figures are made by `reports`, which this package may not import: it is reached through the public name.
-    """
+    """An archive that draws itself."""
 
     centroids: np.ndarray
     about: dict[str, Any]
@@ -40,17 +38,13 @@ class Plotted:
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
         """Draws the elites over descriptor space, into `ax` if given. See `elites.plot_archive`."""
-        import elites
-
-        return elites.plot_archive(self, ax, **options)  # type: ignore[arg-type]
+        return plot_archive(self, ax, **options)
 
     def _repr_png_(self) -> tuple[bytes, dict[str, Any]] | None:
         if self.metrics.coverage == 0:
             return None
-        import elites
-
         picture = io.BytesIO()
-        elites.draw_archive(self).savefig(picture, dpi=DPI)  # type: ignore[arg-type]
+        draw_archive(self).savefig(picture, dpi=DPI)
         return picture.getvalue(), {"width": WIDTH}
 
 

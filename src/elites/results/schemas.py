@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from elites.errors import ElitesError
 from elites.files import LARGEST, Array, one_line, open_file
-from elites.metrics.metric import METRICS
+from elites.metrics.metric import GENERATION_METRICS, METRICS
 from elites.options import Physics
 from elites.policies.layout import parameter_count
 
@@ -401,8 +401,8 @@ def _check_range(path: Path, name: str, numbers: np.ndarray, low: int, end: int)
 
 COUNTS = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
 BY_OPERATOR = ("made_", "new_", "improved_")  # begin the names of an operator's columns
-OPTIONAL = (  # columns of `metrics.csv` whose cells may be empty; earlier logs do not have them
-    *("mean_fitness", "critic_loss", "mean_q", "greedy_fitness"),
+OPTIONAL = tuple(  # columns of `metrics.csv` whose cells may be empty; earlier logs do not have them
+    metric.name for metric in GENERATION_METRICS
 )
 REQUIRED = (  # columns of `metrics.csv`
     *("generation", "evaluations", "environment_steps"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elites.errors import ElitesError
+from elites.files import partial_path
 from elites.results import names
 from elites.results.folder import RunFolder, find_runs, write_json
 from elites.results.schemas import Pace, StudyRecord, read_record
@@ -16,7 +17,7 @@ RUNS = "runs"
 RECORD = "study.json"
 MEASURED = "measured.json"
 LOGS = "logs"
-REPORT, UNFINISHED, REPLACED = "report", ".report.partial", ".report.replaced"
+REPORT, REPLACED = "report", ".report.replaced"
 
 
 class ReportFolder:
@@ -28,6 +29,14 @@ class ReportFolder:
         self.metrics = path / "metrics.parquet"
         self.figures = path / "figures"
         self.tables = path / "tables"
+
+    def figure(self, name: str, ending: str = "png") -> Path:
+        """The path of a figure."""
+        return self.figures / f"{name}.{ending}"
+
+    def table(self, name: str, ending: str = "csv") -> Path:
+        """The path of a table."""
+        return self.tables / f"{name}.{ending}"
 
     def create(self) -> None:
         """Makes the folder and those in it."""
@@ -87,13 +96,13 @@ class StudyFolder:
             replaced.rename(self.report.path)
         self._refuse_other_report()
         self.discard_report()
-        report = ReportFolder(self.path / UNFINISHED)
+        report = ReportFolder(partial_path(self.report.path))
         report.create()
         return report
 
     def finish_report(self) -> None:
         """Replaces the last report by the new one. If that fails, the last one stays."""
-        made, replaced, home = self.path / UNFINISHED, self.path / REPLACED, self.report.path
+        made, replaced, home = partial_path(self.report.path), self.path / REPLACED, self.report.path
         shutil.rmtree(replaced, ignore_errors=True)
         if home.exists():
             home.rename(replaced)
@@ -107,7 +116,7 @@ class StudyFolder:
 
     def discard_report(self) -> None:
         """Removes a report that is not finished."""
-        shutil.rmtree(self.path / UNFINISHED, ignore_errors=True)
+        shutil.rmtree(partial_path(self.report.path), ignore_errors=True)
 
     def _refuse_other_report(self) -> None:
         home = self.report.path

@@ -22,11 +22,11 @@ EDGE = 4096  # bytes at the beginning and at the end of a log, which its digest 
 
 
 def metric_names(columns: Iterable[str]) -> list[str]:
-    """The columns of `metrics.csv` that are metrics of the archive."""
+    """The columns of `metrics.csv` that are metrics of the archive, or a user's own."""
     return [column for column in columns if not is_count(column) and column not in OPTIONAL]
 
 
-class Appended:
+class AppendOnlyFile:
     """A file that is only ever appended to."""
 
     def __init__(self, path: Path, size: int = 0) -> None:
@@ -84,15 +84,22 @@ class Table:
     def __init__(self, path: Path, columns: Iterable[str], size: int = 0) -> None:
         """A log that is continued keeps its columns: earlier versions wrote fewer."""
         self.columns = _continued(path, tuple(columns)) if size else tuple(columns)
-        self.file = Appended(path, size)
+        self.file = AppendOnlyFile(path, size)
         if size == 0:
             self.file.write((",".join(self.columns) + "\n").encode())
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Writes numbers so that they are read back exactly; None is an empty cell."""
-        cells = ("" if row[column] is None else repr(row[column]) for column in self.columns)
+        """Writes numbers so that they are read back exactly."""
+        cells = (_cell(column, row[column]) for column in self.columns)
         self.file.write((",".join(cells) + "\n").encode())
         self.file.size()
+
+
+def _cell(column: str, value: object) -> str:
+    """The text of a cell. None is empty, and NaN in a user's column: an empty cell elsewhere is damage."""
+    if value is None:
+        return "" if column in OPTIONAL else "nan"
+    return repr(value)
 
 
 def _continued(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -124,15 +131,15 @@ class Logs:
         sizes = {name: mark.size for name, mark in marks.items()}
         self.metrics = Table(folder / names.METRICS, metrics, sizes.get(names.METRICS, 0))
         self.timings = Table(folder / names.TIMINGS, timings, sizes.get(names.TIMINGS, 0))
-        self.events = Appended(folder / names.EVENTS, sizes.get(names.EVENTS, 0))  # TensorBoard's
+        self.events = AppendOnlyFile(folder / names.EVENTS, sizes.get(names.EVENTS, 0))  # TensorBoard's
         self._files = {
             names.METRICS: self.metrics.file,
             names.TIMINGS: self.timings.file,
             names.EVENTS: self.events,
         }
-        self.lineage: Appended | None = None
+        self.lineage: AppendOnlyFile | None = None
         if not marks or names.LINEAGE in marks:
-            self.lineage = Appended(folder / names.LINEAGE, sizes.get(names.LINEAGE, 0))
+            self.lineage = AppendOnlyFile(folder / names.LINEAGE, sizes.get(names.LINEAGE, 0))
             self._files[names.LINEAGE] = self.lineage
             if not self.lineage.size():
                 self.lineage.write(header_of(operators))

@@ -68,7 +68,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
                 learning[name] = _learning(config, rollouts[task])
             cells[-1]["pace"] = {**rollouts[task], **learning[name]}
         except ElitesError as error:  # only the runs of this cell will fail
-            say(f"{config.algorithm} on {config.task}: {error}")
+            say(f"{given.algorithm} on {given.task}: {error}")
     return {
         "cells": cells,
         "platform": jax.local_devices()[0].platform,

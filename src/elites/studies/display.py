@@ -144,5 +144,5 @@ def _stage(state: State, *, short: bool = False) -> Text:
 def _summary(state: State) -> str:
     if not state.metrics:
         return "its archive was corrected" if state.corrected else "nothing was left to run"
-    metrics = ((metric_of(name), value) for name, value in state.metrics.items())
+    metrics = ((metric_of(name), value) for name, value in state.metrics.items() if value is not None)
     return ", ".join(f"{shortened(metric.label)} {metric.text(value)}" for metric, value in metrics)

@@ -18,7 +18,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import PARTIAL, error_in_one_line, require_space
+from elites.files import error_in_one_line, partial_path, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import RECORD, StudyFolder
@@ -72,7 +72,9 @@ def merge_studies(
     with contextlib.ExitStack() as stack:
         for folder in dict.fromkeys(Path(piece).resolve() for piece in pieces):
             if target == folder or folder in target.parents:
-                raise ElitesError(f"{out} is in {folder}, which stays as it is; --out takes another folder")
+                raise ElitesError(
+                    f"{out} is in {folder}, which stays as it is; choose another folder with --out"
+                )
             if folder.is_dir():
                 stack.enter_context(folder_lock(folder))
         read = [_read(Path(piece)) for piece in pieces]
@@ -87,7 +89,7 @@ def merge_studies(
                 "nevertheless"
             )
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ElitesError(f"{out} is not empty; --out takes a new folder")
+            raise ElitesError(f"{out} is not empty; choose an empty folder with --out")
         if parameters:
             sizes = [path.stat().st_size for run, _ in runs.values() for path in run.results()]
             require_space(target, sum(sizes), "these runs take")
@@ -229,7 +231,7 @@ def _write(
     parameters: bool,
 ) -> None:
     """Makes the folder under a temporary name, its record last, and then renames it."""
-    partial = target.with_name(f".{target.name}{PARTIAL}")
+    partial = partial_path(target)
     with error_in_one_line(f"cannot write to {target}"):
         partial.mkdir(parents=True, exist_ok=True)
         with folder_lock(partial):

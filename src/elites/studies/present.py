@@ -97,7 +97,7 @@ def _parts_of(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, 
     planned = [config.seed for config in job.configs]
     raise ElitesError(
         f"{group} has {_list_seeds(seeds)} in one program, which cannot become {_list_seeds(planned)} before "
-        "they are finished; --out takes another folder"
+        "they are finished; choose another folder with --out"
     )
 
 
@@ -135,7 +135,7 @@ def _refuse_other_settings(study: Path, job: Job) -> None:
             if present[name] != planned[name]:
                 raise ElitesError(
                     f"{run} has {name} {difference(present[name], planned[name])}, not "
-                    f"{difference(planned[name], present[name])}; --out takes another folder"
+                    f"{difference(planned[name], present[name])}; choose another folder with --out"
                 )
 
 

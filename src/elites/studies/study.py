@@ -64,7 +64,7 @@ class Study:
     seeds: Seeds = 20
     first_seed: Seed = 0
     snapshots: Snapshots = 0
-    log_every: RowInterval = 1  # generations for each row of `metrics.csv`
+    log_every: RowInterval = 1  # generations between rows of `metrics.csv`
     correct: bool = False  # the final archives
     correct_every: Interval = 0  # the archives along the way too
     correct_replications: Replications = 50

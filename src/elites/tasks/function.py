@@ -32,7 +32,6 @@ class FunctionTask(Task):
         "action_size",
         "episode_length",
     )
-    descriptor_phrase: ClassVar[str] = "{}"
 
     function: Function
     parameters: Annotated[int, Range(1, 100_000_000)]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 20  # of a descriptor: cells in more of them take too long to compute
 GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
+CONTACT_PHRASE = "contact of {}"  # label of a dimension that is the contact of a foot with the floor
 MOST_CELLS = 1024  # default of a CVT in more than four dimensions
 
 
@@ -41,7 +42,7 @@ class Task:
         *("name", "robot", "feet", "observation_size", "action_size"),
         *("descriptor_names", "descriptor_bounds"),
     )
-    descriptor_phrase: ClassVar[str] = "contact of {}"  # label of a dimension on figures
+    descriptor_phrase: ClassVar[str] = "{}"  # label of a dimension on figures, with its name
     step_descriptor_dtype: ClassVar[str] = "uint8"  # in Transitions: a foot touches the floor, or does not
     measures_offset: ClassVar[bool] = False  # whether a run measures a qd_offset that is NaN
     function_fields: ClassVar[tuple[str, ...]] = ()  # fields that may be paths of functions

@@ -12,6 +12,7 @@ from elites.reports.contents import corrected_map
 from elites.reports.maps import BINS, Map, add_colour_bar, common_scale, draw_map
 from elites.reports.study.figures import Picture
 from elites.results.archive import load_archive
+from elites.results.names import ReportFigure, report_part
 from elites.studies.merge.results import Curves, StudyResults
 from elites.text import file_name, shortened
 
@@ -52,7 +53,7 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
     for task, shown in panels.items():
         corrected = any(len(panel.maps) > 1 for panel in shown)
         yield Picture(
-            f"archives-{file_name(task)}",
+            report_part(ReportFigure.ARCHIVES, file_name(task)),
             f"{shortened(task)}: final archives, for each algorithm that of the replication with the median "
             "QD-score"
             + ("; originals above, corrected ones below" if corrected else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,8 @@ from elites.reports.colours import ALGORITHMS, operator_colours
 from elites.reports.figures import format_axis
 from elites.reports.plain import legend_label
 from elites.reports.study.looks import Look, is_sweep, looks_of
+from elites.results.names import ReportFigure, report_part
+from elites.results.study import ReportFolder
 from elites.studies.merge.results import Curves, StudyResults
 from elites.text import file_name, shortened
 
@@ -35,12 +36,13 @@ class Picture(NamedTuple):
     figure: Figure
 
 
-def save(picture: Picture, folder: Path) -> None:
+def save(picture: Picture, report: ReportFolder) -> None:
     """Writes a picture as PNG and PDF. The same figure gives the same bytes."""
     fix_layout(picture.figure)
-    picture.figure.savefig(folder / f"{picture.name}.png", dpi=DPI, metadata={"Software": None})
+    picture.figure.savefig(report.figure(picture.name), dpi=DPI, metadata={"Software": None})
     picture.figure.savefig(
-        folder / f"{picture.name}.pdf", metadata={"CreationDate": None, "Producer": None, "Creator": None}
+        report.figure(picture.name, "pdf"),
+        metadata={"CreationDate": None, "Producer": None, "Creator": None},
     )
 
 
@@ -60,7 +62,7 @@ def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
     """The tasks, a few to a figure, with the ending of the figure's name."""
     count = -(-len(study.tasks) // ROWS)
     for place in range(count):
-        yield f"-{place + 1}" if count > 1 else "", study.tasks[ROWS * place : ROWS * (place + 1)]
+        yield f"{place + 1}" if count > 1 else "", study.tasks[ROWS * place : ROWS * (place + 1)]
 
 
 def progress(study: StudyResults, against: str) -> Iterator[Picture]:
@@ -80,7 +82,7 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
                     axes.set_xlim(0, study.limits[task])
         _legend(figure, study)
         yield Picture(
-            f"progress-{against}{ending}",
+            report_part(ReportFigure.PROGRESS, against, ending),
             f"{_list_labels(study.metrics)} against {AXES[against]}. Lines are medians over replications, "
             "shaded areas extend from the first to the third quartile"
             + (
@@ -172,7 +174,7 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
                 axes.set(ylim=limits, xlim=(0, study.limits[task]))
         _legend(figure, study)
         yield Picture(
-            f"corrected-{file_name(task)}",
+            report_part(ReportFigure.CORRECTED, file_name(task)),
             f"{shortened(task)}: original metrics above, corrected ones below, on the same scales.",
             figure,
         )
@@ -233,7 +235,7 @@ def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
         _legend(figure, study, variants, boxes=True)
         exception = f", without {without}" if without else ""
         yield Picture(
-            f"losses{'-without-' + without if without else ''}{ending}",
+            report_part(ReportFigure.LOSSES, f"without-{without}" if without else "", ending),
             f"Losses to re-evaluation{exception}: the share of each metric that was luck. Lower is better; "
             "points are replications.",
             figure,
@@ -279,7 +281,7 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
         over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
         smoothing = "not smoothed" if over == "1" else f"smoothed over {over} generations"
         yield Picture(
-            f"contribution-{file_name(algorithm)}",
+            report_part(ReportFigure.CONTRIBUTION, file_name(algorithm)),
             f"{shortened(algorithm)}: offspring added to the archive per generation by each operator, "
             f"stacked; medians over replications, {smoothing}.",
             figure,

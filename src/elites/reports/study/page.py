@@ -25,7 +25,8 @@ from elites.reports.study.tables import (
     runs_table,
     suite_text,
 )
-from elites.results.names import EXPLORER
+from elites.results.names import ReportTable
+from elites.results.study import ReportFolder
 from elites.studies.merge.results import StudyResults
 from elites.studies.merge.runs import STORAGE, defaults_of
 
@@ -41,17 +42,17 @@ def make_page(
     common: tuple[Sequence[Final], Sequence[Comparison]],
     claims: Sequence[Claim],
     pictures: Mapping[str, Sequence[tuple[str, str]]],
-    figures: Path,
+    report: ReportFolder,
     against: str,
 ) -> str:
-    """The page. `pictures` are (name, caption) by section, with their files in the folder `figures`.
+    """The page. `pictures` are (name, caption) by section, with their files in the report's folder.
 
     `common` are final values and comparisons at the common budget, empty if all runs are compared there.
     """
     from jinja2 import Environment, StrictUndefined
 
     shown = {
-        section: [_embed(figures / f"{name}.png", caption) for name, caption in named]
+        section: [_embed(report.figure(name), caption) for name, caption in named]
         for section, named in pictures.items()
     }
     seeds = sorted({curves.run.seed for curves in study.runs})
@@ -77,20 +78,20 @@ def make_page(
         versions=_versions(study),
         progress=shown[f"progress-{against}"],
         also=[(AXES[x], shown[f"progress-{x}"]) for x in AXES if x != against],
-        final=final_table(finals, study.metrics, "final", ""),
+        final=final_table(finals, study.metrics, ReportTable.FINAL, ""),
         reference=reference,
         p_values=_p_tables(comparisons, study.metrics),
         pooled=any(row.pooled for row in comparisons),
         aggregate=aggregate_table(aggregates, study.quantities, reference),
-        common_final=final_table(common[0], study.metrics, "final-common-budget", ""),
+        common_final=final_table(common[0], study.metrics, ReportTable.FINAL_COMMON, ""),
         common_p_values=_p_tables(common[1], study.metrics),
         alone=len(study.variants) == 1,
         archives=shown["archives"],
-        explorers=explorers(study, figures.parent),
+        explorers=explorers(study, report.path),
         losses=shown["losses"],
         corrected=shown["corrected"],
-        final_corrected=final_table(finals, study.corrected_metrics, "final-corrected", ""),
-        final_losses=final_table(finals, study.losses, "final-losses", ""),
+        final_corrected=final_table(finals, study.corrected_metrics, ReportTable.FINAL_CORRECTED, ""),
+        final_losses=final_table(finals, study.losses, ReportTable.FINAL_LOSSES, ""),
         p_losses=_p_tables(comparisons, (*study.corrected_metrics, *study.losses)),
         contribution=shown["contribution"],
         scale=_scale(study),
@@ -104,7 +105,7 @@ def make_page(
 
 def explorers(study: StudyResults, report: Path) -> list[tuple[str, str]]:
     """Label and address of the explorer of each run that has one, seen from the report's folder."""
-    pages = [(curves.run, curves.run.folder.path / EXPLORER) for curves in study.runs]
+    pages = [(curves.run, curves.run.folder.explorer) for curves in study.runs]
     return [
         (f"{run.task}, {run.variant}, seed {run.seed}", quote(Path(os.path.relpath(page, report)).as_posix()))
         for run, page in pages

@@ -83,14 +83,14 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     for section, drawn in sections.items():
         pictures[section] = []
         for picture in drawn:  # one at a time: figures are large
-            save(picture, report.figures)
+            save(picture, report)
             pictures[section].append((picture.name, picture.caption))
-    write_tables(study, final, comparisons, aggregates, common, claims, report.tables)
+    write_tables(study, final, comparisons, aggregates, common, claims, report)
     name = record.name
     title = shortened(name if name and not papers else f"Study {name or home.path.resolve().name}")
     page = make_page(
         *(study, title, reference, notes, final, comparisons, aggregates, common, claims),
-        *(pictures, report.figures, against),
+        *(pictures, report, against),
     )
     report.page.write_text(page, encoding="utf-8", errors="replace")
     figures = counted(sum(map(len, pictures.values())), "figure")

@@ -25,6 +25,8 @@ from elites.reports.study.comparisons import (
     p_text,
 )
 from elites.reports.tables import aligned
+from elites.results.names import ReportTable, report_part
+from elites.results.study import ReportFolder
 from elites.studies.merge.results import StudyResults
 from elites.text import duration, file_name, printable
 
@@ -54,7 +56,7 @@ def runs_table(study: StudyResults) -> Table:
                 rows.append((task, variant, str(seeds), ended, at, *common, f"{corrected} of {seeds}"))
     common = ["common budget"] if study.uneven else []
     columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
-    return Table("runs", "What was run.", columns, rows, frozenset(range(2, len(columns))))
+    return Table(ReportTable.RUNS, "What was run.", columns, rows, frozenset(range(2, len(columns))))
 
 
 def cost_table(study: StudyResults) -> Table:
@@ -81,7 +83,7 @@ def cost_table(study: StudyResults) -> Table:
         *("evaluations per second", "steps per second"),
     )
     caption = "What a run took, in the median. Replications of one program have the time of all of them."
-    return Table("cost", caption, columns, rows, frozenset(range(2, len(columns))))
+    return Table(ReportTable.COST, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
 def _spread(counts: Iterable[int]) -> str:
@@ -142,7 +144,9 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
     )
     caption = f"{metric.label}: all others against {reference}."
     return Table(
-        f"p-values-{metric.name if metric.name.isidentifier() else file_name(metric.name)}",
+        report_part(
+            ReportTable.P_VALUES, metric.name if metric.name.isidentifier() else file_name(metric.name)
+        ),
         caption,
         columns,
         texts,
@@ -166,7 +170,7 @@ def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], refe
     ]
     above = f"probability of being above {reference}"
     columns = ("metric", "algorithm", "tasks", "interquartile mean, scaled", above)
-    return Table("aggregate", "All tasks together.", columns, texts, frozenset(range(2, 5)))
+    return Table(ReportTable.AGGREGATE, "All tasks together.", columns, texts, frozenset(range(2, 5)))
 
 
 def results_text(
@@ -220,7 +224,7 @@ def claim_table(claims: Sequence[Claim]) -> Table:
         *("", "claim of the paper", "tasks", "verdict of these data", "what was compared"),
         *("at the common budget", "with the pooled offset"),
     )
-    return Table("claims", "The paper's claims.", columns, rows)
+    return Table(ReportTable.CLAIMS, "The paper's claims.", columns, rows)
 
 
 def write_tables(
@@ -230,11 +234,11 @@ def write_tables(
     aggregates: Sequence[Aggregate],
     common: tuple[Sequence[Final], Sequence[Comparison]],
     claims: Sequence[Claim],
-    folder: Path,
+    report: ReportFolder,
 ) -> None:
-    """Writes all tables into a folder; `common` is as in `make_page`."""
+    """Writes all tables of a report; `common` is as in `make_page`."""
     _csv(
-        folder / "runs.csv",
+        report.table(ReportTable.RUNS),
         (
             *("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
             *("environment_steps", "elapsed_s"),
@@ -248,15 +252,15 @@ def write_tables(
             for curves in study.runs
         ],
     )
-    _csv(folder / "final.csv", FINAL_COLUMNS, finals)
-    _csv(folder / "p-values.csv", COMPARISON_COLUMNS, map(_comparison_row, comparisons))
+    _csv(report.table(ReportTable.FINAL), FINAL_COLUMNS, finals)
+    _csv(report.table(ReportTable.P_VALUES), COMPARISON_COLUMNS, map(_comparison_row, comparisons))
     if common[0]:
-        _csv(folder / "final-common-budget.csv", FINAL_COLUMNS, common[0])
-        _csv(folder / "p-values-common-budget.csv", COMPARISON_COLUMNS, map(_comparison_row, common[1]))
+        _csv(report.table(ReportTable.FINAL_COMMON), FINAL_COLUMNS, common[0])
+        _csv(report.table(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, map(_comparison_row, common[1]))
     tables = [runs_table(study), cost_table(study)]
     if aggregates:
         _csv(
-            folder / "aggregate.csv",
+            report.table(ReportTable.AGGREGATE),
             (
                 *("metric", "algorithm", "tasks", *_interval_columns("scaled_interquartile_mean")),
                 *_interval_columns("probability_above_reference"),
@@ -267,7 +271,7 @@ def write_tables(
         tables.append(aggregate_table(aggregates, study.quantities, reference))
     if claims:
         _csv(
-            folder / "claims.csv",
+            report.table(ReportTable.CLAIMS),
             (
                 *("claim", "text", "suite", "verdict", "comparisons_tested", "comparisons"),
                 *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
@@ -277,16 +281,16 @@ def write_tables(
         )
         tables.append(claim_table(claims))
     for name, metrics in (
-        ("final", study.metrics),
-        ("final-corrected", study.corrected_metrics),
-        ("final-losses", study.losses),
+        (ReportTable.FINAL, study.metrics),
+        (ReportTable.FINAL_CORRECTED, study.corrected_metrics),
+        (ReportTable.FINAL_LOSSES, study.losses),
     ):
         caption = f"{metrics[0].label} and others: medians and quartiles."
         tables.append(final_table(finals, metrics, name, caption))
     tables += [p_table(comparisons, metric) for metric in study.quantities]
     for table in tables:
         if table.rows:
-            (folder / f"{table.name}.tex").write_text(latex(table), encoding="utf-8")
+            report.table(table.name, "tex").write_text(latex(table), encoding="utf-8")
 
 
 def _interval_columns(name: str) -> tuple[str, ...]:

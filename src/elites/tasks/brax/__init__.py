@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from elites.options import Spread
-from elites.tasks.task import DeviceTask, Stepping
+from elites.tasks.task import CONTACT_PHRASE, DeviceTask, Stepping
 
 if TYPE_CHECKING:
     import jax
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class BraxTask(DeviceTask):
     """A Brax robot on a flat floor."""
 
+    descriptor_phrase: ClassVar[str] = CONTACT_PHRASE
     step_descriptor_dtype: ClassVar[str] = "uint8"
 
     robot: str  # Brax's name

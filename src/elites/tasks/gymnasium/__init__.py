@@ -42,7 +42,6 @@ class GymnasiumTask(HostTask):
     """A Gymnasium environment, simulated in worker processes."""
 
     fixed: ClassVar[tuple[str, ...]] = ("name", "environment")
-    descriptor_phrase: ClassVar[str] = "{}"
     step_descriptor_dtype: ClassVar[str] = "float32"
     measures_offset: ClassVar[bool] = True
     function_fields: ClassVar[tuple[str, ...]] = ("environment", "descriptor", "step_descriptor")

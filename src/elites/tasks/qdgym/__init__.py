@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from elites.errors import ElitesError
 from elites.options import Range
 from elites.tasks.qdgym import robots
-from elites.tasks.task import CompiledTask
+from elites.tasks.task import CONTACT_PHRASE, CompiledTask
 
 if TYPE_CHECKING:
     from elites.tasks.qdgym.simulator import QDGymSimulator
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class QDGymTask(CompiledTask):
     """A PyBullet robot on a flat floor."""
+
+    descriptor_phrase: ClassVar[str] = CONTACT_PHRASE
 
     robot: robots.Robot
     noise: Annotated[float, Range(0, math.pi)] = (
