@@ -57,8 +57,7 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     study = read_study(home.path, report.metrics, shared=papers_ants)
     record = _record(home)
     papers = _papers_suite(record)
-    panels, archive_notes = read_panels(study)
-    notes = [*study.notes, *archive_notes]
+    notes = list(study.notes)
     try:
         reference = reference_of(study, reference or record.reference)
     except ElitesError as error:
@@ -72,6 +71,8 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     common = (finals(even), compare(even, reference)) if study.uneven else ([], [])
     if not papers and not any(claim.tested for claim in claims):
         claims = []
+    panels, archive_notes = read_panels(study)
+    notes += archive_notes
     sections: dict[str, Iterable[Picture]] = {
         **{f"progress-{x}": progress(study, x) for x in AXES},
         "archives": draw_archives(panels),
