@@ -77,9 +77,12 @@ def choose_physics(
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:
-    """Raises an error where a cluster is given for a task that is pure JAX: it runs inside one program."""
+    """Raises an error where a cluster is given for a task in JAX, or for a function.
+
+    Results on a cluster do not depend on the machine of an episode; these do, as processors round differently.
+    """
     if cluster is not None:
         raise ElitesError(
-            f"--cluster spreads episodes that run outside JAX; {task.name} runs in one program. "
-            "`elites study run --cluster` spreads its runs"
+            f"--cluster spreads episodes whose bits are the same on all machines; {task.name} rounds as its "
+            "processor does. `elites study run --cluster` spreads its runs"
         )
