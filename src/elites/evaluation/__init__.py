@@ -79,7 +79,7 @@ def choose_physics(
 def refuse_cluster(task: Task, cluster: str | None) -> None:
     """Raises an error where a cluster is given for a task in JAX, or for a function.
 
-    Results on a cluster do not depend on the machine of an episode; these do, as processors round differently.
+    On a cluster, results do not depend on an episode's machine. These do: processors round differently.
     """
     if cluster is not None:
         raise ElitesError(

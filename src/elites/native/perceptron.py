@@ -305,7 +305,8 @@ class _Emitter:
             half, kind, part = width // 2, f"<{width} x float>", f"{value}.of{width // 2}"
             for name, start in (("low", 0), ("high", half)):
                 places = ", ".join(f"i32 {start + k}" for k in range(half))
-                yield f"  {part}.{name} = shufflevector {kind} {left}, {kind} poison, <{half} x i32> <{places}>"
+                both = f"{kind} {left}, {kind} poison"
+                yield f"  {part}.{name} = shufflevector {both}, <{half} x i32> <{places}>"
             yield f"  {part} = fadd <{half} x float> {part}.low, {part}.high"
             width, left = half, part
         yield f"  {value}.sum = extractelement <1 x float> {left}, i64 0"
