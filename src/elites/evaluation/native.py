@@ -51,10 +51,11 @@ class Programs(NamedTuple):
 def programs_of(task: DeviceTask) -> Programs:
     """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled."""
     dtype = jnp.float32 if np.dtype(task.step_descriptor_dtype).kind == "f" else jnp.int32
-    kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
+    reset = jax.jit(lambda seed: task.reset(seed))  # traced once
+    kinds = jax.eval_shape(reset, jnp.uint32(0))[0]
 
     def begin(seed: jax.Array) -> tuple[Any, ...]:
-        state, observation = task.reset(seed)
+        state, observation = reset(seed)
         total = jnp.zeros(task.step_descriptor_size, dtype)
         return (plain_state(state), jnp.float32(0), total, jnp.int32(0)), observation.astype(jnp.float32)
 
