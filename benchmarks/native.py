@@ -5,7 +5,9 @@
 No episode ends before its last step, so all computed steps count. XLA uses all cores. The last
 line is one JSON object: `steps_per_s` by robot under XLA and in native code on one thread and on two, the
 `ratio` of two threads to XLA, the `shares` of physics, policy and the rest in the time of one thread, and the
-`seconds` until native code is ready, compiled and from the cache.
+`seconds` until a first episode has ended, with code that is compiled (`first`) and from the cache (`cached`).
+Their `parts` are tracing by JAX, scalarising, LLVM with its text, and reading and loading object code, in
+processor time.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -55,6 +59,7 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
     from elites.evaluation.device import DeviceEvaluator
 
     task = endless(robot, episode_length=steps)
+    jax.eval_shape(task.reset, jax.ShapeDtypeStruct((), np.uint32))  # imports Brax
     xla = DeviceEvaluator(task)
     keys = jax.random.split(jax.random.key(0), EPISODES)
     parameters, seeds = np.asarray(jax.vmap(xla.policy.init)(keys)), np.arange(EPISODES)
@@ -62,14 +67,18 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
     class Again(Endless):  # type: ignore[misc]
         """The same robot, as in a process that has not compiled it: code comes from the cache on disk."""
 
-    def prepared(threads: int, task: Endless) -> tuple[NativeEvaluator, float]:
+    def prepared(threads: int, task: Endless) -> tuple[NativeEvaluator, float, dict[str, float]]:
         started = time.perf_counter()
-        evaluator = NativeEvaluator(task, threads=threads)
-        evaluator.evaluate(parameters[:1], seeds[:1])
-        return evaluator, time.perf_counter() - started
+        with parts_of_a_start() as parts:
+            evaluator = NativeEvaluator(task, threads=threads)
+            evaluator.evaluate(parameters[:1], seeds[:1])
+        total = time.perf_counter() - started
+        return evaluator, total, {name: round(seconds, 3) for name, seconds in parts.items()}
 
-    one, first = prepared(1, task)
-    two, again = prepared(2, Again(**{field.name: getattr(task, field.name) for field in fields(task)}))
+    one, first, first_parts = prepared(1, task)
+    two, again, again_parts = prepared(
+        2, Again(**{field.name: getattr(task, field.name) for field in fields(task)})
+    )
     evaluators: dict[str, Any] = {"xla": xla, "native_1": one, "native_2": two}
     calls = {
         name: functools.partial(evaluator.evaluate, parameters, seeds)
@@ -82,8 +91,44 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
         "steps_per_s": rates,
         "ratio": round(rates["native_2"] / rates["xla"], 1),
         "shares": shares(one, calls["native_1"]),
-        "seconds": {"first": round(first, 2), "cached": round(again, 2)},
+        "seconds": {
+            "first": round(first, 2),
+            "cached": round(again, 2),
+            "parts": {"first": first_parts, "cached": again_parts},
+        },
     }
+
+
+@contextmanager
+def parts_of_a_start() -> Iterator[dict[str, float]]:
+    """The seconds of processor time of the parts of compiling, while it is entered."""
+    import jax
+
+    from elites.native import compiled, perceptron
+
+    functions: dict[str, list[tuple[Any, str]]] = {
+        "tracing": [(jax, "eval_shape"), (compiled, "jaxpr_of")],
+        "scalarising": [(compiled, "from_jaxpr")],
+        "llvm": [(compiled, "emit"), (compiled, "machine_code"), (perceptron, "machine_code")],
+        "loading": [(compiled, "_cached"), (compiled, "Loaded"), (perceptron, "Loaded")],
+    }
+    seconds = dict.fromkeys(functions, 0.0)
+
+    def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            started = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                seconds[part] += time.process_time() - started
+
+        return call
+
+    with ExitStack() as patches:
+        for part, places in functions.items():
+            for module, name in places:
+                patches.enter_context(mock.patch.object(module, name, timed(part, getattr(module, name))))
+        yield seconds
 
 
 def best(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:

@@ -271,7 +271,8 @@ def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypat
     assert not (tmp_path / "other").exists()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert choose_physics(POINT, None, threads=2) == ("native", "physics: native code in 2 threads")
-    physics, line = choose_physics(POINT, None, seeds=20, threads=2)
+    assert choose_physics(POINT, None, seeds=20, threads=16)[0] == "native"
+    physics, line = choose_physics(POINT, None, seeds=21, threads=16)
     assert physics == "xla"
     assert line.startswith("physics: XLA; a CUDA kernel is not possible: JAX has no GPU")
     assert choose_physics(POINT, "native", seeds=20, threads=2)[0] == "native"

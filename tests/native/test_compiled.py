@@ -9,6 +9,7 @@ from jax import lax
 from elites import ElitesError
 from elites.native import compile_function, compiled
 from elites.native.trace import trace
+from tests.native.test_primitives import every_operation
 
 
 def operations(function, *examples):
@@ -145,6 +146,14 @@ def test_the_key_has_the_parameters_of_operations(cache):
         ours = compile_function(lambda x, axis=axis: (lax.cumsum(x, axis),), jnp.zeros((2, 2)))(x)[0][0]
         np.testing.assert_array_equal(ours, np.cumsum(x, axis + 1))
     assert len(made) == 2
+
+
+def test_the_key_is_the_same_in_every_process():
+    """No part of it is the address of an object, for any operation that is known."""
+    x, n, seed = jnp.zeros(3), jnp.zeros(3, int), jnp.uint32(0)
+    described = b"\n".join(compiled._described(jax.make_jaxpr(every_operation)(x, n, seed)))
+    assert b"threefry_split" in described
+    assert b" at 0x" not in described
 
 
 def test_lanes_must_be_positive():

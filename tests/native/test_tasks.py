@@ -1,12 +1,18 @@
 """Steps of tasks as machine code, against the same steps under XLA."""
 
+import importlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from elites import make_task
-from elites.native import compile_function
+from elites.native import Compiled, compile_function
+from elites.tasks.brax import simulation
+from elites.tasks.task import DeviceTask
 from tests.toy import POINT
 
 ROBOTS = [
@@ -15,7 +21,10 @@ ROBOTS = [
     pytest.param("brax-ant", marks=pytest.mark.slow),
     pytest.param("brax-halfcheetah", marks=pytest.mark.slow),
 ]
-COUNT = 40  # not a multiple of any number of lanes
+COUNT = 201  # states at once: not a multiple of any number of lanes
+STEPS = 60
+SHAKEN = 10  # batches of random states
+FRAME_TOLERANCE = 1e-5
 
 
 def stepping(task):
@@ -60,27 +69,63 @@ def differ(ours, theirs, tolerance):
     return ~(np.max(worst, axis=0) <= 1)
 
 
-def jump(made, step, states, action, tolerance=1e-5):
-    """The state after a step, and the number of lanes at a jump of Brax's.
+def jumps_of(made, step, states, action, after, tolerance):
+    """The number of lanes at a jump of Brax's; all others agree with the results of a step.
 
     A contact that begins within rounding makes two different results of one state. Then ours is what Brax
-    makes of the state with other last bits.
+    makes of the state with other last bits, up to 5e-7 of each number.
     """
-    after, ours = step(states, action), made(states, action)
-    wrong = differ(ours, after, tolerance)
-    jumps, random = wrong.sum(), np.random.default_rng(0)
-    for _ in range(10 if jumps else 0):
-        near = jax.tree.map(
-            lambda leaf: (
-                (leaf * (1 + 6e-8 * random.integers(-1, 2, leaf.shape))).astype(leaf.dtype)
-                if leaf.dtype == jnp.float32
-                else leaf
-            ),
-            states,
+    ours = made(states, action)
+    jumps, random = np.flatnonzero(differ(ours, after, tolerance)), np.random.default_rng(0)
+
+    def nearly(leaf):
+        change = 1 + 5e-7 * random.uniform(-1, 1, leaf.shape)
+        return (leaf * change).astype(leaf.dtype) if leaf.dtype == np.float32 else leaf
+
+    for lane in jumps:
+        results, near, same = jax.tree.map(
+            lambda leaf, lane=lane: np.repeat(np.asarray(leaf)[lane : lane + 1], COUNT, axis=0),
+            (ours, states, action),
         )
-        wrong &= differ(ours, step(near, action), 3 * tolerance)
-    assert not wrong.any()
-    return after, jumps
+        assert not differ(results, step(jax.tree.map(nearly, near), same), 3 * tolerance).all()
+    return len(jumps)
+
+
+class Robot(NamedTuple):
+    """A robot, its step under XLA and as machine code, and steps: states, actions, results."""
+
+    task: DeviceTask
+    step: Callable[..., Any]
+    made: Compiled
+    steps: list[tuple[Any, Any, Any]]
+
+    @property
+    def tolerance(self):
+        return 5e-5 if self.task.robot == "halfcheetah" else 1e-5  # sixteen frames amplify rounding
+
+    def shaken(self):
+        """Random states, with actions: visited ones with all numbers changed; a robot's parts do not fit."""
+        random = np.random.default_rng(1)
+        for states, action, _ in self.steps[:: STEPS // SHAKEN]:
+            yield (
+                jax.tree.map(
+                    lambda leaf: (leaf + 0.02 * random.normal(size=leaf.shape)).astype(leaf.dtype), states
+                ),
+                action,
+            )
+
+
+@pytest.fixture(scope="module", params=ROBOTS)
+def robot(request):
+    task = make_task(request.param)
+    states, example = start(task)
+    step = jax.jit(jax.vmap(stepping(task)))
+    steps = []
+    for action in actions(task, STEPS):
+        steps.append((states, action, step(states, action)))
+        states = steps[-1][2][0]
+    made = compile_function(stepping(task), example, jnp.zeros(task.action_size), fused=True)
+    return Robot(task, step, made, steps)
 
 
 def test_a_custom_task():
@@ -100,29 +145,32 @@ def test_a_custom_task():
     np.testing.assert_allclose(reward, after[1][1], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ROBOTS)
-def test_a_robot_steps_as_under_brax(name):
-    """From its beginning, from states that it visits, and from states that are shaken."""
-    task = make_task(name)
-    states, example = start(task)
-    made = compile_function(stepping(task), example, jnp.zeros(task.action_size), fused=True)
-    step = jax.jit(jax.vmap(stepping(task)))
-    tolerance = 5e-5 if name == "brax-halfcheetah" else 1e-5  # sixteen frames amplify rounding
-    touched, ended, jumps = set(), set(), 0
-    for action in actions(task, 60):
-        after, more = jump(made, step, states, action, tolerance)
-        states, jumps = after[0], jumps + more
-        touched |= set(np.unique(after[2][1]))
-        ended |= set(np.unique(after[2][0]))
-    assert jumps <= 0.005 * 60 * COUNT
-    assert len(touched) == 2  # feet on the floor, and in the air
-    assert len(ended) == (2 if name == "brax-hopper" else 1)
-    random = np.random.default_rng(1)
-    shaken = jax.tree.map(
-        lambda leaf: (leaf + 0.02 * random.normal(size=leaf.shape)).astype(leaf.dtype),
-        states,
-    )
-    jump(made, step, shaken, actions(task, 1)[0], 10 * tolerance)
+def test_a_robot_steps_as_under_brax(robot):
+    """From the 12 000 states that it visits, and from 2000 random ones."""
+    task, step, made, steps = robot
+    terminated, touching = (np.stack(flags) for flags in zip(*(after[2] for *_, after in steps), strict=True))
+    assert len(np.unique(touching)) == 2  # feet on the floor, and in the air
+    assert len(np.unique(terminated)) == (2 if task.robot in ("hopper", "ant") else 1)
+    random = [(states, action, step(states, action)) for states, action in robot.shaken()]
+    jumps = sum(jumps_of(made, step, *batch, robot.tolerance) for batch in [*steps, *random])
+    assert jumps <= 0.005 * (STEPS + SHAKEN) * COUNT
+
+
+def test_a_frame_is_braxs(robot):
+    """One frame of the physics, of 2000 states that the robot visits and of 2000 random ones."""
+    task = robot.task
+    system = simulation._environment(task.robot, task.backend, task.noise).sys
+    pipeline = importlib.import_module(f"brax.{task.backend}.pipeline")
+
+    def frame(state, action):
+        return action, pipeline.step(system, state, action)  # the state is not the first: no more may differ
+
+    visited = [(states, action) for states, action, _ in robot.steps[:: STEPS // SHAKEN]]
+    example = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), visited[0])
+    made, step = compile_function(frame, *example, fused=True), jax.jit(jax.vmap(frame))
+    batches = [*visited, *robot.shaken()]
+    jumps = sum(jumps_of(made, step, *batch, step(*batch), FRAME_TOLERANCE) for batch in batches)
+    assert jumps <= 0.005 * len(batches) * COUNT
 
 
 def test_a_robot_begins_as_under_brax():
@@ -135,22 +183,26 @@ def test_a_robot_begins_as_under_brax():
             assert error(one, leaf).max() < 1e-5
 
 
-def test_nan_spreads_as_under_brax():
-    task = make_task("brax-hopper")
-    states, example = start(task)
-    made = compile_function(stepping(task), example, jnp.zeros(task.action_size), fused=True)
-    step = jax.jit(jax.vmap(stepping(task)))
-    action = actions(task, 1)[0]
-    leaves, tree = jax.tree.flatten(states)
-    for lane, leaf in enumerate(leaves):
-        if leaf.dtype == jnp.float32 and leaf[0].size:
-            at = (lane % COUNT, *(0 for _ in leaf.shape[1:]))
-            leaves[lane] = leaf.at[at].set([np.nan, np.inf][lane % 2])
-    broken = jax.tree.unflatten(tree, leaves)
-    ours, theirs = made(broken, action)[1], step(broken, action)[1]
-    assert np.isnan(theirs[0]).any()
-    for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_array_equal(np.isfinite(mine), np.isfinite(other))
+def test_nan_spreads_as_under_brax(robot):
+    """NaN and infinities in any array of a state, one in each lane.
+
+    No mass is infinite: Brax would divide by a sum that is 0 or what rounding leaves of it.
+    """
+    broken = jax.tree.map(np.array, robot.steps[30][0])
+    random, lane = np.random.default_rng(0), 0
+    for leaf in jax.tree.leaves(broken):
+        if leaf.dtype == np.float32 and leaf[0].size:
+            for value in (np.nan,) if leaf is broken.mass else (np.nan, np.inf, -np.inf):
+                leaf[lane].flat[random.integers(leaf[0].size)] = value
+                lane += 1
+    assert 30 < lane < COUNT
+    action = actions(robot.task, 1)[0]
+    ours, theirs = robot.made(broken, action), robot.step(broken, action)
+    assert np.isnan(theirs[1][0][:lane]).any(1).sum() > lane / 4
+    for group, others in zip(ours, theirs, strict=True):
+        for mine, other in zip(group, jax.tree.leaves(others), strict=True):
+            np.testing.assert_array_equal(np.isnan(mine), np.isnan(other))
+            np.testing.assert_array_equal(np.isfinite(mine), np.isfinite(other))
 
 
 def test_a_state_without_what_no_step_needs():

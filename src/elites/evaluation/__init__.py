@@ -76,9 +76,12 @@ def choose_physics(
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:
-    """Raises an error where a cluster is given for a task that is pure JAX: it runs inside one program."""
+    """Raises an error where a cluster is given for a task in JAX, or for a function.
+
+    On a cluster, results do not depend on an episode's machine. These do: processors round differently.
+    """
     if cluster is not None:
         raise ElitesError(
-            f"--cluster spreads episodes that run outside JAX; {task.name} runs in one program. "
-            "`elites study run --cluster` spreads its runs"
+            f"--cluster spreads episodes whose bits are the same on all machines; {task.name} rounds as its "
+            "processor does. `elites study run --cluster` spreads its runs"
         )

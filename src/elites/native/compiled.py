@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import llvmlite
@@ -205,11 +206,14 @@ def kept_code(
 
     `target` is all that the code depends on beside the function.
     """
+    import jax
+
     closed, arguments, results = jaxpr_of(function, *examples)
+    versions = jax.__version__, llvmlite.__version__
     key = fingerprint(
         [
             *_described(closed),
-            repr((arguments, results, state, fused, target, llvmlite.__version__)).encode(),
+            repr((arguments, results, state, fused, target, versions)).encode(),
             *(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))),
         ]
     )
@@ -304,8 +308,15 @@ def _described(closed: Any, seen: dict[int, int] | None = None) -> Iterator[byte
             elif key not in _NOT_PART_OF_THE_RESULT:
                 yield key.encode()
                 for one in values:  # long arrays are shortened in their text
-                    yield one.tobytes() if isinstance(one, np.ndarray) else str(one).encode()
+                    yield one.tobytes() if isinstance(one, np.ndarray) else _text(one).encode()
     yield repr([name(variable) for variable in jaxpr.outvars]).encode()
+
+
+def _text(value: Any) -> str:
+    """A value as text. A function of JAX's, such as those of random numbers, has no address in it."""
+    if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == "jax":
+        return f"{value.__module__}.{value.__qualname__}"
+    return str(value)
 
 
 _NOT_PART_OF_THE_RESULT = {"jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "name", "ctx_mesh"}

@@ -2,7 +2,8 @@
 
 Weights of a robot do not fit the fastest cache, so that reading them takes the time. Units of a block of
 vector registers are summed at once, and a row of weights is read only if its input is not 0: rectified units
-often are. A sum has the order of the inputs, whatever is skipped: it begins with the bias.
+often are. A sum has the order of the inputs, whatever is skipped: it begins with the bias. A sum of the last
+layer is one of vectors, whose halves are then added until one number is left, and of the bias.
 """
 
 from __future__ import annotations
@@ -95,7 +96,6 @@ class _Emitter:
             ("maximum", self.vector, [self.vector] * 2),
         ):
             yield f"declare {result} @llvm.{name}.v{self.width}f32({', '.join(arguments)})"
-        yield f"declare float @llvm.vector.reduce.fadd.v{self.width}f32(float, {self.vector})"
         yield (
             f"declare {self.whole} @llvm.experimental.vector.compress.v{self.width}i32"
             f"({self.whole}, {self.mask}, {self.whole})"
@@ -291,14 +291,25 @@ class _Emitter:
                 source, line = self.at("%weights", biases + unit)
                 yield line
                 yield f"  {value}.bias = load float, ptr {source}, align {WORD}"
-                yield (
-                    f"  {value}.total = call reassoc float @llvm.vector.reduce.fadd.v{self.width}f32"
-                    f"(float {value}.bias, {self.vector} {value})"
-                )
+                yield from self.summed(value)
+                yield f"  {value}.total = fadd float {value}.sum, {value}.bias"
                 target, line = self.at("%outputs", f"{value}.to")
                 yield f"  {value}.to = add i64 %lane, {unit * self.lanes}"
                 yield line
                 yield f"  store float {value}.total, ptr {target}, align {WORD}"
+
+    def summed(self, value: str) -> Iterator[str]:
+        """The sum of a vector, `.sum`: its halves are added until one number is left."""
+        width, left = self.width, value
+        while width > 1:
+            half, kind, part = width // 2, f"<{width} x float>", f"{value}.of{width // 2}"
+            for name, start in (("low", 0), ("high", half)):
+                places = ", ".join(f"i32 {start + k}" for k in range(half))
+                both = f"{kind} {left}, {kind} poison"
+                yield f"  {part}.{name} = shufflevector {both}, <{half} x i32> <{places}>"
+            yield f"  {part} = fadd <{half} x float> {part}.low, {part}.high"
+            width, left = half, part
+        yield f"  {value}.sum = extractelement <1 x float> {left}, i64 0"
 
     def fmuladd(self, a: str, b: str, c: str) -> str:
         """a · b + c, rounded once where the processor can."""

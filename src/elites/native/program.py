@@ -2,7 +2,8 @@
 
 A node is a number: its position in the list of nodes. Its arguments come before it. Arithmetic is IEEE's,
 with one exception that XLA makes too: x + 0 is x, so that the sign of a zero may differ. Nothing is assumed
-to be finite: x · 0 and x - x stay.
+to be finite: x · 0 and x - x stay. A kernel that `cuda` makes of a program approximates quotients and roots,
+unless it is `exact`.
 """
 
 from __future__ import annotations
