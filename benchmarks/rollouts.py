@@ -315,6 +315,22 @@ def memory() -> None:
     print(json.dumps({"peak_mib": round(resident_mib("VmHWM")), "added_mib": round(added)}))
 
 
+COLUMNS = {  # title and format of each figure
+    "stock": ("environment, steps/s", ".0f"),
+    "one": ("ours, 1 thread", ".0f"),
+    "two": ("ours, 2 threads", ".0f"),
+    "speedup": ("speed-up per core", ".2f"),
+    "scaling": ("2 threads : 1", ".2f"),
+    "share": ("in the simulator's step", ".0%"),
+    "recording_cost": ("recording costs", "+.1%"),
+    "async_one": ("AsyncVectorEnv, 1", ".0f"),
+    "speedup_async_one": ("ours, 1 thread : it", ".2f"),
+    "async": ("AsyncVectorEnv, 2", ".0f"),
+    "speedup_async": ("ours, 2 threads : it", ".2f"),
+}
+RATIOS = ("speedup", "speedup_async_one", "speedup_async", "scaling", "share", "recording_cost")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -328,25 +344,13 @@ def main() -> None:
         return
     steps, rounds = (500, 2) if options.quick else (3000, 15)  # of a measurement
     figures = {name: measure(name, stock, steps, rounds) for name, stock in SUITES[options.suite].items()}
-    print(
-        "| task | environment, steps/s | ours, 1 thread | ours, 2 threads | speed-up per core | "
-        "2 threads : 1 | in the simulator's step | recording costs | AsyncVectorEnv, 1 | "
-        "ours, 1 thread : it | AsyncVectorEnv, 2 | ours, 2 threads : it |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    measured = {key: form for key, form in COLUMNS.items() if not np.isnan(next(iter(figures.values()))[key])}
+    print("| task |", *(f"{title} |" for title, _ in measured.values()))
+    print("|---" * (len(measured) + 1) + "|")
     for name, row in figures.items():
-        print(
-            f"| {name} | {row['stock']:.0f} | {row['one']:.0f} | {row['two']:.0f} | {row['speedup']:.2f} | "
-            f"{row['scaling']:.2f} | {row['share']:.0%} | {row['recording_cost']:+.1%} | "
-            f"{row['async_one']:.0f} | {row['speedup_async_one']:.2f} | "
-            f"{row['async']:.0f} | {row['speedup_async']:.2f} |"
-        )
+        print(f"| {name} |", *(f"{row[key]:{form}} |" for key, (_, form) in measured.items()))
     summary: dict[str, Any] = {
-        what: {name: round(row[what], 3) for name, row in figures.items() if not np.isnan(row[what])}
-        for what in (
-            *("speedup", "speedup_async_one", "speedup_async"),
-            *("scaling", "share", "recording_cost"),
-        )
+        key: {name: round(row[key], 3) for name, row in figures.items()} for key in measured if key in RATIOS
     }
     if options.suite == "qdgym":
         command = [sys.executable, __file__, "--memory"]
