@@ -271,7 +271,7 @@ def metric_rows(
 
     None is an empty cell.
     """
-    rows = []
+    columns, rows = metric_columns(algorithm, metrics), []
     for index, before in enumerate(steps_before):
         counts = {
             "generation": generation,
@@ -289,7 +289,7 @@ def metric_rows(
             **archive_values(metrics.archive, elites),
             **{metric.name: metric.value(result) for metric in metrics.generation},
         }
-        rows.append({column: values[column] for column in metric_columns(algorithm, metrics)})
+        rows.append({column: values[column] for column in columns})
     return rows
 
 
