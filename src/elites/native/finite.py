@@ -2,8 +2,8 @@
 
 A robot's step is full of products by a constant 0: an axis such as (1, 0, 0) makes most terms of a cross
 product vanish. IEEE's x · 0 is not 0 if x is NaN or infinite, so a program that is right for all numbers
-cannot drop them. Here they are dropped, and the guard holds only if each such x was finite. The emitter adds a
-branch to the whole program for all other cases.
+cannot drop them. Here they are dropped, and the guard holds only if each such x was finite. The emitter adds
+a branch to the whole program for all other cases.
 
 Few of these numbers are checked themselves. If a sum or product is finite, so are its terms and factors: a
 check of a result includes what led to it. And sums and products of numbers below `LARGEST` are finite.
@@ -28,7 +28,8 @@ _NEED_FINITE = ("add", "sub", "mul", "neg", "abs", "sqrt")  # the result is fini
 def shorter_program(program: Program) -> Program | None:
     """The program for ordinary numbers; None if it would not be shorter.
 
-    Its last group of outputs is the guard. Its results are those of the program if the guard is less than `GUARD`, but for the signs of zeros.
+    Its last group of outputs is the guard. The other results are those of the program if the guard is less
+    than `GUARD`, but for the signs of zeros.
     """
     rebuilt, dropped = _Rebuild(program).result()
     if not dropped or rebuilt.operations() > _SAVING * program.operations():
@@ -38,7 +39,7 @@ def shorter_program(program: Program) -> Program | None:
 
 
 class _ShortGraph(Graph):
-    """Nodes in which x · 0 is 0, unless x is never finite, such as the distance to a limit that is infinite."""
+    """Nodes in which x · 0 is 0, unless x is never finite, such as the distance to an infinite limit."""
 
     def __init__(self) -> None:
         super().__init__()
