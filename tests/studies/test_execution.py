@@ -241,12 +241,12 @@ def test_times_are_measured_once(tmp_path):
 def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):
     """Its physics is chosen within the measurement, where it may not be available."""
 
-    def unavailable(config, *_):
-        if config.task == "qd-walker":
-            return config
+    def unavailable(task, *_):
+        if task.name == "qd-walker":
+            return None, ""
         raise ElitesError("no GPU here")
 
-    monkeypatch.setattr("elites.experiments.config.with_physics", unavailable)
+    monkeypatch.setattr("elites.evaluation.physics.choose_physics", unavailable)
     settings = [{"algorithm": "map-elites", "task": task} for task in ("qd-hopper", "qd-walker", "qd-ant")]
     messages = []
     measured = measure({"configs": settings, "seeds": [1, 1, 1], "calibrate": False}, messages.append)

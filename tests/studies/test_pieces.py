@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from elites import ElitesError, cli, correct, load_archive, merge_studies, resume, show, study_report
 from elites.experiments.execution import Execution
 from elites.experiments.guards import folder_lock
-from elites.experiments.run import run_group
+from elites.experiments.run import start_runs
 from elites.paper.presets import make_study
 from elites.results.folder import GroupFolder, find_runs
 from elites.studies import present
@@ -385,7 +385,7 @@ def test_runs_of_groups_go_on_alone(tmp_path):
         studies[name] = make_study(str(path))
     for name in ("a", "b"):
         (job,) = studies[name].jobs()
-        run_group(job.configs[0], 2, GroupFolder(tmp_path / name / job.folder), execution)
+        start_runs(job.configs[0], 2, tmp_path / name / job.folder, execution, group=True)
         _write_record(tmp_path / name, studies[name], quiet)
     folder = tmp_path / "all"
     assert merge_studies([tmp_path / "a", tmp_path / "b"], folder).uncorrected == 4

@@ -17,7 +17,8 @@ from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import genome_of
-from elites.learning.critics import Training
+from elites.learning.critics import TD3Config, Training
+from elites.learning.products import Precision
 from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
@@ -93,6 +94,10 @@ class AlgorithmConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def shortest_opening(self) -> dict[str, Any]:
+        """Hyper-parameters with which the first generations, before the usual ones, take the least time."""
+        return {}
+
 
 class Algorithm(ABC):
     """An algorithm on a task. Its state is a NamedTuple with a field `progress`, a Progress."""
@@ -108,7 +113,8 @@ class Algorithm(ABC):
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
     keeps_members: bool = False  # whether the members of all cells are saved at the end
-    given: int = 0  # genomes that a run begins with, in place of random ones: see `begin_with`
+    members_per_cell: int = 1  # at most
+    starting_genomes: int = 0  # that a run begins with, in place of random ones: see `begin_with`
     needs_policy: ClassVar[bool] = False
     """Whether it evolves controllers only, and so needs a task with an environment."""
     has_members: ClassVar[bool] = False
@@ -135,6 +141,11 @@ class Algorithm(ABC):
                 "map-elites and cma-map-elites can optimise it"
             )
         return self.genome
+
+    @property
+    def training_precision(self) -> Precision | None:
+        """The numbers that critics are trained with; None for algorithms without critics."""
+        return self.config.training_precision if isinstance(self.config, TD3Config) else None
 
     @property
     def policy(self) -> Policy:
@@ -175,7 +186,7 @@ class Algorithm(ABC):
             )
         others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
         self.opening = (*split_rounds(round, genomes), *others)
-        self.operators, self.given = (*self.operators, START), genomes
+        self.operators, self.starting_genomes = (*self.operators, START), genomes
 
     def opening_evaluations(self) -> int:
         """Evaluations before anything is varied or trained: those of random or given genomes."""

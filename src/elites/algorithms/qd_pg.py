@@ -8,7 +8,7 @@ of a state's descriptor from those visited before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +67,10 @@ class QDPGConfig(critics.TD3Config, AlgorithmConfig):
         stored = self.stored_descriptors
         most = f"at most the number of stored_descriptors, {stored:,}"
         require(self.neighbours <= stored, "neighbours", self.neighbours, most)
+
+    def shortest_opening(self) -> dict[str, Any]:
+        """See `AlgorithmConfig.shortest_opening`."""
+        return {"initial": self.batch}
 
 
 class State(NamedTuple):

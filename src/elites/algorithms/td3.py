@@ -9,7 +9,7 @@ Training does not use the archive, and only these evaluations count.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,10 @@ class TD3Config(critics.TD3Config, AlgorithmConfig):
     the paper's authors. It then holds fewer different ones, and training begins earlier by that factor."""
     exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
+
+    def shortest_opening(self) -> dict[str, Any]:
+        """See `AlgorithmConfig.shortest_opening`."""
+        return {"random_steps": min(self.random_steps, self.batch)}
 
 
 class Phase(NamedTuple):

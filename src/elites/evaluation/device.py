@@ -231,13 +231,6 @@ def _transitions(
     return Transitions(*(row.reshape(*shape, *row.shape[1:]) for row in rows))
 
 
-def runs_inside(task: Task, physics: Physics | None) -> bool:
-    """Whether evaluations of this task are part of a program."""
-    return (isinstance(task, DeviceTask) and physics != "native") or (
-        isinstance(task, FunctionTask) and task.is_jax
-    )
-
-
 def evaluate_inside(
     task: Task,
     genome: Genome,

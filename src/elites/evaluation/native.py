@@ -19,24 +19,17 @@ from numpy.typing import ArrayLike
 from elites.cache import keep_in_process
 from elites.errors import ElitesError
 from elites.evaluation import lanes
-from elites.evaluation.device import batched, check_descriptor, check_episode_descriptor, noise_of_step
+from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
 from elites.evaluation.evaluation import Evaluation, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
-from elites.files import one_line
-from elites.native import Compiled, UnknownPrimitiveError, compile_function
+from elites.native import Compiled, compile_function
 from elites.native.compiled import aligned
-from elites.native.cuda import CudaError
 from elites.native.perceptron import Perceptron
-from elites.options import Physics, Spread, converted
+from elites.options import Spread, converted
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
 REPORT_SECONDS = 0.05  # between looks for episodes that have ended
-# With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.306 s per
-# generation of walker2d and 0.587 of ant, a kernel 0.351 and 0.574. With one seed native code was 1.6 and 2.7
-# times as fast.
-SEEDS_PER_THREAD = 1.25
-_NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}
 
 
 class Programs(NamedTuple):
@@ -118,42 +111,6 @@ def state_with_keys(plain: Any, kinds: Any) -> Any:
         kinds,
         plain,
     )
-
-
-def choose_physics(
-    task: DeviceTask, wanted: Physics | None, seeds: int = 1, threads: int | None = None
-) -> tuple[Physics, str]:
-    """The physics of episodes and a line that names it: the requested one, or else the fastest.
-
-    The fastest is native code, unless there is a GPU and more than 1.25 seeds per thread. Raises an error if
-    the requested physics is not available.
-    """
-    threads, problem = thread_count(threads), ""
-    physics = wanted or _fastest(seeds, threads)
-    if physics != "xla":
-        try:
-            _compile(task, physics)
-        except (UnknownPrimitiveError, CudaError) as error:
-            if wanted is not None:
-                raise ElitesError(f"{task.name} cannot use {wanted} physics: {one_line(error)}") from None
-            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {one_line(error)}"
-    more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
-    return physics, f"physics: {_NAMES[physics]}{more}"
-
-
-def _fastest(seeds: int, threads: int) -> Physics:
-    """The fastest physics, as measured in docs/performance.md."""
-    backend = jax.default_backend()
-    if backend == "cpu" or seeds <= SEEDS_PER_THREAD * threads:
-        return "native"
-    return "cuda" if backend == "gpu" else "xla"
-
-
-def _compile(task: DeviceTask, physics: Physics) -> None:
-    if physics == "native":
-        programs_of(task)
-    else:
-        batched(task, physics)
 
 
 class NativeEvaluator:
