@@ -361,8 +361,7 @@ class MAPElitesES(Algorithm):
         """The moments, with the observations of these episodes included."""
         if not self.config.normalise:
             return state.moments
-        assert evaluation.transitions is not None
-        observations = jnp.asarray(evaluation.transitions.observations)[:, :-1]
+        observations = jnp.asarray(evaluation.recorded.observations)[:, :-1]
         happened = jnp.arange(observations.shape[1]) < evaluation.length[:, None]
         happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]
         count, mean, squares = state.moments

@@ -99,13 +99,7 @@ class QDPG(Algorithm):
                 "a gym: task gets it by --step-descriptor module:function"
             )
         config = self.config
-        self.climb = PolicyGradient(
-            self.policy,
-            config.pg_steps,
-            config.training_batch,
-            config.pg_learning_rate,
-            config.training_precision,
-        )
+        self.climb = PolicyGradient.of(self.policy, config)
         self.opening = random_rounds(config.initial, config.batch, transitions=True)
         self.generation = (Round("offspring", config.batch, transitions=True),)
 
@@ -171,8 +165,7 @@ class QDPG(Algorithm):
 
     def _state_descriptors(self, evaluation: Evaluation[jax.Array]) -> jax.Array:
         """The descriptor of the state after each step, `[n, T, d]`."""
-        assert evaluation.transitions is not None
-        contacts = jnp.asarray(evaluation.transitions.step_descriptors, jnp.float32)
+        contacts = jnp.asarray(evaluation.recorded.step_descriptors, jnp.float32)
         contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
         if self.config.state_descriptor == "contacts":
             return contacts

@@ -20,12 +20,11 @@ from elites.cache import keep_in_process
 from elites.errors import ElitesError
 from elites.evaluation import lanes
 from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
-from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
 from elites.native import Compiled, compile_function
 from elites.native.compiled import aligned
 from elites.native.perceptron import Perceptron
-from elites.options import Spread, converted
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
@@ -113,7 +112,7 @@ def state_with_keys(plain: Any, kinds: Any) -> Any:
     )
 
 
-class NativeEvaluator:
+class NativeEvaluator(Evaluator):
     """Runs batches of controllers on a task that is pure JAX, in threads."""
 
     def __init__(
@@ -183,10 +182,10 @@ class NativeEvaluator:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._blocks:
             raise ElitesError("the evaluator is closed")
-        parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
-        noise = converted(Spread, "action_noise", action_noise)
+        parameters, seeds, noise, total = checked_batch(
+            self.task, self.sizes, parameters, seeds, action_noise, limit
+        )
         evaluation = blank_evaluation(self.task, seeds, transitions)
-        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
         code, batch = self._code(noise > 0), self._batch(parameters, evaluation)
         counter = np.zeros(1, np.int64)
         self._stop[0] = 0
@@ -236,20 +235,10 @@ class NativeEvaluator:
         ]
         return lanes.Batch(parameters, *results, *recorded)
 
-    def at_once(self, episodes: int) -> int | None:
-        """None: any number is fine."""
-        return None
-
     def close(self) -> None:
         """Ends the threads and frees their memory."""
         self._executor.shutdown()
         self._blocks.clear()
-
-    def __enter__(self) -> NativeEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _report(

@@ -68,10 +68,9 @@ def run(
     posed = _Posed(links=links, **{field.name: getattr(task, field.name) for field in fields(BraxTask)})
     with evaluator_of(posed, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
-    assert evaluation.transitions is not None
     first = jax.jit(jax.vmap(lambda seed: _poses(task.reset(seed)[0])))(jnp.asarray(seeds, jnp.uint32))
     touching, *later = np.split(
-        evaluation.transitions.step_descriptors,
+        evaluation.recorded.step_descriptors,
         [task.descriptor_size, task.descriptor_size + 3 * links],
         2,
     )

@@ -206,8 +206,7 @@ def _run(
             from elites.replays.gymnasium import GymnasiumScene
 
             scene_class = GymnasiumScene
-        assert evaluation.transitions is not None
-        actions = evaluation.transitions.actions
+        actions = evaluation.recorded.actions
         scenes = [
             scene_class(task, seed, actions[index, : length[index]], size) for index, seed in enumerate(seeds)
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,12 @@ class PolicyGradient:
     batch: int
     learning_rate: float
     precision: Precision = "float32"
+
+    @classmethod
+    def of(cls, policy: Policy, config: Any) -> PolicyGradient:
+        """The operator of an algorithm, with the hyper-parameters in its `config`."""
+        training = config.training_batch, config.pg_learning_rate, config.training_precision
+        return cls(policy, config.pg_steps, *training)
 
     def __call__(
         self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
