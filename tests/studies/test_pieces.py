@@ -19,6 +19,7 @@ from elites.paper.presets import make_study
 from elites.results.folder import GroupFolder, find_runs
 from elites.studies import present
 from elites.studies.execution import make_request
+from elites.studies.resources import StudyExecution
 from elites.studies.run import _write_record
 from elites.studies.worker import execute
 from tests.kills import copies_at_renames
@@ -392,7 +393,7 @@ def test_runs_of_groups_go_on_alone(tmp_path):
     before = {run.path.name: run.archive.read_bytes() for run in find_runs(folder)}
     left = present.unfinished(folder, studies["all"].jobs())
     for job in left:
-        request = make_request(job, folder / job.folder, 1, 0.0)
+        request = make_request(job, folder / job.folder, StudyExecution(threads=1, checkpoint_seconds=0))
         assert execute(request, lambda kind, **content: None)
     assert [job.folder.rpartition("/")[2] for job in left] == [
         *(f"seed-{seed}" for seed in range(4)),
