@@ -190,7 +190,7 @@ def test_what_was_done_before_is_shown_from_the_start():
         display(states)
         seen.append((states[0].stage, display.done, display.total))
 
-    execute(jobs, Pool(), show, lambda state: None, standing=lambda job: 250)
+    execute(jobs, Pool(), show, lambda state: None, evaluations_so_far=lambda job: 250)
     assert seen == [("running", 0.25, 1), ("finished", 1, 1)]
 
 

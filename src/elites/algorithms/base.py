@@ -26,6 +26,7 @@ from elites.tasks.task import Task
 from elites.variation.offspring import Offspring, orphans, random_genomes
 
 START = "start"  # the operator of genomes that a run begins with
+FIRST_OPERATOR_STREAM = 100  # folded into a key by `operator_key`: beyond all of `Stream`
 
 
 class Round(NamedTuple):
@@ -221,6 +222,10 @@ class Algorithm(ABC):
     def random(self, key: jax.Array, count: int) -> Batch:
         """Random genomes, made by the operator `random`."""
         return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
+
+    def operator_key(self, key: jax.Array, operator: str) -> jax.Array:
+        """A key for one of `operators`, whose random numbers do not depend on the other operators."""
+        return jax.random.fold_in(key, FIRST_OPERATOR_STREAM + self.operators.index(operator))
 
     def starting(self, parameters: jax.Array) -> Batch:
         """A batch of given genomes, which a run begins with."""

@@ -43,7 +43,7 @@ from elites.variation import evolution_strategy as es
 from elites.variation.offspring import children, orphans
 
 MOST_NOVEL = 5  # cells that explore steps choose their parent from
-LAST = 5  # discoveries of cells; exploit steps choose one of the best two
+RECENT_DISCOVERIES = 5  # discoveries of cells; exploit steps choose one of the best two
 BEST = 0.5  # probability that exploit steps choose the best cell of all instead
 UNIFORM = 0.1  # probability that explore steps choose from all cells instead
 NORM = 0.01  # of the initial weights into each unit
@@ -313,7 +313,7 @@ class MAPElitesES(Algorithm):
             return jnp.where(exploring, novel[place], fit)
         coin = jax.random.uniform(coin_key)
         recent, weights = _recent_best(state.discoveries, filled)
-        few = filled.sum() < LAST
+        few = filled.sum() < RECENT_DISCOVERIES
         best = jnp.where(filled, state.discoveries.best, -jnp.inf).argmax()
         fit = jnp.where(few | (coin < BEST), best, recent[_draw(rank_key, weights)])
         none_novel = amounts[0] <= 0
@@ -384,7 +384,7 @@ def _recent_best(discoveries: Discoveries, filled: jax.Array) -> tuple[jax.Array
     a weight is the difference to the worst of all cells, plus 1. All this is as in the released code.
     """
     count, best = filled.sum(), discoveries.best
-    last = jax.lax.top_k(discoveries.generation, min(LAST, len(filled)))[1]
+    last = jax.lax.top_k(discoveries.generation, min(RECENT_DISCOVERIES, len(filled)))[1]
     among = jnp.arange(len(last)) < (count + 1) // 2
     values, places = jax.lax.top_k(jnp.where(among, best[last], -jnp.inf), min(2, len(last)))
     worst = jnp.where(filled, best, jnp.inf).min()

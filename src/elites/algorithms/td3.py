@@ -179,7 +179,7 @@ class TD3(Algorithm):
         )
         moved, reward, terminated = self.environment.step(place, action)
         finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
-        buffer = replay_buffer.push(
+        buffer = replay_buffer.add_one(
             state.buffer,
             place.observation,
             action,

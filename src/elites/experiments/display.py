@@ -279,12 +279,12 @@ def displayed(title: str, execution: Execution, progress: bool | None) -> Iterat
     for field in dataclasses.fields(execution):
         given = getattr(execution, field.name)
         if field.name in callbacks and given is not field.default:
-            callbacks[field.name] = given if field.name == "log" else _both(given, callbacks[field.name])
+            callbacks[field.name] = given if field.name == "log" else _call_both(given, callbacks[field.name])
     with display:
         yield dataclasses.replace(execution, **callbacks)
 
 
-def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+def _call_both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
     def call(*arguments: Any) -> None:
         first(*arguments)
         second(*arguments)

@@ -29,7 +29,7 @@ from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
-AWAITED = "the running generation"  # before a run stops
+STOP_AWAITS = "the running generation"  # before a run stops
 
 
 def correction_columns(metrics: Sequence[Metric]) -> list[str]:
@@ -74,7 +74,7 @@ def drive(
             if folder.path != home:
                 stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
-            interrupts = stack.enter_context(Interrupts(AWAITED, execution.on_stop))
+            interrupts = stack.enter_context(Interrupts(STOP_AWAITS, execution.on_stop))
         return _drive(home, folders, current, execution, interrupts)
 
 

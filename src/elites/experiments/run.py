@@ -25,7 +25,7 @@ from elites.experiments.config import RunConfig, load_config, versions
 from elites.experiments.display import displayed
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.experiments.loop import AWAITED, Outcome, drive, medians, remove_checkpoints
+from elites.experiments.loop import STOP_AWAITS, Outcome, drive, medians, remove_checkpoints
 from elites.experiments.replications import StartGenomes, require_memory
 from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
@@ -193,7 +193,7 @@ def _resume_runs(
         pairs = zip(folders, configs, strict=True)
         configs = [_extended(run.path, [run], [config], evaluations or budget)[0] for run, config in pairs]
         outcomes = []
-        with Interrupts(AWAITED, execution.on_stop) as interrupts:
+        with Interrupts(STOP_AWAITS, execution.on_stop) as interrupts:
             for run, config in zip(folders, configs, strict=True):
                 hours = execution.max_hours
                 left = None if hours is None else hours - (time.perf_counter() - started) / 3600

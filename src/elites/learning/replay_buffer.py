@@ -76,7 +76,7 @@ def add(
     )
 
 
-def push(
+def add_one(
     buffer: ReplayBuffer,
     observation: jax.Array,
     action: jax.Array,

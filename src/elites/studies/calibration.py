@@ -15,7 +15,7 @@ ROLLOUT_SECONDS = 1.0  # of episodes, to measure their pace
 CONTROLLERS = 50
 LEARNING_SECONDS = 10.0  # at most, of the episodes while the rest of a generation is measured
 SHORTEST = 5  # steps of the episodes that are shortened for that
-NOTHING = dict.fromkeys(
+ZERO_SIZES = dict.fromkeys(
     (
         *("elites", "generations", "archive_bytes", "log_bytes"),
         *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
@@ -24,7 +24,7 @@ NOTHING = dict.fromkeys(
 )  # for a cell whose runs cannot be made
 LOG_BYTES = 950  # of a row of all logs together
 RECORD_BYTES = 30_000  # of a run's record and the headers of its files
-AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
+UNREACHED = 1_000_000  # evaluations that no measurement reaches
 
 
 def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     learning: dict[str, dict[str, float]] = {}
     cells: list[dict[str, Any]] = []
     for given, seeds in zip(configs, request["seeds"], strict=True):
-        cells.append(dict(NOTHING))
+        cells.append(dict(ZERO_SIZES))
         try:
             together = seeds if given.shares_program else 1
             physics, _ = choose_physics(given.make_task(), given.physics, together)
@@ -139,7 +139,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     """
     from elites.experiments.replications import make_replications
 
-    short = dataclasses.replace(_with_short_opening(config), evaluations=AMPLE)
+    short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED)
     length = _cut(short.make_algorithm(), pace["steps_per_s"])
     if length is not None:
         parameters = {**short.task_parameters, "episode_length": length}
@@ -147,9 +147,9 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     started = time.perf_counter()
     with make_replications([short]) as current:
         for _ in (*current.algorithm.opening, current.algorithm.generation):
-            current.advance(AMPLE)
+            current.advance(UNREACHED)
         until_first = time.perf_counter() - started
-        (generation,) = current.advance(AMPLE)
+        (generation,) = current.advance(UNREACHED)
     spent = generation.timings
     return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
 

@@ -173,18 +173,18 @@ def execute(
     on_end: Callable[[State], None],
     is_late: Callable[[], bool] = lambda: False,
     on_stop: Callable[[str, int], None] | None = None,
-    standing: Callable[[Job], int] = lambda job: 0,
+    evaluations_so_far: Callable[[Job], int] = lambda job: 0,
 ) -> list[State]:
     """Executes the jobs, as many at a time as there is room for.
 
     Ctrl-C and SIGTERM ask all workers to stop; a second one ends them at once. In both cases their runs can
     be resumed. Workers also stop when `is_late` returns true. `show` is called repeatedly with the state of
-    all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution. `standing`
-    returns the evaluations that a job has at the start.
+    all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution.
+    `evaluations_so_far` returns the evaluations that a job has at the start.
     """
     states = {job.folder: State(job) for job in jobs}
     for state in states.values():
-        if done := standing(state.job):
+        if done := evaluations_so_far(state.job):
             state.done, state.total, state.farthest = done, state.job.configs[0].evaluations, done
     everything = list(states.values())
     waiting, stopping = deque(everything), False

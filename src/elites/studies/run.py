@@ -113,7 +113,9 @@ def _execute(
         with display:
             states = execute(
                 *(left, pool, display, display.ended, clock.is_over, display.stopping),
-                standing=lambda job: min(RunFolder(folder / run).evaluations() for run in job.folders),
+                evaluations_so_far=lambda job: min(
+                    RunFolder(folder / run).evaluations() for run in job.folders
+                ),
             )
         if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
             display.log(f"the time is over: {clock.describe()}")

@@ -120,7 +120,7 @@ def finals(study: StudyResults) -> list[Final]:
             for metric in study.quantities:
                 values = _numbers(study.finals(task, variant, metric.name))
                 if len(values):
-                    at = min(study.reached(curves).evaluations for curves in study.of(task, variant))
+                    at = min(study.compared_values(curves).evaluations for curves in study.of(task, variant))
                     rows.append(Final(task, variant, metric.name, len(values), at, *quartiles(values)))
     return rows
 

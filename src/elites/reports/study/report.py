@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import judge, papers_ants
+from elites.paper.claims import ant_suite, evaluate_claims
 from elites.paper.presets import Suite, suite_of
 from elites.reports.plain import plain_text
 from elites.reports.study.comparisons import counted, make_findings, reference_of
@@ -43,7 +43,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 @plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
-    study = read_study(home.path, report.metrics, shared=papers_ants)
+    study = read_study(home.path, report.metrics, group_across_tasks=ant_suite)
     record = _record(home)
     papers = _papers_suite(record)
     notes = list(study.notes)
@@ -54,7 +54,7 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
             raise
         reference = reference_of(study)  # a study that is not complete yet
         notes.append(f"The study's {error}. All others are compared with {reference}.")
-    claims = judge(study)
+    claims = evaluate_claims(study)
     if not papers and not any(claim.tested for claim in claims):
         claims = []
     findings = make_findings(study, reference, claims)
