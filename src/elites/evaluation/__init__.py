@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluator
-from elites.evaluation.physics import choose_physics, refuse_physics
+from elites.evaluation.physics import choose_physics
 from elites.options import Physics, Threads, converted
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
@@ -23,11 +23,11 @@ def evaluator_of(
     """
     if cluster is None:
         converted(Threads | None, "threads", threads)
-    refuse_physics(task, physics)
-    if isinstance(task, DeviceTask):
+    if isinstance(task, DeviceTask | FunctionTask):
         refuse_cluster(task, cluster)
-        if physics is not None:
-            choose_physics(task, physics)  # raises an error if it is not available
+    if physics is not None:
+        choose_physics(task, physics)  # raises an error if it is not available, or not for this task
+    if isinstance(task, DeviceTask):
         if physics == "native":
             from elites.evaluation.native import NativeEvaluator
 
@@ -36,7 +36,6 @@ def evaluator_of(
 
         return DeviceEvaluator(task, hidden=hidden, physics=physics)
     if isinstance(task, FunctionTask):
-        refuse_cluster(task, cluster)
         from elites.evaluation.function import FunctionEvaluator
 
         return FunctionEvaluator(task)
