@@ -28,9 +28,8 @@ from elites.children import START_SECONDS, in_child, start_child
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
-from elites.evaluation.threads import checked_batch
+from elites.evaluation.threads import checked_batch, thread_count
 from elites.evaluation.worker import BEATS, STOP
-from elites.options import Threads, converted
 from elites.tasks import parameters_of
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import HostTask
@@ -102,8 +101,7 @@ class ProcessEvaluator(Evaluator):
         self, task: HostTask, *, hidden: tuple[int, ...] = (128, 128), processes: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one process per core by default."""
-        count = len(os.sched_getaffinity(0)) if processes is None else processes
-        processes = converted(Threads, "threads", count)
+        processes = thread_count(processes)
         if in_child():
             raise ElitesError(
                 "a worker process has imported a script that starts a run; the script must do that "
@@ -111,7 +109,7 @@ class ProcessEvaluator(Evaluator):
             )
         self.task = task
         self.sizes = task.controller(hidden)
-        self.patience = float(getattr(task, "patience", 60.0))
+        self.patience = task.step_seconds
         board, size = layout_of({STOP: (np.uint8, (1,)), BEATS: (np.int64, (processes,))})
         self._board_layout: Layout = board
         self._board_file = allocate(size)

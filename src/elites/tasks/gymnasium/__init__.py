@@ -77,6 +77,11 @@ class GymnasiumTask(HostTask):
         """Whether each step has a descriptor, as QD-PG needs."""
         return self.step_descriptor is not None
 
+    @property
+    def step_seconds(self) -> float:
+        """See `HostTask.step_seconds`."""
+        return self.patience
+
     def simulator(self) -> GymnasiumSimulator:
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
