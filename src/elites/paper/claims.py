@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from elites.metrics.metric import BY_NAME, Quantity
 from elites.paper.presets import DEEP_GRID, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
-from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, decide_claims, is_papers_task
-from elites.studies.merge.results import RunValues, StudyResults
+from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_papers_task
+from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
 from elites.studies.merge.runs import Run
 
 FADED = 0.2  # of its early share: an operator that adds less than this has almost stopped
@@ -28,12 +27,22 @@ def evaluate_claims(study: StudyResults) -> list[Claim]:
     """
     present = {curves.run.record.task for curves in study.runs}
     suites = [suite for name, suite in SUITES.items() if name == PAPERS or present & set(suite.tasks)]
-    chosen = [
-        (number, text, suite.title, functools.partial(checks, suite))
-        for number, text, checks in CLAIMS
-        for suite in suites
-    ]
-    return decide_claims(study, chosen)
+    data = {Basis.ENDS: Evidence(study), Basis.POOLED: Evidence(study.with_pooled_offset)}
+    if any(_has_other_common_budget(curves) for curves in study.runs):
+        data[Basis.COMMON] = Evidence(study.at_common_budget)
+    claims = []
+    for number, text, checks in CLAIMS:
+        for suite in suites:
+            by = {basis: tuple(checks(suite, evidence)) for basis, evidence in data.items()}
+            common = by.get(Basis.COMMON, ())
+            claims.append(Claim(number, text, by[Basis.ENDS], common, by[Basis.POOLED], suite.title))
+    return claims
+
+
+def _has_other_common_budget(curves: Curves) -> bool:
+    """Whether a run is compared at other evaluations than all others."""
+    pairs = [(curves.end, curves.common), *([curves.across_tasks] if curves.across_tasks else [])]
+    return any(end.evaluations != common.evaluations for end, common in pairs)
 
 
 def ant_suite(run: Run) -> str:

@@ -22,7 +22,7 @@ with the offset of QD-scores that the authors used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -294,30 +294,6 @@ def _labels(study: StudyResults) -> dict[str, str]:
             if run.record.task not in labels or run.record.task_parameters.get(free) == usual:
                 labels[run.record.task] = run.task
     return labels
-
-
-def decide_claims(
-    study: StudyResults, claims: Sequence[tuple[str, str, str, Callable[[Evidence], Iterable[Check]]]]
-) -> list[Claim]:
-    """The verdicts of a study on claims, given by number, text, suite and comparisons."""
-    uneven = {curves.run.task for curves in study.runs if _is_compared_twice(curves)}
-    views = {
-        Basis.ENDS: study,
-        **({Basis.COMMON: study.at_common_budget} if uneven else {}),
-        Basis.POOLED: study.with_pooled_offset,
-    }
-    data: Mapping[Basis, Evidence] = {basis: Evidence(view) for basis, view in views.items()}
-    judged = []
-    for number, text, suite, checks in claims:
-        by = {basis: tuple(checks(evidence)) for basis, evidence in data.items()}
-        judged.append(Claim(number, text, by[Basis.ENDS], by.get(Basis.COMMON, ()), by[Basis.POOLED], suite))
-    return judged
-
-
-def _is_compared_twice(curves: Curves) -> bool:
-    """Whether a run is compared at other evaluations than all others."""
-    pairs = [(curves.end, curves.common), *([curves.across_tasks] if curves.across_tasks else [])]
-    return any(end.evaluations != common.evaluations for end, common in pairs)
 
 
 def _untested(text: str, quantity: str = "", *, alike: bool = False) -> Check:
