@@ -23,7 +23,7 @@ from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
-from elites.variation.offspring import Offspring, orphans, random_genomes
+from elites.variation.offspring import Offspring, random_genomes, without_parents
 
 START = "start"  # the operator of genomes that a run begins with
 FIRST_OPERATOR_STREAM = 100  # folded into a key by `operator_key`: beyond all of `Stream`
@@ -229,7 +229,7 @@ class Algorithm(ABC):
 
     def starting(self, parameters: jax.Array) -> Batch:
         """A batch of given genomes, which a run begins with."""
-        return self.batch(start=orphans(parameters))
+        return self.batch(start=without_parents(parameters))
 
     def batch(self, **offspring: Offspring) -> Batch:
         """One batch of the offspring of several operators."""

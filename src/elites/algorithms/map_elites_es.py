@@ -40,7 +40,7 @@ from elites.policies import Policy, normc_layers
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
-from elites.variation.offspring import children, orphans
+from elites.variation.offspring import children, without_parents
 
 MOST_NOVEL = 5  # cells that explore steps choose their parent from
 RECENT_DISCOVERIES = 5  # discoveries of cells; exploit steps choose one of the best two
@@ -277,7 +277,7 @@ class MAPElitesES(Algorithm):
         if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
             return self.random(key, 1)
         layers = normc_layers(jax.random.fold_in(key, Stream.RANDOM), self.genome.sizes, NORM)
-        return self.batch(random=orphans(self.genome.flat(layers)[None]))
+        return self.batch(random=without_parents(self.genome.flat(layers)[None]))
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
         """New perturbations; after the last step of a parent also a new parent and the other goal."""

@@ -29,7 +29,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Rate, Share, Steps
 from elites.tasks.task import Task
-from elites.variation.offspring import orphans
+from elites.variation.offspring import without_parents
 from elites.variation.policy_gradient import PolicyGradient
 
 
@@ -123,7 +123,7 @@ class PGAMAPElites(Algorithm):
                 offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, pg_key, pg_count)
 
             # Return the greedy actor as offspring.
-            offspring["greedy"] = orphans(self.policy.flat(learning.td3.actor)[None])
+            offspring["greedy"] = without_parents(self.policy.flat(learning.td3.actor)[None])
 
         return state._replace(learning=learning), self.batch(**offspring)._replace(training=training)
 

@@ -99,7 +99,7 @@ class QDPG(Algorithm):
                 "a gym: task gets it by --step-descriptor module:function"
             )
         config = self.config
-        self.climb = PolicyGradient.of(self.policy, config)
+        self.pg = PolicyGradient.of(self.policy, config)
         self.opening = random_rounds(config.initial, config.batch, transitions=True)
         self.generation = (Round("offspring", config.batch, transitions=True),)
 
@@ -121,7 +121,7 @@ class QDPG(Algorithm):
     def working_bytes(self) -> int:
         """Memory of the gradient steps, and of the distances to all state descriptors."""
         distances: int = 4 * self.config.training_batch * self.config.stored_descriptors
-        return max(distances, self.climb.working_bytes(self.config.batch // 2))
+        return max(distances, self.pg.working_bytes(self.config.batch // 2))
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first. Later, trains the critics of both kinds; each elite ascends one kind."""
@@ -141,10 +141,8 @@ class QDPG(Algorithm):
         half = round.policies // 2
         quality_key, diversity_key = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
         batch = self.batch(
-            quality=self.climb(state.archive, quality, state.buffer, quality_key, half),
-            diversity=self.climb(
-                state.archive, diversity, state.buffer, diversity_key, round.policies - half
-            ),
+            quality=self.pg(state.archive, quality, state.buffer, quality_key, half),
+            diversity=self.pg(state.archive, diversity, state.buffer, diversity_key, round.policies - half),
         )
         return state, batch._replace(training=training)
 

@@ -31,7 +31,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Spread, Steps
 from elites.tasks.task import DeviceTask, Task
-from elites.variation.offspring import orphans
+from elites.variation.offspring import without_parents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,9 @@ class TD3(Algorithm):
 
         keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
         state, (copies, training) = jax.lax.scan(copy, state, (keys, interval * jnp.arange(round.policies)))
-        return state, self.batch(actor=orphans(copies))._replace(training=jax.tree.map(jnp.sum, training))
+        return state, self.batch(actor=without_parents(copies))._replace(
+            training=jax.tree.map(jnp.sum, training)
+        )
 
     def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3, critics.Training]:
         """Critics and actor after one training step."""

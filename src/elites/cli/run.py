@@ -113,7 +113,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
         }
         _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         algorithm = type(self).__name__
-        with Display(f"{algorithm} on {self.task}", at_last=exit_at_once) as display:
+        with Display(f"{algorithm} on {self.task}", end_process=exit_at_once) as display:
             from elites.experiments.config import RunConfig
             from elites.experiments.run import run
 
@@ -185,7 +185,7 @@ class Resume(ExecutionOptions):
     def run(self) -> int:
         from elites.experiments.display import Display
 
-        with Display(f"{self.folder}", at_last=exit_at_once) as display:
+        with Display(f"{self.folder}", end_process=exit_at_once) as display:
             from elites.experiments.run import resume
 
             execution = self.execution(**display.callbacks())

@@ -101,7 +101,7 @@ class Replications(ABC):
     def advance(self, until: int) -> list[FinishedGeneration]:
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
 
-    def _first_time(self, phase: str) -> None:
+    def _report_if_new(self, phase: str) -> None:
         """Reports a phase, if generations of this kind are new."""
         if self.functions.rounds(self.generation) not in self.paces:
             self.on_phase(phase)
@@ -209,7 +209,7 @@ def make_replications(
     return driver(configs, algorithm, threads, cluster, start_genomes, on_phase)
 
 
-class _Asked(NamedTuple):
+class _AskedPart(NamedTuple):
     """The result of `ask` for a part, while genomes and seeds are copied to the host."""
 
     state: Any  # of the part, after `ask`
@@ -245,7 +245,7 @@ class EpisodesOutside(Replications):
     """
 
     timings = ("ask_s", "rollouts_s", "tell_s")  # seconds of waiting for each
-    _ahead: list[Future[_Asked]] | None = None  # for the next generation, by part
+    _ahead: list[Future[_AskedPart]] | None = None  # for the next generation, by part
 
     @staticmethod
     def parts_of(replications: int) -> int:
@@ -271,7 +271,7 @@ class EpisodesOutside(Replications):
         records: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
         counts = [self.functions.no_counts() for _ in self.keys]
 
-        def ask(part: int, item: int) -> _Asked:
+        def ask(part: int, item: int) -> _AskedPart:
             ahead, index, round = work[item]
             state, numbers = self.state[part], (np.int32(first + ahead), np.int32(index), round)
             if (genomes := self.starting_genomes(first + ahead)) is not None:
@@ -279,9 +279,9 @@ class EpisodesOutside(Replications):
             else:
                 state, batch = self.compiled.ask(state, self.keys[part], *numbers)
             seeds = self.compiled.episodes(self.keys[part], np.int32(evaluations[item]), round)
-            return _Asked(state, batch, *to_host((batch.parameters, seeds)))
+            return _AskedPart(state, batch, *to_host((batch.parameters, seeds)))
 
-        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation[np.ndarray]) -> None:
+        def tell(part: int, item: int, asked: _AskedPart, evaluation: Evaluation[np.ndarray]) -> None:
             ahead, index, round = work[item]
             numbers = np.int32(first + ahead), np.int32(index)
             self.state[part], _, offspring, counts[part] = self.compiled.tell(
@@ -298,7 +298,7 @@ class EpisodesOutside(Replications):
                 rows[ahead].append(self.compiled.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
 
-        self._first_time(COMPILING)
+        self._report_if_new(COMPILING)
         with _TrainingExecutor(in_thread=self.asks_ahead) as training:
             pending: list[Future[None]] = []  # calls of `tell`, for each part and round
             asked = self._ahead or [training.submit(ask, part, 0) for part in range(self.parts)]
@@ -314,9 +314,9 @@ class EpisodesOutside(Replications):
                     parameters, seeds = np.asarray(own.parameters), np.asarray(own.seeds)
                     raise_failure(self.algorithm.environment)
                     times["ask_s"] += (ask_end := time.perf_counter()) - started
-                    self._first_time(FIRST_EPISODES)
+                    self._report_if_new(FIRST_EPISODES)
                     evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
-                    self._first_time(COMPILING)
+                    self._report_if_new(COMPILING)
                     times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
                     pending.append(training.submit(tell, part, item, own, evaluation))
                     times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
@@ -406,7 +406,7 @@ class EpisodesInside(Replications):
         genomes = self.starting_genomes(self.generation)
         count = 1 if genomes is not None else self._generations_until(until)
         clock = time.perf_counter()
-        self._first_time(COMPILING)
+        self._report_if_new(COMPILING)
         self.state[0], rows, records = self.program.run(
             self.state[0],
             self.keys[0],
@@ -417,7 +417,7 @@ class EpisodesInside(Replications):
             rounds,
             genomes,
         )
-        self._first_time(FIRST_EPISODES)  # the call returns once the program is compiled
+        self._report_if_new(FIRST_EPISODES)  # the call returns once the program is compiled
         done: Row = jax.tree.map(lambda array: _first(array, count), rows)
         offspring = _first(records, count)
         seconds = (time.perf_counter() - clock) / count

@@ -56,7 +56,7 @@ class StudyDisplay(LiveView):
         if self.line_is_due(LINE_SECONDS):
             self.log(self.doing)
 
-    def stays(self) -> bool:
+    def stays_visible(self) -> bool:
         """True once there is a table."""
         return bool(self.states)
 

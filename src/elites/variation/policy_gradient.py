@@ -72,16 +72,16 @@ class PolicyGradient:
             updates, state = optimiser.update(jax.grad(loss)(actors), state)
             return (optax.apply_updates(actors, updates), state), None
 
-        def climb(parents: jax.Array) -> jax.Array:
+        def ascend(parents: jax.Array) -> jax.Array:
             actors = jax.vmap(policy.layers)(parents)
             (actors, _), _ = jax.lax.scan(step, (actors, optimiser.init(actors)), batches)
             return jax.vmap(policy.flat)(actors)
 
         count, together = len(parents), _together(len(parents))
         if together == count:
-            return climb(parents)
+            return ascend(parents)
         groups = jnp.resize(parents, (-(-count // together), together, parents.shape[1]))
-        offspring: jax.Array = jax.lax.map(climb, groups)
+        offspring: jax.Array = jax.lax.map(ascend, groups)
         return offspring.reshape(-1, parents.shape[1])[:count]
 
 
