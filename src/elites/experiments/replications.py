@@ -209,6 +209,16 @@ def make_replications(
     return driver(configs, algorithm, threads, cluster, start_genomes, on_phase)
 
 
+class _PlannedRound(NamedTuple):
+    """A round of one of the next generations."""
+
+    ahead: int  # generations after the current one
+    number: int  # in its generation, from 0
+    round: Round
+    evaluations: int  # of each replication before it
+    is_last: bool  # of its generation
+
+
 class _AskedPart(NamedTuple):
     """The result of `ask` for a part, while genomes and seeds are copied to the host."""
 
@@ -255,57 +265,52 @@ class EpisodesOutside(Replications):
     def advance(self, until: int) -> list[FinishedGeneration]:
         """One generation; with several parts, generations for about two seconds."""
         clock, count = time.perf_counter(), 1 if self.parts == 1 else self._generations_until(until)
-        first = self.generation
-        kind, next_kind = (self.functions.rounds(generation) for generation in (first, first + count))
-        work = [
-            (ahead, index, round)
-            for ahead in range(count)
-            for index, round in enumerate(self.functions.rounds(first + ahead))
-        ]
-        evaluations = np.cumsum([self.evaluations, *(round.evaluations for *_, round in work)])
-        last = len(work)
-        if self.asks_ahead and kind == next_kind and evaluations[last] < self.budget:
-            work.append((count, 0, next_kind[0]))  # is only asked for
+        kind, next_kind = (self.functions.rounds(self.generation + ahead) for ahead in (0, count))
+        plan, first = self._plan(count), self.generation
+        asked_for, done = list(plan), self.evaluations + sum(one.round.evaluations for one in plan)
+        if self.asks_ahead and kind == next_kind and done < self.budget:
+            asked_for.append(_PlannedRound(count, 0, next_kind[0], done, False))  # is only asked for
         spent = [dict.fromkeys((*self.timings, "steps_per_s"), 0.0) for _ in range(count)]
         rows: list[list[Row]] = [[] for _ in range(count)]
         records: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
         counts = [self.functions.no_counts() for _ in self.keys]
 
-        def ask(part: int, item: int) -> _AskedPart:
-            ahead, index, round = work[item]
-            state, numbers = self.state[part], (np.int32(first + ahead), np.int32(index), round)
-            if (genomes := self.starting_genomes(first + ahead)) is not None:
+        def ask(part: int, planned: _PlannedRound) -> _AskedPart:
+            state, generation = self.state[part], first + planned.ahead
+            if (genomes := self.starting_genomes(generation)) is not None:
                 batch = self.compiled.starting_batch(genomes)
             else:
-                state, batch = self.compiled.ask(state, self.keys[part], *numbers)
-            seeds = self.compiled.episodes(self.keys[part], np.int32(evaluations[item]), round)
+                numbers = np.int32(generation), np.int32(planned.number)
+                state, batch = self.compiled.ask(state, self.keys[part], *numbers, planned.round)
+            seeds = self.compiled.episodes(self.keys[part], np.int32(planned.evaluations), planned.round)
             return _AskedPart(state, batch, *to_host((batch.parameters, seeds)))
 
-        def tell(part: int, item: int, asked: _AskedPart, evaluation: Evaluation[np.ndarray]) -> None:
-            ahead, index, round = work[item]
-            numbers = np.int32(first + ahead), np.int32(index)
+        def tell(
+            part: int, planned: _PlannedRound, asked: _AskedPart, evaluation: Evaluation[np.ndarray]
+        ) -> None:
             self.state[part], _, offspring, counts[part] = self.compiled.tell(
                 asked.state,
                 self.keys[part],
-                *numbers,
+                np.int32(first + planned.ahead),
+                np.int32(planned.number),
                 asked.batch,
                 to_device(evaluation),
                 counts[part],
-                round,
+                planned.round,
             )
-            records[ahead][part].append(offspring)
-            if item + 1 == last or work[item + 1][0] > ahead:  # the generation's last round
-                rows[ahead].append(self.compiled.row(self.state[part], counts[part]))
+            records[planned.ahead][part].append(offspring)
+            if planned.is_last:
+                rows[planned.ahead].append(self.compiled.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
 
         self._report_if_new(COMPILING)
         with _TrainingExecutor(in_thread=self.asks_ahead) as training:
             pending: list[Future[None]] = []  # calls of `tell`, for each part and round
-            asked = self._ahead or [training.submit(ask, part, 0) for part in range(self.parts)]
+            asked = self._ahead or [training.submit(ask, part, plan[0]) for part in range(self.parts)]
             self._ahead = None
             spent[0]["ask_s"] += time.perf_counter() - clock
-            for item, (ahead, _, round) in enumerate(work[:last]):
-                times = spent[ahead]
+            for item, planned in enumerate(plan):
+                times = spent[planned.ahead]
                 for part in range(self.parts):
                     started = time.perf_counter()
                     if item > 0:
@@ -315,13 +320,13 @@ class EpisodesOutside(Replications):
                     raise_failure(self.algorithm.environment)
                     times["ask_s"] += (ask_end := time.perf_counter()) - started
                     self._report_if_new(FIRST_EPISODES)
-                    evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
+                    evaluation = self._evaluate(parameters, seeds, planned)
                     self._report_if_new(COMPILING)
                     times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                    pending.append(training.submit(tell, part, item, own, evaluation))
+                    pending.append(training.submit(tell, part, planned, own, evaluation))
                     times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
-                    if item + 1 < len(work):
-                        asked[part] = training.submit(ask, part, item + 1)
+                    for following in asked_for[item + 1 : item + 2]:
+                        asked[part] = training.submit(ask, part, following)
                     times["ask_s"] += time.perf_counter() - tell_end
                     times["steps_per_s"] += float(evaluation.length.sum())
             started = time.perf_counter()
@@ -330,9 +335,19 @@ class EpisodesOutside(Replications):
             jax.block_until_ready((rows, records))
             spent[-1]["tell_s"] += (tell_end := time.perf_counter()) - started
         spent[-1]["ask_s"] += time.perf_counter() - tell_end
-        self._ahead = asked if len(work) > last else None
+        self._ahead = asked if len(asked_for) > len(plan) else None
         self.paces[kind] = (time.perf_counter() - clock) / count
         return [self._done(*generation) for generation in zip(rows, records, spent, strict=True)]
+
+    def _plan(self, generations: int) -> list[_PlannedRound]:
+        """The rounds of the next generations."""
+        plan, evaluations = [], self.evaluations
+        for ahead in range(generations):
+            rounds = self.functions.rounds(self.generation + ahead)
+            for index, round in enumerate(rounds):
+                plan.append(_PlannedRound(ahead, index, round, evaluations, index + 1 == len(rounds)))
+                evaluations += round.evaluations
+        return plan
 
     def _done(
         self, rows: list[Row], records: list[list[jax.Array]], spent: dict[str, float]
@@ -343,11 +358,11 @@ class EpisodesOutside(Replications):
         return self._finish(row, offspring, evaluations_of(self.functions.rounds(self.generation)), spent)
 
     def _evaluate(
-        self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
+        self, parameters: np.ndarray, seeds: np.ndarray, planned: _PlannedRound
     ) -> Evaluation[np.ndarray]:
         """Runs the episodes within the budget; the others count as skipped."""
-        replications, policies = parameters.shape[:2]
-        limit = int(np.count_nonzero(within_budget(self.budget, evaluations, round)))
+        (replications, policies), round = parameters.shape[:2], planned.round
+        limit = int(np.count_nonzero(within_budget(self.budget, planned.evaluations, round)))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
                 parameters.reshape(replications * policies, -1),
