@@ -171,7 +171,7 @@ def test_each_operation_of_a_program_counts(monkeypatch):
         mistakes += [{"op": opposite[node.op]}] if node.op in opposite else []
         for mistake in mistakes:
             bad = changed(whole, at, **mistake)
-            monkeypatch.setattr(compiled, "emit", lambda _, lanes, bad=bad: emit.emit(bad, lanes))
+            monkeypatch.setattr(compiled, "emit", lambda _, lanes, short, bad=bad: emit.emit(bad, lanes))
             tried += 1
             if wrong(pendulum) == 0:
                 unnoticed.append((node, mistake))

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from elites.cache import keep_in_process
 from elites.errors import ElitesError
-from elites.evaluation import lanes
+from elites.evaluation import lanes as episodes
 from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
 from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
@@ -40,8 +40,11 @@ class Programs(NamedTuple):
 
 
 @keep_in_process(most=8)
-def programs_of(task: DeviceTask) -> Programs:
-    """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled."""
+def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
+    """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled.
+
+    `lanes` is the number of robots side by side: those of a vector register by default.
+    """
     dtype = jnp.float32 if np.dtype(task.step_descriptor_dtype).kind == "f" else jnp.int32
     reset = jax.jit(lambda seed: task.reset(seed))  # traced once
     kinds = jax.eval_shape(reset, jnp.uint32(0))[0]
@@ -85,9 +88,11 @@ def programs_of(task: DeviceTask) -> Programs:
     moment = jnp.uint32(0), jnp.int32(0), jnp.float32(0)
     start = jax.eval_shape(begin, jnp.uint32(0))[0]
     return Programs(
-        compile_function(begin, jnp.uint32(0)),
-        compile_function(advance, start, numbers, state=True, fused=True),
-        functools.cache(lambda noisy: compile_function(functools.partial(act, noisy=noisy), numbers, moment)),
+        compile_function(begin, jnp.uint32(0), lanes=lanes),
+        compile_function(advance, start, numbers, lanes=lanes, state=True, fused=True),
+        functools.cache(
+            lambda noisy: compile_function(functools.partial(act, noisy=noisy), numbers, moment, lanes=lanes)
+        ),
     )
 
 
@@ -116,19 +121,25 @@ class NativeEvaluator(Evaluator):
     """Runs batches of controllers on a task that is pure JAX, in threads."""
 
     def __init__(
-        self, task: DeviceTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
+        self,
+        task: DeviceTask,
+        *,
+        hidden: tuple[int, ...] = (128, 128),
+        threads: int | None = None,
+        lanes: int | None = None,
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default.
 
+        `lanes` is the number of robots that a thread has side by side, those of a vector register by default.
         UnknownPrimitiveError, which names it, if an operation of the task cannot be compiled.
         """
         threads = thread_count(threads)
         self.task = task
         self.sizes = task.controller(hidden)
-        self._programs = programs_of(task)
+        self._programs = programs_of(task, lanes)
         self._perceptron = Perceptron(self.sizes, self._programs.step.lanes)
         places = np.array(self._perceptron.layout)
-        self._layout = lanes.Layout(
+        self._layout = episodes.Layout(
             np.array(self.sizes),
             np.array(self._perceptron.padded),
             places[:-1, 0].copy(),
@@ -139,7 +150,7 @@ class NativeEvaluator(Evaluator):
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
         self._stop = np.zeros(1, np.uint8)
 
-    def _block(self) -> lanes.Block:
+    def _block(self) -> episodes.Block:
         """Memory for a thread."""
         reset, step = self._programs.reset, self._programs.step
         width = step.lanes
@@ -148,7 +159,7 @@ class NativeEvaluator(Evaluator):
         (state, action), (_, observation, gained, described, final, flags) = (
             [array[0] for array in group] for group in step.buffers(1)
         )
-        return lanes.Block(
+        return episodes.Block(
             seeds=seeds,
             begun=begun,
             seen=seen.view(np.float32),
@@ -194,7 +205,7 @@ class NativeEvaluator(Evaluator):
             block.moment[2].view(np.float32)[:] = noise
         workers = [
             self._executor.submit(
-                lanes.run, code, self._layout, block, batch, steps, total, threads, counter, self._stop
+                episodes.run, code, self._layout, block, batch, steps, total, threads, counter, self._stop
             )
             for block in self._blocks
         ]
@@ -205,16 +216,16 @@ class NativeEvaluator(Evaluator):
             wait(workers)
         return evaluation
 
-    def _code(self, noisy: bool) -> lanes.Code:
+    def _code(self, noisy: bool) -> episodes.Code:
         programs = self._programs
-        return lanes.Code(
+        return episodes.Code(
             programs.reset.address,
             programs.act(noisy).address,
             programs.step.address,
             self._perceptron.address,
         )
 
-    def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> lanes.Batch:
+    def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> episodes.Batch:
         """The arrays of an evaluation, with one row per episode."""
         rows = evaluation.transitions or blank_evaluation(self.task, np.zeros(0), True).transitions
         assert rows is not None
@@ -233,7 +244,7 @@ class NativeEvaluator(Evaluator):
             row.reshape(count, *row.shape[axes:]) if evaluation.transitions is not None else row
             for row in rows
         ]
-        return lanes.Batch(parameters, *results, *recorded)
+        return episodes.Batch(parameters, *results, *recorded)
 
     def close(self) -> None:
         """Ends the threads and frees their memory."""
@@ -242,7 +253,7 @@ class NativeEvaluator(Evaluator):
 
 
 def _report(
-    workers: list[Future[None]], batch: lanes.Batch, on_episode: Callable[[int], None] | None
+    workers: list[Future[None]], batch: episodes.Batch, on_episode: Callable[[int], None] | None
 ) -> None:
     """Waits for all episodes, and reports each one when it has ended."""
     reported = np.zeros(len(batch.endings), bool)

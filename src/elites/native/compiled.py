@@ -20,6 +20,7 @@ import numpy as np
 from elites.cache import cache_folder
 from elites.errors import require
 from elites.native.emit import ENTRY, emit
+from elites.native.finite import shorter_program
 from elites.native.program import Program, Slot, fingerprint
 from elites.native.trace import from_jaxpr, jaxpr_of
 
@@ -189,7 +190,7 @@ def compile_function(
         state=state,
         fused=fused and host().fuses,
         target=(width, host()),
-        make=lambda program: machine_code(emit(program, width)),
+        make=lambda program, short: machine_code(emit(program, width, short)),
     )
     return Compiled(made, width)
 
@@ -200,9 +201,9 @@ def kept_code(
     state: bool,
     fused: bool,
     target: Any,
-    make: Callable[[Program], bytes],
+    make: Callable[[Program, Program | None], bytes],
 ) -> Code:
-    """The code that `make` makes of a function's program, from the cache if it is there.
+    """The code that `make` makes of a function's program and its shorter one, from the cache if it is there.
 
     `target` is all that the code depends on beside the function.
     """
@@ -224,9 +225,11 @@ def kept_code(
         kept = None
         if state:
             program, kept = program.without_dead_state()
+        short = shorter_program(program)
         if fused:
             program = program.with_fused_products()
-        made = Code(make(program), takes, gives, kept, program.operations())
+            short = short and short.with_fused_products()
+        made = Code(make(program, short), takes, gives, kept, program.operations())
         if folder is not None:
             _keep(folder / f"{key}.bin", made)
     return made

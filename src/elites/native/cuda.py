@@ -429,7 +429,7 @@ def compile_kernel(
         state=not whole,
         fused=True,
         target=(driver.platform, driver.target, exact),
-        make=lambda program: driver.compile(emit_kernel(program), exact),
+        make=lambda program, short: driver.compile(emit_kernel(program, short), exact),
     )
     host()  # LLVM for the handler
     key = fingerprint([made.code]), driver.platform, driver.context, threads

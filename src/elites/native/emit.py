@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from elites.native.finite import GUARD
 from elites.native.program import OUTERMOST, Loop, Program, in_order
 
-ENTRY = "elites_program"
+ENTRY, CAREFUL = "elites_program", "elites_careful_program"
+RARELY = '!0 = !{!"branch_weights", i32 1048575, i32 1}'
 _ELEMENTS = {"bool": "i1", "float32": "float", "float64": "double"}
 _MEMORY = {"bool": "i32", "int8": "i32", "uint8": "i32", "int16": "i32", "uint16": "i32"}
 _PLAIN = {
@@ -57,24 +59,39 @@ MOST_THREADS = 128  # of a kernel's block: few, so that each of them may have al
 _PLACE = ("tid", "ntid", "ctaid")  # of a thread: in its block, the block's size, the block in the grid
 
 
-def emit(program: Program, lanes: int) -> str:
+def emit(program: Program, lanes: int, short: Program | None = None) -> str:
     """The text of a module with the function `elites_program`.
 
     Its arguments are a pointer per group of inputs, a pointer per group of outputs, and a number of blocks of
     lanes. A group in memory is `[blocks, numbers, lanes]`, 4 bytes each: what is narrower is in the lower
     bits. All of a block is read before anything is written, so that a state can be replaced in place.
+
+    `short` is its `shorter_program`, which is computed first. Lanes in which its guard fails are computed
+    again by the program itself. So the bits of a lane do not depend on other lanes.
     """
-    return "\n".join(_Emitter(program, lanes).module())
+    return "\n".join(_module(_Emitter, program, lanes, short))
 
 
-def emit_kernel(program: Program) -> str:
+def emit_kernel(program: Program, short: Program | None = None) -> str:
     """The text of a module with the kernel `elites_program`, for NVIDIA's GPUs: one robot per thread.
 
     Its arguments are those of `emit` with a number of robots instead of blocks. The first group of inputs and
     the first of outputs, the state, are `[numbers, robots]`, so that neighbouring threads read neighbouring
     words; the state can be replaced in place. The other groups are `[robots, numbers]`.
     """
-    return "\n".join(_KernelEmitter(program, 1).module())
+    return "\n".join(_module(_KernelEmitter, program, 1, short))
+
+
+def _module(kind: type[_Emitter], program: Program, lanes: int, short: Program | None) -> Iterator[str]:
+    whole = kind(program, lanes)
+    if short is None:
+        yield from whole.entry()
+        yield from whole.declared.values()
+        return
+    quick = kind(Program(short.graph, short.inputs, short.outputs[:-1]), lanes, short.outputs[-1][0])
+    yield from quick.entry()
+    yield from whole.careful()
+    yield from {**quick.declared, **whole.declared}.values()
 
 
 def element(dtype: str) -> str:
@@ -84,12 +101,16 @@ def element(dtype: str) -> str:
 
 class _Emitter:
     pointer = "ptr"
+    other_arguments: tuple[str, ...] = ()  # of the careful function, beside pointers
+    careful_attributes = f"cold noinline alignstack({STACK})"
 
-    def __init__(self, program: Program, lanes: int) -> None:
+    def __init__(self, program: Program, lanes: int, guard: int | None = None) -> None:
         self.program = program
         self.lanes = lanes
+        self.guard = guard
         self.nodes = program.graph.nodes
-        self.blocks = in_order(program)
+        self.live = set(program.live() if guard is None else self.guarded().live())
+        self.blocks = in_order(program if guard is None else self.guarded())
         self.names: dict[int, str] = {}
         self.declared: dict[str, str] = {}
         self.labels = count()
@@ -104,25 +125,103 @@ class _Emitter:
     def parameters(self) -> str:
         return ", ".join(f"{self.pointer} {name}" for name in self.groups())
 
+    def guarded(self) -> Program:
+        """The program with the guard among its outputs."""
+        assert self.guard is not None
+        return Program(self.program.graph, self.program.inputs, (*self.program.outputs, (self.guard,)))
+
     def body(self) -> list[str]:
         """Reads all inputs, computes, and writes all outputs; `%in0.here` is where a group begins."""
-        groups = [(f"{name}.here", group) for name, group in self.groups().items()]
         inputs = len(self.program.inputs)
-        live = self.program.live()
+        groups = list(self.groups().items())
         body: list[str] = []
         for pointer, group in groups[:inputs]:
             for k, node in enumerate(group):
-                if node in live:
-                    body += self.load(pointer, k, node)
+                if node in self.live:
+                    body += self.load(f"{pointer}.here", k, node)
         body += self.block(OUTERMOST)
+        if self.guard is not None:
+            body += self.check()
         for pointer, group in groups[inputs:]:
             for k, node in enumerate(group):
-                body += self.store(pointer, k, node)
+                body += self.store(f"{pointer}.here", k, node)
+        if self.guard is not None:
+            body += self.merge()
         return body
 
-    def module(self) -> Iterator[str]:
+    def check(self) -> Iterator[str]:
+        """Calls the whole program if the guard fails in a lane, and goes on to write results."""
+        mask, vector = self.vector("bool"), self.vector("float32")
+        limit = self.all_lanes("float32", _literal(np.float32(GUARD)))
+        yield f"  %holds = fcmp olt {vector} {self.operand(self.guard or 0)}, {limit}"
+        if self.lanes > 1:
+            reduce = self.declare("i1", f"llvm.vector.reduce.and.v{self.lanes}i1", [mask])
+            yield f"  %hold = call i1 @{reduce}({mask} %holds)"
+        else:
+            yield "  %hold = freeze i1 %holds"
+        yield "  br i1 %hold, label %write, label %careful, !prof !0"
+        yield "careful:"
+        # Its results are merged if there are several lanes, and final if not.
+        names, inputs = list(self.groups()), len(self.program.inputs)
+        kind = "spare" if self.lanes > 1 else "here"
+        places = [
+            *(f"{name}.here" for name in names[:inputs]),
+            *(f"{name}.{kind}" for name in names[inputs:]),
+        ]
+        arguments = [*(f"{self.pointer} {place}" for place in places), *self.other_arguments]
+        yield f"  call void @{CAREFUL}({', '.join(arguments)})"
+        yield f"  br label %{'write' if self.lanes > 1 else 'merged'}"
+        yield "write:"
+        self.label = "write"
+
+    def merge(self) -> Iterator[str]:
+        """Replaces the results of lanes in which the guard failed."""
+        if self.lanes == 1:
+            yield "  br label %merged"
+        else:
+            yield "  br i1 %hold, label %merged, label %merge0, !prof !0"
+            words, mask = self.wide("i32"), self.vector("bool")
+            outputs = list(self.groups().items())[len(self.program.inputs) :]
+            before = "write"
+            for k, (name, group) in enumerate(outputs):
+                then = f"merge{k + 1}" if k + 1 < len(outputs) else "merged"
+                at, size = f"%m{k}", self.lanes * WORD
+                yield f"merge{k}:"
+                yield f"  {at} = phi i64 [0, %{before}], [{at}.next, %merge{k}]"
+                yield f"  {at}.bytes = mul i64 {at}, {size}"
+                for source in ("here", "spare"):
+                    yield f"  {at}.{source} = getelementptr i8, ptr {name}.{source}, i64 {at}.bytes"
+                    yield f"  {at}.{source}.word = load {words}, ptr {at}.{source}, align {WORD}"
+                yield f"  {at}.word = select {mask} %holds, {words} {at}.here.word, {words} {at}.spare.word"
+                yield f"  store {words} {at}.word, ptr {at}.here, align {WORD}"
+                yield f"  {at}.next = add i64 {at}, 1"
+                yield f"  {at}.more = icmp slt i64 {at}.next, {len(group)}"
+                yield f"  br i1 {at}.more, label %merge{k}, label %{then}"
+                before = f"merge{k}"
+        yield "merged:"
+        self.label = "merged"
+
+    def spare(self) -> Iterator[str]:
+        """Memory for the results of the careful function."""
+        if self.guard is not None and self.lanes > 1:
+            for name, group in list(self.groups().items())[len(self.program.inputs) :]:
+                yield f"  {name}.spare = alloca [{len(group)} x {self.wide('i32')}], align {STACK}"
+
+    def careful(self) -> Iterator[str]:
+        """A function that computes one block by the whole program; it is rarely called."""
+        arguments = [*(f"{self.pointer} {name}.here" for name in self.groups()), *self.other_arguments]
+        yield f"define internal void @{CAREFUL}({', '.join(arguments)}) {self.careful_attributes} {{"
+        yield "start:"
+        yield "  br label %block"
+        yield "block:"
+        yield from self.body()
+        yield "  ret void"
+        yield "}"
+
+    def entry(self) -> Iterator[str]:
         yield f"define void @{ENTRY}({self.parameters()}, i64 %blocks) alignstack({STACK}) {{"
         yield "start:"
+        yield from self.spare()
         yield "  %some = icmp sgt i64 %blocks, 0"
         yield "  br i1 %some, label %block, label %end"
         yield "block:"
@@ -138,7 +237,8 @@ class _Emitter:
         yield "end:"
         yield "  ret void"
         yield "}"
-        yield from self.declared.values()
+        if self.guard is not None:
+            yield RARELY
 
     def address(self, name: str, pointer: str, position: int) -> Iterator[str]:
         """`name` is where a number of a group is."""
@@ -320,8 +420,10 @@ class _Emitter:
 
 class _KernelEmitter(_Emitter):
     pointer = "ptr addrspace(1)"  # the GPU's memory
+    other_arguments = ("i64 %row",)
+    careful_attributes = "cold noinline"
 
-    def module(self) -> Iterator[str]:
+    def entry(self) -> Iterator[str]:
         limit = f'"nvvm.maxntid"="{MOST_THREADS}"'
         yield f"define ptx_kernel void @{ENTRY}({self.parameters()}, i64 %robots) {limit} {{"
         yield "start:"
@@ -343,7 +445,8 @@ class _KernelEmitter(_Emitter):
         yield "end:"
         yield "  ret void"
         yield "}"
-        yield from self.declared.values()
+        if self.guard is not None:
+            yield RARELY
 
     def is_state(self, pointer: str) -> bool:
         return pointer.removesuffix(".here") in ("%in0", f"%out{len(self.program.inputs)}")
