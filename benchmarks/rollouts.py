@@ -133,11 +133,11 @@ def timed_bullet(task: Any, sizes: np.ndarray) -> Timed:
         for _ in range(limit):
             fill(inputs, observation)
             perceptron(parameters, sizes, inputs, outputs, action)
-            episode.push(world, anatomy, action)
+            episode.apply_torques(world, anatomy, action)
             before = now(spec)
             episode.advance(world)
             inside += now(spec) - before
-            _, upright, distance = episode.judge(
+            _, upright, distance = episode.measure_step(
                 world, anatomy, action, height, distance, contacts, observation
             )
             if not upright:
@@ -179,7 +179,7 @@ def timed_mujoco(task: Any, sizes: np.ndarray) -> Timed:
             before = now(spec)
             episode.advance(world, rules, action)
             inside += now(spec) - before
-            _, ended = episode.judge(world, rules, action, x, y)
+            _, ended = episode.measure_step(world, rules, action, x, y)
             episode.observe(rules, observation)
             if ended:
                 break

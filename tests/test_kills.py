@@ -65,7 +65,7 @@ def test_corrections(execution, tmp_path, monkeypatch):
     run(RunConfig(**CONFIG), begun, execution=execution)
     whole = shutil.copytree(begun, tmp_path / "whole")
     monkeypatch.setattr(correcting, "FIRST_CHUNK", 4)
-    monkeypatch.setattr("elites.evaluation.device.DeviceEvaluator.at_once", lambda *_: 2)
+    monkeypatch.setattr("elites.evaluation.device.DeviceEvaluator.controllers_per_call", lambda *_: 2)
     with copies_at_renames(whole, tmp_path) as copies:
         correct(whole, replications=2, log=quiet)
     expected = files(whole)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from elites.results.lineage import Lineage, load_lineage
     from elites.results.tables import read_table
     from elites.studies.pieces import merge_studies
+    from elites.studies.resources import StudyExecution
     from elites.studies.run import run_study
     from elites.studies.study import Study
     from elites.tasks import TASKS, make_task
@@ -116,6 +117,7 @@ _HOME = {
     "Stepping": "elites.tasks.task",
     "Stream": "elites.algorithms.base",
     "Study": "elites.studies.study",
+    "StudyExecution": "elites.studies.resources",
     "TASKS": "elites.tasks",
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
@@ -199,6 +201,7 @@ __all__ = [
     "Stepping",
     "Stream",
     "Study",
+    "StudyExecution",
     "Task",
     "ThreadEvaluator",
     "Transitions",

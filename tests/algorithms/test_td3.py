@@ -12,6 +12,8 @@ from tests.algorithms.test_algorithms import evolve, small
 class Target:
     """Episodes of five steps that reward the action 0.5 x, where x is shown: the best actor is known."""
 
+    truncated = False
+
     def begin(self, seed):
         self.random = np.random.default_rng(seed)
         self.steps = 0

@@ -16,7 +16,7 @@ import pytest
 from elites import ElitesError, Execution, NativeEvaluator, RunConfig, correct, make_task, resume, run, tasks
 from elites.cli import main
 from elites.evaluation.device import DeviceEvaluator
-from elites.evaluation.native import choose_physics
+from elites.evaluation.physics import choose_physics
 from elites.experiments.config import load_config
 from elites.native.compiled import host
 from elites.policies import parameter_count

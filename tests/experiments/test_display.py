@@ -21,7 +21,10 @@ from tests.terminal import CTRL_C, Terminal
 
 BUDGET = 400
 RUN = ("run", "map-elites", "tests.napping:nap", "--initial", 20, "--batch", 20, "--evaluations", BUDGET)
-TITLE, AWAITED = "map-elites on tests.napping:nap", "waiting for the running generation to end (Ctrl-C again"
+TITLE, STOP_AWAITS = (
+    "map-elites on tests.napping:nap",
+    "waiting for the running generation to end (Ctrl-C again",
+)
 
 
 def elapsed(words):
@@ -55,7 +58,7 @@ def stopped(tmp_path_factory):
         terminal.wait(lambda words: "first episodes" in words)
         terminal.type(CTRL_C)
         assert f"20 of {BUDGET}" in terminal.wait(
-            lambda words: AWAITED in words
+            lambda words: STOP_AWAITS in words
         )  # the second generation runs
         assert terminal.end() == 0
         assert f"40 of {BUDGET}" in terminal.words
@@ -76,7 +79,7 @@ def test_a_resumed_run_shows_where_it_stands_and_a_second_ctrl_c_ends_it(stopped
         assert "episodes" not in words  # nothing has been run yet
         terminal.wait(lambda words: "first episodes" in words)
         terminal.type(CTRL_C)
-        terminal.wait(lambda words: AWAITED in words)
+        terminal.wait(lambda words: STOP_AWAITS in words)
         pressed = time.monotonic()
         terminal.type(CTRL_C)
         assert terminal.end() == 130

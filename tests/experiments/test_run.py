@@ -16,7 +16,7 @@ import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, cli, load_archive, make_task, read_table
 from elites.archives.cells import cvt
 from elites.experiments.config import load_config
-from elites.experiments.programs import make_programs
+from elites.experiments.generation import make_generation
 from elites.results.checkpoints import Checkpoints, outline
 
 SMALL = {
@@ -122,7 +122,7 @@ def test_only_runs_of_equal_settings_share_programs():
     """What they share is traced and compiled once in a process."""
 
     def programs(**changes):
-        return make_programs(config(**changes).make_algorithm(), 1, describes=False)
+        return make_generation(config(**changes).make_algorithm(), 1, describes=False).compiled
 
     assert programs(seed=4) is programs()
     assert programs(evaluations=2 * BUDGET) is programs()

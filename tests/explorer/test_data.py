@@ -22,7 +22,7 @@ from elites.explorer.content import (
     MOST_PARAMETERS,
     Content,
     _differences,
-    _stays,
+    _snapshot_spans,
     describe_run,
     operators_of,
     read_content,
@@ -105,9 +105,9 @@ def test_a_solution_that_was_away_is_there_twice():
     archive = made_up(cells=32)
     away = {name: getattr(archive, name)[1:] for name in ARRAYS}
     snapshots = [archive, replace(archive, **away), archive]
-    found = [(stay.first, stay.last) for stay in _stays(snapshots) if stay.row == 0]
+    found = [(stay.first, stay.last) for stay in _snapshot_spans(snapshots) if stay.row == 0]
     assert found == [(0, 0), (2, 2)]
-    assert len(_stays(snapshots)) == len(archive.fitness) + 1
+    assert len(_snapshot_spans(snapshots)) == len(archive.fitness) + 1
 
 
 def test_snapshots_that_are_too_many_are_thinned(monkeypatch):

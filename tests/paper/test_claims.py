@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from elites import TASKS, load_archive
-from elites.paper.claims import judge
+from elites.paper.claims import evaluate_claims
 from elites.paper.presets import SUITES
 from elites.paper.verdicts import Check, Claim, Verdict
 from elites.reports.study.comparisons import compare, reference_of
@@ -21,7 +21,7 @@ from tests.made_up import make_run, study_of
 
 
 def verdicts(folder):
-    return {claim.number: claim for claim in judge(study_of(folder))}
+    return {claim.number: claim for claim in evaluate_claims(study_of(folder))}
 
 
 def test_claims_hold_are_contradicted_or_undecided(tmp_path):
@@ -98,10 +98,10 @@ def test_the_pooled_offset_turns_a_verdict(tmp_path):
     study = study_of(tmp_path)
     pooled = study.with_pooled_offset.finals("qd-walker", "pga-map-elites", "qd_score")
     assert pooled.tolist() == [3 * 900 + seed for seed in range(6)]  # above 100, the lowest fitness
-    assert {claim.number: claim for claim in judge(study)}["1"].with_pooled_offset == "the same"
+    assert {claim.number: claim for claim in evaluate_claims(study)}["1"].with_pooled_offset == "the same"
     write_fitness(tmp_path / "map-elites-qd-walker-0-", [100] * 8 + [-2000])
     study = study_of(tmp_path)
-    claim = {claim.number: claim for claim in judge(study)}["1"]
+    claim = {claim.number: claim for claim in evaluate_claims(study)}["1"]
     assert study.with_pooled_offset.finals("qd-walker", "map-elites", "qd_score")[0] == 8 * 2100
     assert claim.verdict is Verdict.PARTLY
     assert claim.with_pooled_offset == "contradicted"
@@ -208,7 +208,7 @@ def test_variants_of_the_ablation_are_identified_by_their_shares(tmp_path):
     study = study_of(tmp_path)
     assert study.variants == ["p_evo 0", "p_evo 0.5", "p_evo 1"]
     assert reference_of(study) == "p_evo 0.5"
-    claims = {claim.number: claim for claim in judge(study)}
+    claims = {claim.number: claim for claim in evaluate_claims(study)}
     assert "2 hold" in claims["9"].scope
     assert claims["9"].verdict is Verdict.CONTRADICTED  # here p_evo = 0 has another max-fitness than 0.5
 
@@ -228,7 +228,7 @@ def test_a_changed_task_is_not_the_paper_s(tmp_path):
 
 
 def by_suite(folder):
-    return {(claim.number, claim.suite): claim for claim in judge(study_of(folder))}
+    return {(claim.number, claim.suite): claim for claim in evaluate_claims(study_of(folder))}
 
 
 def test_brax_decides_the_counterpart_of_a_claim_and_not_the_claim(tmp_path):
@@ -261,7 +261,9 @@ def test_ants_are_compared_within_their_suite(tmp_path):
                 task, options = f"{prefix}{kind}ant", {"evaluations": evaluations, "qd_score": score + seed}
                 make_run(tmp_path, "map-elites", task, seed, **options)
     study = study_of(tmp_path)
-    ends = {curves.run.task: [reached.evaluations for reached in curves.shared] for curves in study.runs}
+    ends = {
+        curves.run.task: [reached.evaluations for reached in curves.across_tasks] for curves in study.runs
+    }
     assert ends["qd-ant"] == ends["qd-deterministic-ant"] == [1000, 1000]
     assert ends["brax-ant"] == ends["brax-deterministic-ant"] == [400, 400]
     claims = by_suite(tmp_path)

@@ -22,6 +22,7 @@ from elites.evaluation.cluster import ClusterEvaluator
 from elites.paper.presets import make_study
 from elites.studies.cluster import ClusterPool, write_files
 from elites.studies.execution import execute
+from elites.studies.resources import StudyExecution
 from tests import robots
 from tests.conftest import controllers
 from tests.studies.test_execution import KEPT, results
@@ -173,7 +174,7 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
     path.write_text(HELD)
     jobs = make_study(str(path)).jobs()
     needs = {job.folder: 10**8 for job in jobs}
-    pool = ClusterPool(tmp_path / "far", cluster.address, None, None, 0.0, needs)
+    pool = ClusterPool(tmp_path / "far", StudyExecution(cluster=cluster.address, checkpoint_seconds=0), needs)
     assert "2 machines with 2 cores" in pool.describe()
     killed, lost, take = [], [], pool._next
 
@@ -206,7 +207,7 @@ def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
 
 def test_runs_that_do_not_fit_the_cluster_are_reported(cluster, tmp_path):
     with pytest.raises(ElitesError, match=r"no machine of the cluster offers 64 cores and .* GB to a run"):
-        ClusterPool(tmp_path, cluster.address, None, 64, 0.0, {"one": 10**8})
+        ClusterPool(tmp_path, StudyExecution(cluster=cluster.address, threads=64), {"one": 10**8})
     with pytest.raises(ElitesError, match=r"brax-hopper rounds as its processor does\. `elites study run"):
         run(
             RunConfig(algorithm="map-elites", task="brax-hopper"),

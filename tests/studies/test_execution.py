@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes,
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, update
 from elites.studies.plan import cell_of, cost
+from elites.studies.resources import StudyExecution
 from elites.studies.run import _measure, _write_record, run_study
 
 TOML = """
@@ -42,6 +44,8 @@ algorithm = "cma-map-elites"
 hyper_parameters = {es = "full", hidden = [1024, 1024]}
 label = "large"
 """
+ONE_WORKER = StudyExecution(workers=1, threads=1, checkpoint_seconds=0)
+UNMEASURED = StudyExecution(calibrate=False)
 KEPT = ("metrics.csv", "archive.npz", "lineage.bin", "corrected.npz")
 
 
@@ -150,7 +154,7 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(TOML.format(evaluations=600).replace("seeds = 2", "seeds = 1"))
     jobs = make_study(str(path)).jobs()
-    pool, killed, ended = Processes(tmp_path / "out", 1, 1, 0.0), [], []
+    pool, killed, ended = Processes(tmp_path / "out", ONE_WORKER), [], []
 
     def kill_once(states):
         if not killed and states[0].done > 100:
@@ -186,7 +190,7 @@ def test_what_was_done_before_is_shown_from_the_start():
         display(states)
         seen.append((states[0].stage, display.done, display.total))
 
-    execute(jobs, Pool(), show, lambda state: None, standing=lambda job: 250)
+    execute(jobs, Pool(), show, lambda state: None, evaluations_so_far=lambda job: 250)
     assert seen == [("running", 0.25, 1), ("finished", 1, 1)]
 
 
@@ -241,12 +245,12 @@ def test_times_are_measured_once(tmp_path):
 def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):
     """Its physics is chosen within the measurement, where it may not be available."""
 
-    def unavailable(config, *_):
-        if config.task == "qd-walker":
-            return config
+    def unavailable(task, *_):
+        if task.name == "qd-walker":
+            return None, ""
         raise ElitesError("no GPU here")
 
-    monkeypatch.setattr("elites.experiments.config.with_physics", unavailable)
+    monkeypatch.setattr("elites.evaluation.physics.choose_physics", unavailable)
     settings = [{"algorithm": "map-elites", "task": task} for task in ("qd-hopper", "qd-walker", "qd-ant")]
     messages = []
     measured = measure({"configs": settings, "seeds": [1, 1, 1], "calibrate": False}, messages.append)
@@ -256,13 +260,13 @@ def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):
 
 def test_the_plan_alone_writes_nothing(tmp_path, capsys):
     study = make_study("ablation", tasks=["qd-hopper"], algorithms=["pga-map-elites-p_evo-1.0"], seeds=3)
-    run_study(study, tmp_path / "out", only_plan=True, calibrate=False)
+    run_study(study, tmp_path / "out", UNMEASURED, only_plan=True)
     out = capsys.readouterr().out
     assert "3: 3 of each, 1,000,000 evaluations a run" in out
     assert "not measured" in out
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
-    run_study(study, tmp_path / "out", only_plan=True, calibrate=False)
+    run_study(study, tmp_path / "out", UNMEASURED, only_plan=True)
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -272,9 +276,9 @@ def test_too_little_space_is_reported_before_anything_starts(tmp_path, monkeypat
     study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000, log_every=7)
     assert study.jobs()[0].configs[0].log_every == 7
     with pytest.raises(ElitesError, match=r"the study takes up to .* and 1\.0 MB are free on the disk of"):
-        run_study(study, tmp_path / "out", calibrate=False)
+        run_study(study, tmp_path / "out", UNMEASURED)
     assert list((tmp_path / "out").iterdir()) == []
-    assert run_study(study, tmp_path / "out", calibrate=False, only_plan=True) == []
+    assert run_study(study, tmp_path / "out", UNMEASURED, only_plan=True) == []
 
 
 def test_a_folder_in_use_is_reported_before_anything_is_measured(tmp_path, monkeypatch):
@@ -443,9 +447,9 @@ def test_a_study_stops_at_its_time_limit_and_goes_on_to_the_same_end(undisturbed
     def begun():
         return any(state.done > 100 for states in shown[-1:] for state in states)
 
-    states = execute(jobs, Processes(folder, 1, 1, 0.0), shown.append, ended.append, begun)
+    states = execute(jobs, Processes(folder, ONE_WORKER), shown.append, ended.append, begun)
     assert [state.stage for state in states] == ["stopped", "waiting"]
-    states = execute(jobs, Processes(folder, 2, 1, 0.0), shown.append, ended.append)
+    states = execute(jobs, Processes(folder, replace(ONE_WORKER, workers=2)), shown.append, ended.append)
     assert [state.stage for state in states] == ["finished", "finished"]
     assert results(folder) == {name: data for name, data in results(whole).items() if "/small/" in name}
 

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from elites import ElitesError, cli, correct, load_archive, merge_studies, resume, show, study_report
 from elites.experiments.execution import Execution
 from elites.experiments.guards import folder_lock
-from elites.experiments.run import run_group
+from elites.experiments.run import start_runs
 from elites.paper.presets import make_study
 from elites.results.folder import GroupFolder, find_runs
 from elites.studies import present
 from elites.studies.execution import make_request
+from elites.studies.resources import StudyExecution
 from elites.studies.run import _write_record
 from elites.studies.worker import execute
 from tests.kills import copies_at_renames
@@ -385,14 +386,14 @@ def test_runs_of_groups_go_on_alone(tmp_path):
         studies[name] = make_study(str(path))
     for name in ("a", "b"):
         (job,) = studies[name].jobs()
-        run_group(job.configs[0], 2, GroupFolder(tmp_path / name / job.folder), execution)
+        start_runs(job.configs[0], 2, tmp_path / name / job.folder, execution, group=True)
         _write_record(tmp_path / name, studies[name], quiet)
     folder = tmp_path / "all"
     assert merge_studies([tmp_path / "a", tmp_path / "b"], folder).uncorrected == 4
     before = {run.path.name: run.archive.read_bytes() for run in find_runs(folder)}
     left = present.unfinished(folder, studies["all"].jobs())
     for job in left:
-        request = make_request(job, folder / job.folder, 1, 0.0)
+        request = make_request(job, folder / job.folder, StudyExecution(threads=1, checkpoint_seconds=0))
         assert execute(request, lambda kind, **content: None)
     assert [job.folder.rpartition("/")[2] for job in left] == [
         *(f"seed-{seed}" for seed in range(4)),

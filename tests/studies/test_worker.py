@@ -13,6 +13,7 @@ from elites.paper.presets import make_study
 from elites.results.folder import GroupFolder
 from elites.studies import present
 from elites.studies.execution import make_request
+from elites.studies.resources import StudyExecution
 from elites.studies.worker import execute
 from tests.toy import POINT
 
@@ -66,7 +67,10 @@ def job(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(job, tmp_path_factory):
     folder, messages = tmp_path_factory.mktemp("undisturbed") / "group", []
-    assert execute(make_request(job, folder, 1, 60.0), lambda kind, **more: messages.append((kind, more)))
+    assert execute(
+        make_request(job, folder, StudyExecution(threads=1)),
+        lambda kind, **more: messages.append((kind, more)),
+    )
     assert ("phase", {"phase": "compiling"}) in messages
     assert messages[-1][0] == "progress"
     return archives(folder)
@@ -74,7 +78,7 @@ def undisturbed(job, tmp_path_factory):
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_states_are_kept_on_request(keep, job, tmp_path):
-    assert execute(make_request(job, tmp_path / "group", 1, 60.0, keep), quiet)
+    assert execute(make_request(job, tmp_path / "group", StudyExecution(threads=1, keep_state=keep)), quiet)
     assert len(GroupFolder(tmp_path / "group").checkpoints.paths()) == keep
 
 
@@ -85,7 +89,7 @@ def test_killed_while_it_writes_a_group_s_records(rename, moment, configs, job, 
     """The records of both replications, then that of the group: the same request again runs to the end."""
     assert job.group
     folder = tmp_path / job.folder
-    request = make_request(job, folder, 1, 60.0)
+    request = make_request(job, folder, StudyExecution(threads=1))
     command = [sys.executable, "-c", KILLED, str(rename), moment, json.dumps(request)]
     assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
     group = GroupFolder(folder)

@@ -17,14 +17,16 @@ from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import genome_of
-from elites.learning.critics import Training
+from elites.learning.critics import TD3Config, Training
+from elites.learning.products import Precision
 from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
-from elites.variation.offspring import Offspring, orphans, random_genomes
+from elites.variation.offspring import Offspring, random_genomes, without_parents
 
 START = "start"  # the operator of genomes that a run begins with
+FIRST_OPERATOR_STREAM = 100  # folded into a key by `operator_key`: beyond all of `Stream`
 
 
 class Round(NamedTuple):
@@ -93,6 +95,10 @@ class AlgorithmConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def shortest_opening(self) -> dict[str, Any]:
+        """Hyper-parameters with which the first generations, before the usual ones, take the least time."""
+        return {}
+
 
 class Algorithm(ABC):
     """An algorithm on a task. Its state is a NamedTuple with a field `progress`, a Progress."""
@@ -108,7 +114,8 @@ class Algorithm(ABC):
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
     keeps_members: bool = False  # whether the members of all cells are saved at the end
-    given: int = 0  # genomes that a run begins with, in place of random ones: see `begin_with`
+    members_per_cell: int = 1  # at most
+    starting_genomes: int = 0  # that a run begins with, in place of random ones: see `begin_with`
     needs_policy: ClassVar[bool] = False
     """Whether it evolves controllers only, and so needs a task with an environment."""
     has_members: ClassVar[bool] = False
@@ -135,6 +142,11 @@ class Algorithm(ABC):
                 "map-elites and cma-map-elites can optimise it"
             )
         return self.genome
+
+    @property
+    def training_precision(self) -> Precision | None:
+        """The numbers that critics are trained with; None for algorithms without critics."""
+        return self.config.training_precision if isinstance(self.config, TD3Config) else None
 
     @property
     def policy(self) -> Policy:
@@ -175,7 +187,7 @@ class Algorithm(ABC):
             )
         others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
         self.opening = (*split_rounds(round, genomes), *others)
-        self.operators, self.given = (*self.operators, START), genomes
+        self.operators, self.starting_genomes = (*self.operators, START), genomes
 
     def opening_evaluations(self) -> int:
         """Evaluations before anything is varied or trained: those of random or given genomes."""
@@ -211,9 +223,13 @@ class Algorithm(ABC):
         """Random genomes, made by the operator `random`."""
         return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
 
+    def operator_key(self, key: jax.Array, operator: str) -> jax.Array:
+        """A key for one of `operators`, whose random numbers do not depend on the other operators."""
+        return jax.random.fold_in(key, FIRST_OPERATOR_STREAM + self.operators.index(operator))
+
     def starting(self, parameters: jax.Array) -> Batch:
         """A batch of given genomes, which a run begins with."""
-        return self.batch(start=orphans(parameters))
+        return self.batch(start=without_parents(parameters))
 
     def batch(self, **offspring: Offspring) -> Batch:
         """One batch of the offspring of several operators."""

@@ -36,7 +36,7 @@ from elites.options import Range, Rate
 from elites.tasks.task import Task
 from elites.variation.covariance import Kind, make_strategies, size_in_bytes
 from elites.variation.isotropic import Arrays, Ranking
-from elites.variation.offspring import orphans
+from elites.variation.offspring import without_parents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class CMAMAPElites(Algorithm):
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Samples of all strategies."""
         strategies, samples = self.strategies.ask(state.strategies, jax.random.fold_in(key, Stream.NOISE))
-        batch = self.batch(cma=orphans(samples.reshape(round.policies, -1)))
+        batch = self.batch(cma=without_parents(samples.reshape(round.policies, -1)))
         return state._replace(strategies=strategies), batch
 
     def tell(

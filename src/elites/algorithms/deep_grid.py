@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -41,6 +41,10 @@ class DeepGridConfig(MAPElitesConfig):
     keep_members: bool = False
     """Whether all members are saved at the end, for `elites correct --redraw`."""
 
+    def shortest_opening(self) -> dict[str, Any]:
+        """See `AlgorithmConfig.shortest_opening`."""
+        return {**super().shortest_opening(), "depth": 2}
+
 
 class State(NamedTuple):
     """The state of Deep-grid."""
@@ -59,7 +63,7 @@ class DeepGrid(Algorithm):
     def __init__(self, task: Task, config: DeepGridConfig | None = None) -> None:
         super().__init__(task, config)
         config = self.config
-        self.keeps_members = config.keep_members
+        self.keeps_members, self.members_per_cell = config.keep_members, config.depth
         self.ga = make_ga(config, self.genome)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)

@@ -7,7 +7,7 @@ leveraging interspecies correlation", 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 
@@ -44,6 +44,10 @@ class MAPElitesConfig(AlgorithmConfig):
     """Spread of the GA variation along the line between the parents (σ2)."""
     line_draw: Literal["offspring", "tensor"] = "offspring"
     """A random number along that line for each offspring, or for each weight and bias tensor of it."""
+
+    def shortest_opening(self) -> dict[str, Any]:
+        """See `AlgorithmConfig.shortest_opening`."""
+        return {"initial": self.batch}
 
 
 def make_ga(config: MAPElitesConfig, genome: Genome) -> IsoLine:

@@ -40,10 +40,10 @@ from elites.policies import Policy, normc_layers
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
-from elites.variation.offspring import children, orphans
+from elites.variation.offspring import children, without_parents
 
 MOST_NOVEL = 5  # cells that explore steps choose their parent from
-LAST = 5  # discoveries of cells; exploit steps choose one of the best two
+RECENT_DISCOVERIES = 5  # discoveries of cells; exploit steps choose one of the best two
 BEST = 0.5  # probability that exploit steps choose the best cell of all instead
 UNIFORM = 0.1  # probability that explore steps choose from all cells instead
 NORM = 0.01  # of the initial weights into each unit
@@ -277,7 +277,7 @@ class MAPElitesES(Algorithm):
         if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
             return self.random(key, 1)
         layers = normc_layers(jax.random.fold_in(key, Stream.RANDOM), self.genome.sizes, NORM)
-        return self.batch(random=orphans(self.genome.flat(layers)[None]))
+        return self.batch(random=without_parents(self.genome.flat(layers)[None]))
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
         """New perturbations; after the last step of a parent also a new parent and the other goal."""
@@ -313,7 +313,7 @@ class MAPElitesES(Algorithm):
             return jnp.where(exploring, novel[place], fit)
         coin = jax.random.uniform(coin_key)
         recent, weights = _recent_best(state.discoveries, filled)
-        few = filled.sum() < LAST
+        few = filled.sum() < RECENT_DISCOVERIES
         best = jnp.where(filled, state.discoveries.best, -jnp.inf).argmax()
         fit = jnp.where(few | (coin < BEST), best, recent[_draw(rank_key, weights)])
         none_novel = amounts[0] <= 0
@@ -361,8 +361,7 @@ class MAPElitesES(Algorithm):
         """The moments, with the observations of these episodes included."""
         if not self.config.normalise:
             return state.moments
-        assert evaluation.transitions is not None
-        observations = jnp.asarray(evaluation.transitions.observations)[:, :-1]
+        observations = jnp.asarray(evaluation.recorded.observations)[:, :-1]
         happened = jnp.arange(observations.shape[1]) < evaluation.length[:, None]
         happened &= (evaluation.ending <= Ending.TRUNCATED)[:, None]
         count, mean, squares = state.moments
@@ -385,7 +384,7 @@ def _recent_best(discoveries: Discoveries, filled: jax.Array) -> tuple[jax.Array
     a weight is the difference to the worst of all cells, plus 1. All this is as in the released code.
     """
     count, best = filled.sum(), discoveries.best
-    last = jax.lax.top_k(discoveries.generation, min(LAST, len(filled)))[1]
+    last = jax.lax.top_k(discoveries.generation, min(RECENT_DISCOVERIES, len(filled)))[1]
     among = jnp.arange(len(last)) < (count + 1) // 2
     values, places = jax.lax.top_k(jnp.where(among, best[last], -jnp.inf), min(2, len(last)))
     worst = jnp.where(filled, best, jnp.inf).min()

@@ -29,7 +29,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Rate, Share, Steps
 from elites.tasks.task import Task
-from elites.variation.offspring import orphans
+from elites.variation.offspring import without_parents
 from elites.variation.policy_gradient import PolicyGradient
 
 
@@ -76,13 +76,7 @@ class PGAMAPElites(Algorithm):
         self.ga_count = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
         self.learns = self.ga_count < config.batch
         self.ga = make_ga(config, self.policy)
-        self.pg = PolicyGradient(
-            self.policy,
-            config.pg_steps,
-            config.training_batch,
-            config.pg_learning_rate,
-            config.training_precision,
-        )
+        self.pg = PolicyGradient.of(self.policy, config)
         self.opening = random_rounds(config.initial, config.batch, transitions=self.learns)
         self.generation = (Round("offspring", config.batch, transitions=self.learns),)
 
@@ -129,7 +123,7 @@ class PGAMAPElites(Algorithm):
                 offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, pg_key, pg_count)
 
             # Return the greedy actor as offspring.
-            offspring["greedy"] = orphans(self.policy.flat(learning.td3.actor)[None])
+            offspring["greedy"] = without_parents(self.policy.flat(learning.td3.actor)[None])
 
         return state._replace(learning=learning), self.batch(**offspring)._replace(training=training)
 

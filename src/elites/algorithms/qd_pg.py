@@ -8,7 +8,7 @@ of a state's descriptor from those visited before.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +68,10 @@ class QDPGConfig(critics.TD3Config, AlgorithmConfig):
         most = f"at most the number of stored_descriptors, {stored:,}"
         require(self.neighbours <= stored, "neighbours", self.neighbours, most)
 
+    def shortest_opening(self) -> dict[str, Any]:
+        """See `AlgorithmConfig.shortest_opening`."""
+        return {"initial": self.batch}
+
 
 class State(NamedTuple):
     """The state of QD-PG."""
@@ -95,13 +99,7 @@ class QDPG(Algorithm):
                 "a gym: task gets it by --step-descriptor module:function"
             )
         config = self.config
-        self.climb = PolicyGradient(
-            self.policy,
-            config.pg_steps,
-            config.training_batch,
-            config.pg_learning_rate,
-            config.training_precision,
-        )
+        self.pg = PolicyGradient.of(self.policy, config)
         self.opening = random_rounds(config.initial, config.batch, transitions=True)
         self.generation = (Round("offspring", config.batch, transitions=True),)
 
@@ -123,7 +121,7 @@ class QDPG(Algorithm):
     def working_bytes(self) -> int:
         """Memory of the gradient steps, and of the distances to all state descriptors."""
         distances: int = 4 * self.config.training_batch * self.config.stored_descriptors
-        return max(distances, self.climb.working_bytes(self.config.batch // 2))
+        return max(distances, self.pg.working_bytes(self.config.batch // 2))
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first. Later, trains the critics of both kinds; each elite ascends one kind."""
@@ -143,10 +141,8 @@ class QDPG(Algorithm):
         half = round.policies // 2
         quality_key, diversity_key = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
         batch = self.batch(
-            quality=self.climb(state.archive, quality, state.buffer, quality_key, half),
-            diversity=self.climb(
-                state.archive, diversity, state.buffer, diversity_key, round.policies - half
-            ),
+            quality=self.pg(state.archive, quality, state.buffer, quality_key, half),
+            diversity=self.pg(state.archive, diversity, state.buffer, diversity_key, round.policies - half),
         )
         return state, batch._replace(training=training)
 
@@ -167,8 +163,7 @@ class QDPG(Algorithm):
 
     def _state_descriptors(self, evaluation: Evaluation[jax.Array]) -> jax.Array:
         """The descriptor of the state after each step, `[n, T, d]`."""
-        assert evaluation.transitions is not None
-        contacts = jnp.asarray(evaluation.transitions.step_descriptors, jnp.float32)
+        contacts = jnp.asarray(evaluation.recorded.step_descriptors, jnp.float32)
         contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
         if self.config.state_descriptor == "contacts":
             return contacts

@@ -9,7 +9,7 @@ Training does not use the archive, and only these evaluations count.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Spread, Steps
 from elites.tasks.task import DeviceTask, Task
-from elites.variation.offspring import orphans
+from elites.variation.offspring import without_parents
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,10 @@ class TD3Config(critics.TD3Config, AlgorithmConfig):
     the paper's authors. It then holds fewer different ones, and training begins earlier by that factor."""
     exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
+
+    def shortest_opening(self) -> dict[str, Any]:
+        """See `AlgorithmConfig.shortest_opening`."""
+        return {"random_steps": min(self.random_steps, self.batch)}
 
 
 class Phase(NamedTuple):
@@ -157,7 +161,9 @@ class TD3(Algorithm):
 
         keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
         state, (copies, training) = jax.lax.scan(copy, state, (keys, interval * jnp.arange(round.policies)))
-        return state, self.batch(actor=orphans(copies))._replace(training=jax.tree.map(jnp.sum, training))
+        return state, self.batch(actor=without_parents(copies))._replace(
+            training=jax.tree.map(jnp.sum, training)
+        )
 
     def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3, critics.Training]:
         """Critics and actor after one training step."""
@@ -175,7 +181,7 @@ class TD3(Algorithm):
         )
         moved, reward, terminated = self.environment.step(place, action)
         finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
-        buffer = replay_buffer.push(
+        buffer = replay_buffer.add_one(
             state.buffer,
             place.observation,
             action,

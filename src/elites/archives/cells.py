@@ -180,11 +180,11 @@ def centroids_in_unit_cube(count: int, dimensions: int, version: int = CVT_VERSI
     if version == 1:
         centroids = lloyd(points, points[:count], iterations=200)
     else:
-        centroids = lloyd(points, spread_out(points, count, generator))
+        centroids = lloyd(points, kmeans_plus_plus(points, count, generator))
     return centroids[np.lexsort(centroids.T[::-1])]
 
 
-def spread_out(points: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
+def kmeans_plus_plus(points: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
     """k-means++: points drawn one by one, in proportion to their squared distance from those drawn before."""
     axes = [np.ascontiguousarray(axis) for axis in points.T]
     drawn = np.empty(count, np.int64)

@@ -66,7 +66,7 @@ class Correct:
     def run(self) -> int:
         from elites.experiments.display import Bar
 
-        with Bar(f"correcting {self.folder}", at_last=exit_at_once) as bar:
+        with Bar(f"correcting {self.folder}", end_process=exit_at_once) as bar:
             from elites.experiments.correct import correct
             from elites.reports.tables import losses
             from elites.results.folder import RunFolder

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Parameters of a task, as options of several commands."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from elites.options import (
     EpisodeLength,
     Finite,
     Patience,
-    Pictures,
-    Seconds,
     Spread,
-    Workers,
 )
 from elites.text import shortened
 
@@ -84,35 +81,3 @@ def _parse_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ElitesError(f"environment_options is {shortened(text)!r}, which is not JSON: {error}") from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutionOptions:
-    """Options that do not change the result."""
-
-    threads: Workers | None = None
-    """Number of rollout threads (worker processes for gym: tasks); the default is one per core."""
-    max_hours: Patience | None = None
-    """Hours after which the run stops cleanly; `elites resume` continues it."""
-    checkpoint_seconds: Seconds = 60.0
-    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
-    time."""
-    keep_state: bool = True
-    """Whether a finished run keeps the state that `elites resume --evaluations` goes on from: one checkpoint,
-    which is as large as the archive, with a replay buffer up to 300 MB larger."""
-    cluster: str | None = None
-    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
-    log: tuple[str, ...] = ()
-    """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A
-    resumed run continues with its loggers."""
-    pictures: Pictures | None = None
-    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
-    take at most 2 % of the time; 0: none."""
-
-    def execution(self, **callbacks: Any) -> Any:
-        """The `Execution` with these options."""
-        from elites.experiments.execution import Execution
-
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExecutionOptions)}
-        loggers = given.pop("log")
-        return Execution(**given, loggers=loggers, **callbacks)

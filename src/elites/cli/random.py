@@ -36,7 +36,7 @@ class Random(TaskOptions):
     """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: the fastest."""
 
     def run(self) -> int:
-        from elites.evaluation import refuse_physics
+        from elites.evaluation.physics import refuse_physics
         from elites.tasks import make_task
 
         last = 2**32 - self.controllers
@@ -52,7 +52,8 @@ class Random(TaskOptions):
         import jax
         import numpy as np
 
-        from elites.evaluation import choose_physics, evaluator_of
+        from elites.evaluation import evaluator_of
+        from elites.evaluation.physics import choose_physics
         from elites.experiments.display import Bar
         from elites.genomes import genome_of
         from elites.memory import require_bytes

@@ -12,13 +12,59 @@ import tyro
 
 from elites.cli.command import Folder, exit_at_once
 from elites.cli.inspect import Show
-from elites.cli.options import ExecutionOptions, TaskOptions
+from elites.cli.options import TaskOptions
 from elites.errors import ElitesError
-from elites.options import Evaluations, Interval, Physics, Replications, RowInterval, Seed, Seeds, Snapshots
+from elites.options import (
+    Evaluations,
+    Interval,
+    Patience,
+    Physics,
+    Pictures,
+    Replications,
+    RowInterval,
+    Seconds,
+    Seed,
+    Seeds,
+    Snapshots,
+    Workers,
+)
 
 if TYPE_CHECKING:
     from elites.experiments.config import RunConfig
+    from elites.experiments.execution import Execution
     from elites.experiments.loop import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions:
+    """Options that do not change the result."""
+
+    threads: Workers | None = None
+    """Number of rollout threads (worker processes for gym: tasks); the default is one per core."""
+    max_hours: Patience | None = None
+    """Hours after which the run stops cleanly; `elites resume` continues it."""
+    checkpoint_seconds: Seconds = 60.0
+    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
+    time."""
+    keep_state: bool = True
+    """Whether a finished run keeps the state that `elites resume --evaluations` goes on from: one checkpoint,
+    which is as large as the archive, with a replay buffer up to 300 MB larger."""
+    cluster: str | None = None
+    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+    log: tuple[str, ...] = ()
+    """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A
+    resumed run continues with its loggers."""
+    pictures: Pictures | None = None
+    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
+    take at most 2 % of the time; 0: none."""
+
+    def execution(self, **callbacks: Any) -> Execution:
+        """The `Execution` with these options."""
+        from elites.experiments.execution import Execution
+
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExecutionOptions)}
+        loggers = given.pop("log")
+        return Execution(**given, loggers=loggers, **callbacks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +113,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
         }
         _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         algorithm = type(self).__name__
-        with Display(f"{algorithm} on {self.task}", at_last=exit_at_once) as display:
+        with Display(f"{algorithm} on {self.task}", end_process=exit_at_once) as display:
             from elites.experiments.config import RunConfig
             from elites.experiments.run import run
 
@@ -139,7 +185,7 @@ class Resume(ExecutionOptions):
     def run(self) -> int:
         from elites.experiments.display import Display
 
-        with Display(f"{self.folder}", at_last=exit_at_once) as display:
+        with Display(f"{self.folder}", end_process=exit_at_once) as display:
             from elites.experiments.run import resume
 
             execution = self.execution(**display.callbacks())

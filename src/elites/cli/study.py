@@ -12,25 +12,19 @@ import tyro
 from elites.options import (
     Evaluations,
     Interval,
-    Patience,
     Physics,
     Replications,
     RowInterval,
-    Seconds,
     Seed,
     Seeds,
     Snapshots,
-    Workers,
 )
+from elites.studies.resources import StudyExecution
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRun:
-    """Run a study of the paper, or one of your own, after showing what it will cost.
-
-    The same command again, also with more seeds, continues the unfinished runs. Seeds of Brax
-    tasks share a program: more can be added when these are finished.
-    """
+class StudyOptions:
+    """What a study consists of."""
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
     """performance, reproducibility, ablation, contribution, or a TOML file of your own."""
@@ -61,20 +55,16 @@ class StudyRun:
     """Interval between rows of a run's metrics.csv, in generations. Default: 1."""
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: each run chooses."""
-    workers: Workers | None = None
-    """Number of runs at once. Default: one per core, fewer where memory is short."""
-    threads: Workers | None = None
-    """Threads of each run's rollouts. Default: the cores divided by the workers."""
-    cluster: str | None = None
-    """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
-    checkpoint_seconds: Seconds = 60.0
-    """Minimum seconds between checkpoints of a run."""
-    max_hours: Patience | None = None
-    """Hours after which the whole study stops cleanly. The same command continues it."""
-    keep_state: bool = False
-    """Whether finished runs keep the states that `elites resume --evaluations` goes on from."""
-    calibrate: bool = True
-    """Whether to measure the speed of the runs first, for the plan."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRun(StudyExecution, StudyOptions):
+    """Run a study of the paper, or one of your own, after showing what it will cost.
+
+    The same command again, also with more seeds, continues the unfinished runs. Seeds of Brax
+    tasks share a program: more can be added when these are finished.
+    """
+
     plan: bool = False
     """Show the plan and do nothing else."""
 
@@ -88,18 +78,7 @@ class StudyRun:
         study = make_study(
             self.study, suite=self.suite, tasks=self.tasks, algorithms=self.algorithms, **changes
         )
-        states = run_study(
-            study,
-            self.out,
-            workers=self.workers,
-            threads=self.threads,
-            cluster=self.cluster,
-            checkpoint_seconds=self.checkpoint_seconds,
-            max_hours=self.max_hours,
-            keep_state=self.keep_state,
-            calibrate=self.calibrate,
-            only_plan=self.plan,
-        )
+        states = run_study(study, self.out, self, only_plan=self.plan)
         return 0 if self.plan else conclude(self.out, states)
 
 

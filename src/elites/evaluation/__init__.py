@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluator
+from elites.evaluation.physics import choose_physics
 from elites.options import Physics, Threads, converted
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
@@ -22,11 +23,11 @@ def evaluator_of(
     """
     if cluster is None:
         converted(Threads | None, "threads", threads)
-    refuse_physics(task, physics)
-    if isinstance(task, DeviceTask):
+    if isinstance(task, DeviceTask | FunctionTask):
         refuse_cluster(task, cluster)
-        if physics is not None:
-            choose_physics(task, physics)  # raises an error if it is not available
+    if physics is not None:
+        choose_physics(task, physics)  # raises an error if it is not available, or not for this task
+    if isinstance(task, DeviceTask):
         if physics == "native":
             from elites.evaluation.native import NativeEvaluator
 
@@ -35,7 +36,6 @@ def evaluator_of(
 
         return DeviceEvaluator(task, hidden=hidden, physics=physics)
     if isinstance(task, FunctionTask):
-        refuse_cluster(task, cluster)
         from elites.evaluation.function import FunctionEvaluator
 
         return FunctionEvaluator(task)
@@ -52,27 +52,6 @@ def evaluator_of(
 
         return ProcessEvaluator(task, hidden=hidden, processes=threads)
     raise ElitesError(f"{task.name} has no evaluator; it must be a HostTask or a DeviceTask")
-
-
-def refuse_physics(task: Task, physics: Physics | None) -> None:
-    """Raises an error where a physics is chosen for a task that has its own simulator, or none."""
-    if physics is not None and not isinstance(task, DeviceTask):
-        raise ElitesError(f"physics is {physics}; it is for tasks in JAX, such as Brax's, not {task.name}")
-
-
-def choose_physics(
-    task: Task, wanted: Physics | None, seeds: int = 1, threads: int | None = None
-) -> tuple[Physics | None, str]:
-    """The physics of a task's episodes, and a line that names it; None and no line if there is no choice.
-
-    Raises an error if the requested physics is not available.
-    """
-    refuse_physics(task, wanted)
-    if not isinstance(task, DeviceTask):
-        return None, ""
-    from elites.evaluation import native
-
-    return native.choose_physics(task, wanted, seeds, threads)
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:

@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike
 from elites.cluster import connect, differing_package, nodes, versions
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
-from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.evaluation.threads import checked_batch
 from elites.imports import add_pickled
-from elites.options import Spread, converted
 from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
 
@@ -94,7 +93,7 @@ class _Actor:
     in_flight: int = 0  # parts
 
 
-class ClusterEvaluator:
+class ClusterEvaluator(Evaluator):
     """Runs batches on all machines of a Ray cluster."""
 
     def __init__(
@@ -130,10 +129,10 @@ class ClusterEvaluator:
         """See `Evaluator.evaluate`. Episodes of a lost machine are run again by another one."""
         if not self._open:
             raise ElitesError("the evaluator is closed")
-        parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
-        noise = converted(Spread, "action_noise", action_noise)
+        parameters, seeds, noise, total = checked_batch(
+            self.task, self.sizes, parameters, seeds, action_noise, limit
+        )
         evaluation = blank_evaluation(self.task, seeds, transitions)
-        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
         episodes = seeds.size // max(1, len(parameters))
         flat = seeds.ravel()
         waiting = deque(self._parts(total))
@@ -174,22 +173,12 @@ class ClusterEvaluator:
                     self._mark_started(call)
         return evaluation
 
-    def at_once(self, episodes: int) -> int | None:
-        """None: any number is fine."""
-        return None
-
     def close(self) -> None:
         """Ends the actors. The cluster itself keeps running."""
         self._open = False
         while self._actors:
             _, actor = self._actors.popitem()
             self._ray.kill(actor.handle)
-
-    def __enter__(self) -> ClusterEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def _start_actors(self) -> None:
         """Starts an actor on each machine that has none."""

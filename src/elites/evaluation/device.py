@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.evaluation.function import evaluate_function
 from elites.genomes import Genome
 from elites.options import Physics, Spread, converted
@@ -27,8 +27,8 @@ from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, Stepping, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
-AT_ONCE = {"cpu": 1000}  # episodes; more are not faster, and progress would be reported too rarely
-AT_ONCE_ELSEWHERE = 10_000
+MOST_EPISODES = {"cpu": 1000}  # at once; more are not faster, and progress would be reported too rarely
+MOST_EPISODES_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
 NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
 
@@ -231,13 +231,6 @@ def _transitions(
     return Transitions(*(row.reshape(*shape, *row.shape[1:]) for row in rows))
 
 
-def runs_inside(task: Task, physics: Physics | None) -> bool:
-    """Whether evaluations of this task are part of a program."""
-    return (isinstance(task, DeviceTask) and physics != "native") or (
-        isinstance(task, FunctionTask) and task.is_jax
-    )
-
-
 def evaluate_inside(
     task: Task,
     genome: Genome,
@@ -266,7 +259,7 @@ def evaluate_inside(
     )
 
 
-class DeviceEvaluator:
+class DeviceEvaluator(Evaluator):
     """Runs batches of controllers on a task that is pure JAX. Batches of the same size share one program."""
 
     def __init__(
@@ -294,12 +287,6 @@ class DeviceEvaluator:
             )
         )
 
-    def __enter__(self) -> DeviceEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def evaluate(
         self,
         parameters: ArrayLike,
@@ -321,7 +308,7 @@ class DeviceEvaluator:
         blank = blank_evaluation(self.task, given, transitions)
         episodes = math.prod(given.shape[1:])
         runs = np.arange(given.size).reshape(given.shape) < (given.size if limit is None else limit)
-        chunk = min(len(given), self.at_once(episodes, transitions))
+        chunk = min(len(given), self.controllers_per_call(episodes, transitions))
         for start in range(0, len(given), chunk):
             rows = slice(start, start + chunk)
             if not runs[rows].any():
@@ -339,12 +326,12 @@ class DeviceEvaluator:
                     on_episode(int(length))
         return blank
 
-    def at_once(self, episodes: int, transitions: bool = False) -> int:
+    def controllers_per_call(self, episodes: int, transitions: bool = False) -> int:
         """The number of controllers that run at once, with `episodes` episodes each."""
         task = self.task
         described = task.step_descriptor_size * np.dtype(task.step_descriptor_dtype).itemsize
         step = 4 * (task.observation_size + task.action_size + 1) + described
-        most = AT_ONCE.get(jax.default_backend(), AT_ONCE_ELSEWHERE)
+        most = MOST_EPISODES.get(jax.default_backend(), MOST_EPISODES_ELSEWHERE)
         if transitions:
             most = min(most, CHUNK_BYTES // (task.episode_length * step))
         return self.chunk or max(1, most // episodes)

@@ -29,6 +29,8 @@ class EpisodeState(NamedTuple):
 class Environment(Protocol):
     """Pure functions, to be jitted, scanned and vmapped."""
 
+    failure: ElitesError | None  # an error outside the program: see `raise_failure`
+
     def begin(self, seed: jax.Array) -> EpisodeState:
         """The beginning of the episode with this seed."""
 
@@ -47,6 +49,8 @@ def environment_of(task: Task) -> Environment:
 
 class JaxEnvironment:
     """The environment of a task that is pure JAX."""
+
+    failure: ElitesError | None = None
 
     def __init__(self, task: DeviceTask) -> None:
         self.task = task
@@ -94,7 +98,7 @@ class StatelessSimulator:
                     self._advance(earlier)
             observation, reward, terminated = self._advance(np.asarray(action))
             self._position = (position[0], position[1] + 1)
-            truncated = getattr(self._simulator, "truncated", False)
+            truncated = self._simulator is not None and self._simulator.truncated
             return observation, np.float32(reward), np.bool_(terminated), np.bool_(truncated)
 
     def _begin(self, seed: int) -> np.ndarray:
@@ -180,6 +184,5 @@ class SimulatedEnvironment:
 
 def raise_failure(environment: Environment | None) -> None:
     """Raises the error that occurred in an environment, if any."""
-    failure = getattr(environment, "failure", None)
-    if failure is not None:
-        raise failure
+    if environment is not None and environment.failure is not None:
+        raise environment.failure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, Self
+from typing import Generic, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,12 @@ class Evaluation(NamedTuple, Generic[Array]):
     length: Array  # int32, steps
     ending: Array  # uint8, an Ending
     transitions: Transitions[Array] | None
+
+    @property
+    def recorded(self) -> Transitions[Array]:
+        """The transitions of an evaluation that recorded them."""
+        assert self.transitions is not None
+        return self.transitions
 
     @property
     def invalid(self) -> int:
@@ -54,12 +61,13 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
     )
 
 
-class Evaluator(Protocol):
+class Evaluator(ABC):
     """Runs batches of controllers on one task. A result depends on task, controller and seed alone.
 
     On the device, rounding also depends on the batch, and physics amplifies such differences.
     """
 
+    @abstractmethod
     def evaluate(
         self,
         parameters: ArrayLike,
@@ -82,12 +90,16 @@ class Evaluator(Protocol):
             on_episode: called in the calling thread with the steps of each episode that has ended.
         """
 
-    def at_once(self, episodes: int) -> int | None:
+    def controllers_per_call(self, episodes: int) -> int | None:
         """The best number of controllers per call, with `episodes` each; None if any number is fine."""
+        return None
 
+    @abstractmethod
     def close(self) -> None:
         """Frees threads, processes and simulators."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, describe
-from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.tasks.episode import Ending
 from elites.tasks.function import FunctionTask
 
@@ -39,18 +39,12 @@ def evaluate_function(
     )
 
 
-class FunctionEvaluator:
+class FunctionEvaluator(Evaluator):
     """Calls a function of a batch; JAX compiles it if it can."""
 
     def __init__(self, task: FunctionTask) -> None:
         self.task = task
         self._function: Callable[..., Any] = jax.jit(task.function) if task.is_jax else task.function
-
-    def __enter__(self) -> FunctionEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def evaluate(
         self,
@@ -95,10 +89,6 @@ class FunctionEvaluator:
             for _ in range(count):
                 on_episode(1)
         return result
-
-    def at_once(self, episodes: int) -> int | None:
-        """Any number of vectors."""
-        return None
 
     def close(self) -> None:
         """Nothing to free."""

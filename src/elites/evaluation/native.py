@@ -19,24 +19,16 @@ from numpy.typing import ArrayLike
 from elites.cache import keep_in_process
 from elites.errors import ElitesError
 from elites.evaluation import lanes as episodes
-from elites.evaluation.device import batched, check_descriptor, check_episode_descriptor, noise_of_step
-from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.evaluation.threads import checked_batch, thread_count
-from elites.files import one_line
-from elites.native import Compiled, UnknownPrimitiveError, compile_function
+from elites.native import Compiled, compile_function
 from elites.native.compiled import aligned
-from elites.native.cuda import CudaError
 from elites.native.perceptron import Perceptron
-from elites.options import Physics, Spread, converted
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
 REPORT_SECONDS = 0.05  # between looks for episodes that have ended
-# With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.306 s per
-# generation of walker2d and 0.587 of ant, a kernel 0.351 and 0.574. With one seed native code was 1.6 and 2.7
-# times as fast.
-SEEDS_PER_THREAD = 1.25
-_NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}
 
 
 class Programs(NamedTuple):
@@ -125,43 +117,7 @@ def state_with_keys(plain: Any, kinds: Any) -> Any:
     )
 
 
-def choose_physics(
-    task: DeviceTask, wanted: Physics | None, seeds: int = 1, threads: int | None = None
-) -> tuple[Physics, str]:
-    """The physics of episodes and a line that names it: the requested one, or else the fastest.
-
-    The fastest is native code, unless there is a GPU and more than 1.25 seeds per thread. Raises an error if
-    the requested physics is not available.
-    """
-    threads, problem = thread_count(threads), ""
-    physics = wanted or _fastest(seeds, threads)
-    if physics != "xla":
-        try:
-            _compile(task, physics)
-        except (UnknownPrimitiveError, CudaError) as error:
-            if wanted is not None:
-                raise ElitesError(f"{task.name} cannot use {wanted} physics: {one_line(error)}") from None
-            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {one_line(error)}"
-    more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
-    return physics, f"physics: {_NAMES[physics]}{more}"
-
-
-def _fastest(seeds: int, threads: int) -> Physics:
-    """The fastest physics, as measured in docs/performance.md."""
-    backend = jax.default_backend()
-    if backend == "cpu" or seeds <= SEEDS_PER_THREAD * threads:
-        return "native"
-    return "cuda" if backend == "gpu" else "xla"
-
-
-def _compile(task: DeviceTask, physics: Physics) -> None:
-    if physics == "native":
-        programs_of(task)
-    else:
-        batched(task, physics)
-
-
-class NativeEvaluator:
+class NativeEvaluator(Evaluator):
     """Runs batches of controllers on a task that is pure JAX, in threads."""
 
     def __init__(
@@ -237,10 +193,10 @@ class NativeEvaluator:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._blocks:
             raise ElitesError("the evaluator is closed")
-        parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
-        noise = converted(Spread, "action_noise", action_noise)
+        parameters, seeds, noise, total = checked_batch(
+            self.task, self.sizes, parameters, seeds, action_noise, limit
+        )
         evaluation = blank_evaluation(self.task, seeds, transitions)
-        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
         code, batch = self._code(noise > 0), self._batch(parameters, evaluation)
         counter = np.zeros(1, np.int64)
         self._stop[0] = 0
@@ -290,20 +246,10 @@ class NativeEvaluator:
         ]
         return episodes.Batch(parameters, *results, *recorded)
 
-    def at_once(self, episodes: int) -> int | None:
-        """None: any number is fine."""
-        return None
-
     def close(self) -> None:
         """Ends the threads and frees their memory."""
         self._executor.shutdown()
         self._blocks.clear()
-
-    def __enter__(self) -> NativeEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _report(

@@ -26,11 +26,10 @@ from numpy.typing import ArrayLike
 
 from elites.children import START_SECONDS, in_child, start_child
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
-from elites.evaluation.threads import checked_batch
+from elites.evaluation.threads import checked_batch, thread_count
 from elites.evaluation.worker import BEATS, STOP
-from elites.options import Spread, Threads, converted
 from elites.tasks import parameters_of
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import HostTask
@@ -91,7 +90,7 @@ class _Worker:
             self.process.wait()
 
 
-class ProcessEvaluator:
+class ProcessEvaluator(Evaluator):
     """Runs batches with one simulator per process; a process that is free takes the next episode.
 
     A worker that dies, or makes no step for longer than the task's `patience`, is replaced and its episode is
@@ -102,8 +101,7 @@ class ProcessEvaluator:
         self, task: HostTask, *, hidden: tuple[int, ...] = (128, 128), processes: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one process per core by default."""
-        count = len(os.sched_getaffinity(0)) if processes is None else processes
-        processes = converted(Threads, "threads", count)
+        processes = thread_count(processes)
         if in_child():
             raise ElitesError(
                 "a worker process has imported a script that starts a run; the script must do that "
@@ -111,7 +109,7 @@ class ProcessEvaluator:
             )
         self.task = task
         self.sizes = task.controller(hidden)
-        self.patience = float(getattr(task, "patience", 60.0))
+        self.patience = task.step_seconds
         board, size = layout_of({STOP: (np.uint8, (1,)), BEATS: (np.int64, (processes,))})
         self._board_layout: Layout = board
         self._board_file = allocate(size)
@@ -146,9 +144,9 @@ class ProcessEvaluator:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._end.alive:
             raise ElitesError("the evaluator is closed")
-        parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
-        noise = converted(Spread, "action_noise", action_noise)
-        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
+        parameters, seeds, noise, total = checked_batch(
+            self.task, self.sizes, parameters, seeds, action_noise, limit
+        )
         episodes = math.prod(seeds.shape[1:])
         layout, size = layout_of(self._arrays(parameters, seeds, transitions))
         file = allocate(size)
@@ -339,19 +337,9 @@ class ProcessEvaluator:
         with contextlib.suppress(ConnectionError):
             worker.send(setup)
 
-    def at_once(self, episodes: int) -> int | None:
-        """None: any number is fine."""
-        return None
-
     def close(self) -> None:
         """Ends the workers. Closing twice does nothing."""
         self._end()
-
-    def __enter__(self) -> ProcessEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _end_all(

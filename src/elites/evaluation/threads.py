@@ -7,19 +7,20 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
 from elites.options import Spread, Threads, converted
 from elites.policies.layout import parameter_count
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.task import CompiledTask, Simulator, Task
 
 
-class ThreadEvaluator:
+class ThreadEvaluator(Evaluator):
     """Runs batches with one simulator per thread; a thread that is free takes the next episode."""
 
     def __init__(
@@ -46,13 +47,13 @@ class ThreadEvaluator:
         """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
         if not self._simulators:
             raise ElitesError("the evaluator is closed")
-        parameters, seeds = checked_batch(self.task, self.sizes, parameters, seeds)
-        noise = converted(Spread, "action_noise", action_noise)
+        parameters, seeds, noise, total = checked_batch(
+            self.task, self.sizes, parameters, seeds, action_noise, limit
+        )
         evaluation = blank_evaluation(self.task, seeds, transitions)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
         layers = np.array(self.sizes)
-        total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
 
         def work(simulator: Simulator) -> None:
             while (index := next(indices)) < total and not self._stop[0]:
@@ -83,21 +84,11 @@ class ThreadEvaluator:
             wait(workers)
         return evaluation
 
-    def at_once(self, episodes: int) -> int | None:
-        """None: any number is fine."""
-        return None
-
     def close(self) -> None:
         """Ends the threads and frees the simulators."""
         self._executor.shutdown()
         while self._simulators:
             self._simulators.pop().close()
-
-    def __enter__(self) -> ThreadEvaluator:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def thread_count(threads: int | None) -> int:
@@ -105,10 +96,24 @@ def thread_count(threads: int | None) -> int:
     return len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
 
 
+class CheckedBatch(NamedTuple):
+    """The arguments of `Evaluator.evaluate` as simulators expect them: compiled code checks nothing."""
+
+    parameters: np.ndarray
+    seeds: np.ndarray
+    noise: float
+    total: int  # episodes to run
+
+
 def checked_batch(
-    task: Task, sizes: tuple[int, ...], parameters: ArrayLike, seeds: ArrayLike
-) -> tuple[np.ndarray, np.ndarray]:
-    """Parameters and seeds in the form that simulators expect: compiled code checks nothing itself."""
+    task: Task,
+    sizes: tuple[int, ...],
+    parameters: ArrayLike,
+    seeds: ArrayLike,
+    action_noise: float,
+    limit: int | None,
+) -> CheckedBatch:
+    """The arguments, checked; `sizes` are those of the controllers' layers."""
     parameters = np.ascontiguousarray(parameters, np.float32).view()
     parameters.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
     size = parameter_count(sizes)
@@ -126,7 +131,8 @@ def checked_batch(
             f"seeds have shape {seeds.shape}; {len(parameters)} controllers take ({len(parameters)},) "
             f"or ({len(parameters)}, episodes)"
         )
-    return parameters, seeds
+    total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
+    return CheckedBatch(parameters, seeds, converted(Spread, "action_noise", action_noise), total)
 
 
 def _store(result: EpisodeResult, evaluation: Evaluation[np.ndarray], at: tuple[np.integer, ...]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
-from elites.evaluation import choose_physics, refuse_physics
 from elites.evaluation.offset import with_measured_offset
+from elites.evaluation.physics import refuse_physics
 from elites.experiments.start import Start, read_start, start_of
 from elites.files import one_line
 from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric, Metric, Metrics, load_metric
@@ -49,7 +48,7 @@ class RunConfig:
     correct_replications: Replications = 50
     correct_redraw: bool = False
     metrics: tuple[str, ...] = ()  # module:metric of each additional metric
-    physics: Physics | None = None  # of a task in JAX; None: `with_physics` chooses when the run starts
+    physics: Physics | None = None  # of a task in JAX; None: chosen when the run starts
     start: Start | str | Path | None = None  # archive whose elites replace random genomes: a run's folder
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
@@ -122,20 +121,6 @@ class RunConfig:
             "task_parameters": parameters_of(self.make_task()),
             "versions": versions(),
         }
-
-
-def with_physics(
-    config: RunConfig, log: Callable[[str], None], seeds: int = 1, threads: int | None = None
-) -> RunConfig:
-    """The configuration with the physics of its episodes. If there is a choice, `log` is called with a line.
-
-    Raises an error if the requested physics is not available.
-    """
-    physics, line = choose_physics(config.make_task(), config.physics, seeds, threads)
-    if physics is None:
-        return config
-    log(line)
-    return dataclasses.replace(config, physics=physics)
 
 
 def refuse_redraw(algorithm: str, redraw: bool) -> None:

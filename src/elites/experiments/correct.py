@@ -173,7 +173,7 @@ def correct_archive(
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
     progress.report()
 
-    fixed = evaluator.at_once(settings.replications)
+    fixed = evaluator.controllers_per_call(settings.replications)
     size = min(fixed or -(-FIRST_CHUNK // settings.replications), most)
     while done < len(archive.cell):
         # A chunk of fixed size is filled up with the first elites, so that interruptions change nothing.

@@ -45,15 +45,15 @@ class LiveView:
     widest = 100  # columns
 
     def __init__(
-        self, title: str, console: Console | None = None, at_last: Callable[[], None] | None = None
+        self, title: str, console: Console | None = None, end_process: Callable[[], None] | None = None
     ) -> None:
-        """`at_last` ends the process if it still runs a second after the second Ctrl-C."""
+        """`end_process` ends the process if it still runs a second after the second Ctrl-C."""
         self.console = console or _standard_console()
         self.in_notebook = console is None and in_notebook()
         self.is_live = self.in_notebook or self.console.is_interactive
         self.title, self.doing, self.rows = shortened(title), STARTING, dict[str, str]()
         self.done, self.total = 0.0, 0.0  # 0: unknown
-        self._awaited, self._at_last = "", at_last
+        self._awaited, self._end_process = "", end_process
         self._started, self._ended = time.perf_counter(), 0.0
         self._logged = self._started
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
@@ -79,11 +79,11 @@ class LiveView:
         else:
             self.doing = "finished" if 0 < self.total <= self.done else "stopped"
         if isinstance(self._drawn, Live):
-            self._drawn.transient = not self.stays()
+            self._drawn.transient = not self.stays_visible()
         if self._drawn is not None:
             self._drawn.stop()
 
-    def stays(self) -> bool:
+    def stays_visible(self) -> bool:
         """Whether the panel stays on the terminal at the end."""
         return False
 
@@ -116,15 +116,15 @@ class LiveView:
         if not self.is_live:
             write_stop(awaited, times)
         self._awaited = awaited if times == 1 else "stopping at once"
-        if times == 2 and self._at_last is not None:
+        if times == 2 and self._end_process is not None:
             timer = threading.Timer(LAST_SECONDS, self._end)
             timer.daemon = True
             timer.start()
 
     def _end(self) -> None:
-        if not self._ended and self._at_last is not None:
+        if not self._ended and self._end_process is not None:
             self.__exit__(KeyboardInterrupt, None, None)
-            self._at_last()
+            self._end_process()
 
     def pace(self, done: int, total: int) -> tuple[float, str]:
         """Updates the bar. Returns the rate per second and the remaining time, as text."""
@@ -145,7 +145,7 @@ class LiveView:
         return due
 
     def _panel(self) -> RenderableType:
-        if self._ended and not self.stays():
+        if self._ended and not self.stays_visible():
             return ""
         if (width := self.console.width) < min(self._width, self.widest):
             self.console.clear()  # the terminal may have wrapped the panel's lines
@@ -196,9 +196,9 @@ class Display(LiveView):
     """The progress of a run. Call it with each Report."""
 
     def __init__(
-        self, title: str, console: Console | None = None, at_last: Callable[[], None] | None = None
+        self, title: str, console: Console | None = None, end_process: Callable[[], None] | None = None
     ) -> None:
-        super().__init__(title, console, at_last)
+        super().__init__(title, console, end_process)
         self._logged = 0.0  # the first report is a line
 
     def callbacks(self) -> dict[str, Callable[..., None]]:
@@ -212,7 +212,7 @@ class Display(LiveView):
             "log": self.log,
         }
 
-    def stays(self) -> bool:
+    def stays_visible(self) -> bool:
         """Only if the run was stopped. After a finished run, the summary replaces the panel."""
         return bool(self.rows) and self.done < self.total
 
@@ -251,9 +251,9 @@ class Bar(LiveView):
         *,
         unit: str = "episodes",
         doing: str = STARTING,
-        at_last: Callable[[], None] | None = None,
+        end_process: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(title, console, at_last)
+        super().__init__(title, console, end_process)
         self._unit, self.doing = unit, doing
 
     def __call__(self, done: int, total: int) -> None:
@@ -279,12 +279,12 @@ def displayed(title: str, execution: Execution, progress: bool | None) -> Iterat
     for field in dataclasses.fields(execution):
         given = getattr(execution, field.name)
         if field.name in callbacks and given is not field.default:
-            callbacks[field.name] = given if field.name == "log" else _both(given, callbacks[field.name])
+            callbacks[field.name] = given if field.name == "log" else _call_both(given, callbacks[field.name])
     with display:
         yield dataclasses.replace(execution, **callbacks)
 
 
-def _both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
+def _call_both(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
     def call(*arguments: Any) -> None:
         first(*arguments)
         second(*arguments)

@@ -2,7 +2,7 @@
 
 This module defines keys, episode seeds, the budget, counts and log rows. All arrays have a leading axis of
 replications; a single run is a group of one. `replications.py` drives the generations: episodes of a pure-JAX
-task run inside the program, all others outside.
+task run inside the program, all others outside. `loop.py` logs them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ import numpy as np
 
 from elites.algorithms.base import Algorithm, Batch, Progress, Round, solutions
 from elites.archives.archive import Archive, Status
+from elites.cache import keep_in_process
 from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import Training
 from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
+from elites.results.lineage import RECORD
 from elites.results.schemas import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
+from elites.tasks.task import DeviceTask, Task
 
+MOST_GENERATIONS = 100  # per dispatch
+OFFSPRING_BYTES = 2**26  # of the records of their offspring, if that is more than one generation
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
 
 
@@ -68,12 +73,56 @@ class Row(NamedTuple):
     gradient_steps: jax.Array
 
 
+class FinishedGeneration(NamedTuple):
+    """A generation of all replications, for the logs."""
+
+    number: int  # from 1
+    evaluations: int  # of each replication so far
+    environment_steps: list[int]  # of the episodes of each replication so far
+    row: Row
+    offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.lineage_records`
+    timings: dict[str, float]
+
+
+class CompiledFunctions(NamedTuple):
+    """The methods of a Generation, compiled."""
+
+    init: Callable[..., Any]
+    ask: Callable[..., Any]
+    starting_batch: Callable[..., Any]
+    episodes: Callable[..., Any]
+    tell: Callable[..., Any]
+    row: Callable[..., Any]
+    archives: Callable[..., Any]
+
+
 class Generation:
     """One generation of an algorithm, as pure functions over all replications."""
 
-    def __init__(self, algorithm: Algorithm, replications: int, *, describes: bool = False) -> None:
-        self.algorithm, self.count = algorithm, replications
-        self.describes = describes  # whether rows hold the elites' descriptors
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        replications: int,
+        *,
+        describes: bool = False,
+        keeps_states: bool = False,
+    ) -> None:
+        """`describes`: rows have the elites' descriptors. `keeps_states`: compiled `ask` keeps its input."""
+        self.algorithm, self.count, self.describes = algorithm, replications, describes
+        self.compiled = CompiledFunctions(
+            jax.jit(self.init),
+            jax.jit(self.ask, static_argnums=4, donate_argnums=() if keeps_states else (0,)),
+            jax.jit(self.starting_batch),
+            jax.jit(self.episodes, static_argnums=2),
+            jax.jit(self.tell, static_argnums=7, donate_argnums=0),
+            jax.jit(self.row),
+            jax.jit(self.archives),
+        )
+
+    def most_generations(self, rounds: tuple[Round, ...]) -> int:
+        """The largest number of generations of these rounds per dispatch."""
+        offspring = self.count * sum(round.policies for round in rounds)
+        return max(1, min(MOST_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
 
     def rounds(self, generation: int) -> tuple[Round, ...]:
         """The rounds of a generation, numbered from 0."""
@@ -115,7 +164,7 @@ class Generation:
         )
         return states, batch
 
-    def given(self, parameters: jax.Array) -> Batch:
+    def starting_batch(self, parameters: jax.Array) -> Batch:
         """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
         batch = self.algorithm.starting(parameters)
         whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
@@ -149,7 +198,7 @@ class Generation:
     ) -> tuple[Any, jax.Array, jax.Array, Counts]:
         """Passes the evaluation of a round to the algorithm.
 
-        Returns states, statuses, the offspring for the log of lineages (`words`), and counts.
+        Returns states, statuses, the offspring for the log of lineages (`lineage_records`), and counts.
         """
         before = states.progress
         tell_keys = self._round_keys(keys, generation, index)[:, 1]
@@ -162,7 +211,7 @@ class Generation:
         return (
             states,
             status,
-            self.over_replications(self.words)(before, batch, evaluation, status),
+            self.over_replications(self.lineage_records)(before, batch, evaluation, status),
             Counts(
                 counts.statuses
                 + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
@@ -175,7 +224,7 @@ class Generation:
             ),
         )
 
-    def words(
+    def lineage_records(
         self, progress: Progress, batch: Batch, evaluation: Evaluation[jax.Array], status: jax.Array
     ) -> jax.Array:
         """The offspring of a round of one replication as records of `results/lineage.py`, int32 `[n, WORDS]`.
@@ -184,7 +233,7 @@ class Generation:
         """
         offspring = solutions(batch, evaluation, progress)
         origin = offspring.origin
-        words = (
+        fields = (
             origin.evaluation,
             *(origin.parents[:, 0], origin.parents[:, 1]),
             self.algorithm.cells.of(offspring.descriptor),
@@ -192,7 +241,7 @@ class Generation:
             origin.generation,
             origin.operator.astype(jnp.int32) | status.astype(jnp.int32) << 8,
         )
-        return jnp.stack([word.astype(jnp.int32) for word in words], axis=-1)
+        return jnp.stack([field.astype(jnp.int32) for field in fields], axis=-1)
 
     def _greedy(self, before: Greedy, batch: Batch, evaluation: Evaluation[jax.Array]) -> Greedy:
         """Adds the episodes of a round."""
@@ -240,6 +289,33 @@ class Generation:
         )(keys.generations)
 
 
+def make_generation(
+    algorithm: Algorithm, count: int, *, describes: bool, keeps_states: bool = False
+) -> Generation:
+    """The Generation of an algorithm. Runs of equal settings in one process share it, so that only the first
+    one is traced and compiled. An environment outside the program has a state that cannot be shared."""
+    if algorithm.environment is None or isinstance(algorithm.task, DeviceTask):
+        settings = algorithm.config, algorithm.task, algorithm.starting_genomes
+        return _shared_generation(type(algorithm), *settings, count, describes, keeps_states)
+    return Generation(algorithm, count, describes=describes, keeps_states=keeps_states)
+
+
+@keep_in_process(most=4)
+def _shared_generation(
+    kind: type[Algorithm],
+    config: Any,
+    task: Task,
+    starting_genomes: int,
+    count: int,
+    describes: bool,
+    keeps_states: bool,
+) -> Generation:
+    algorithm = kind(task, config)
+    if starting_genomes:
+        algorithm.begin_with(starting_genomes)
+    return Generation(algorithm, count, describes=describes, keeps_states=keeps_states)
+
+
 def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
     """Whether each episode of a round is within the budget, `[policies, …]`: of NumPy, or of JAX if it is
     given JAX's arrays."""
@@ -259,24 +335,14 @@ def metric_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
     return [*progress, *names, invalid, *by_operator]
 
 
-def metric_rows(
-    row: Row,
-    algorithm: Algorithm,
-    metrics: Metrics,
-    generation: int,
-    evaluations: int,
-    steps_before: Sequence[int],
-) -> list[dict[str, Any]]:
-    """A row of `metrics.csv` for each replication; `steps_before` are the environment steps before it.
-
-    None is an empty cell.
-    """
-    columns, rows = metric_columns(algorithm, metrics), []
-    for index, before in enumerate(steps_before):
+def metric_rows(finished: FinishedGeneration, algorithm: Algorithm, metrics: Metrics) -> list[dict[str, Any]]:
+    """A row of `metrics.csv` for each replication. None is an empty cell."""
+    columns, rows, row = metric_columns(algorithm, metrics), [], finished.row
+    for index, steps in enumerate(finished.environment_steps):
         counts = {
-            "generation": generation,
-            "evaluations": evaluations,
-            "environment_steps": before + int(row.counts.steps[index]) + int(row.training_steps[index]),
+            "generation": finished.number,
+            "evaluations": finished.evaluations,
+            "environment_steps": steps + int(row.training_steps[index]),
             "gradient_steps": int(row.gradient_steps[index]),
             "invalid": int(row.counts.invalid[index]),
             **operator_counts(np.asarray(row.counts.statuses[index]), algorithm.operators),

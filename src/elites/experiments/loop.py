@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, StoppedError, correct_archive, existing_correction, not_xla
 from elites.experiments.execution import Execution, Report
-from elites.experiments.generation import metric_columns
+from elites.experiments.generation import FinishedGeneration, metric_columns, metric_rows
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
-from elites.experiments.replications import Advance, Replications
+from elites.experiments.replications import Replications, StartGenomes, make_replications
 from elites.files import error_in_one_line, one_line, remove_partials
+from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
 from elites.results.checkpoints import Checkpoints, RunIdentity, outline
@@ -28,7 +29,7 @@ from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
-AWAITED = "the running generation"  # before a run stops
+STOP_AWAITS = "the running generation"  # before a run stops
 
 
 def correction_columns(metrics: Sequence[Metric]) -> list[str]:
@@ -50,18 +51,30 @@ class Outcome:
 
 def drive(
     home: Path,
-    folders: list[RunFolder],
-    current: Replications,
+    configs: list[RunConfig],
     execution: Execution,
+    open_folders: AbstractContextManager[list[RunFolder]],
+    start_genomes: StartGenomes | None,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
-    """Runs until the end or a stop. The checkpoints are in `home`."""
+    """Runs until the end or a stop. The checkpoints are in `home`.
+
+    `open_folders` makes or opens the folder of each run, and is entered last: what is wrong with a run is
+    known before anything is written. `start_genomes` is as in `make_replications`.
+    """
+    resources = execution.threads, execution.cluster
     with ExitStack() as stack:
+        current = stack.enter_context(
+            make_replications(configs, *resources, start_genomes, execution.on_phase)
+        )
+        if current.algorithm.training_precision == "bfloat16" and not products.gains_speed():
+            execution.log("this processor has no bfloat16 products: training is not faster than in float32")
+        folders = stack.enter_context(open_folders)
         for folder in folders:
             if folder.path != home:
                 stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
-            interrupts = stack.enter_context(Interrupts(AWAITED, execution.on_stop))
+            interrupts = stack.enter_context(Interrupts(STOP_AWAITS, execution.on_stop))
         return _drive(home, folders, current, execution, interrupts)
 
 
@@ -201,8 +214,8 @@ class _Loop:
             if self.state_is_due():
                 self.checkpoint()
             self.execution.on_phase(f"generation {self.current.generation + 1:,}")
-            for advance in self.current.advance(until=self.next_event()):
-                self.log(advance)
+            for finished in self.current.advance(until=self.next_event()):
+                self.log(finished)
             self.draw_pictures()
             stopping = self.stop_requested() and not self.done()
             if self.checkpoint_is_due() and not (stopping or self.done()):
@@ -219,7 +232,7 @@ class _Loop:
                     assert members is not None
                     folder.write_members(members)
                 folder.write_archive(archive)  # marks the run as finished
-            tidy(self.checkpoints, self.execution)
+            remove_checkpoints(self.checkpoints, self.execution)
         return self.outcomes(finished=True)
 
     def outcomes(self, *, finished: bool) -> list[Outcome]:
@@ -267,13 +280,14 @@ class _Loop:
         events += [last] if last > now and self.execution.keep_state else []
         return min([*events, self.config.evaluations])
 
-    def log(self, advance: Advance) -> None:
+    def log(self, finished: FinishedGeneration) -> None:
         """Writes rows of the logs and snapshots that are due; reports the generation."""
-        evaluations = advance.metrics[0]["evaluations"]
-        before, self.logged, self.metrics = self.logged, evaluations, advance.metrics
+        metrics = metric_rows(finished, self.current.algorithm, self.current.metrics)
+        evaluations = finished.evaluations
+        before, self.logged, self.metrics = self.logged, evaluations, metrics
         timings = {
-            **advance.timings,
-            "generation": advance.metrics[0]["generation"],
+            **finished.timings,
+            "generation": finished.number,
             "checkpoint_s": self.spent,
             "elapsed_s": self.elapsed(),
             "corrections_s": self.correcting,
@@ -284,18 +298,18 @@ class _Loop:
             if crossed:
                 for folder, archive in zip(self.folders, self.current.saved_archives(), strict=True):
                     folder.write_snapshot(crossed[-1], archive)
-            for log, offspring in zip(self.logs, advance.offspring, strict=True):
+            for log, offspring in zip(self.logs, finished.offspring, strict=True):
                 log.add_offspring(offspring)
-            self.pending.add(advance.metrics, timings)
-            if self.row_is_due(before, advance.metrics[0]):
-                rows, spent = self.pending.take(advance.metrics, timings)
+            self.pending.add(metrics, timings)
+            if self.row_is_due(before, finished):
+                rows, spent = self.pending.take(metrics, timings)
                 for log, row in zip(self.logs, rows, strict=True):
                     log.append(row, spent)
                 self.loggers.rows(rows)
         if self.execution.on_generation is not None:
             self.execution.on_generation(
                 Report(
-                    medians(advance.metrics),
+                    medians(metrics),
                     timings,
                     self.config.evaluations,
                     self.seeds,
@@ -318,12 +332,12 @@ class _Loop:
                 self.execution.log(f"the archive cannot be drawn for the loggers: {one_line(error)}")
         self.pictures.drawn(evaluations, time.perf_counter() - clock)
 
-    def row_is_due(self, before: int, metrics: Mapping[str, Any]) -> bool:
+    def row_is_due(self, before: int, finished: FinishedGeneration) -> bool:
         """Whether a generation has a row. The last one always does, and each one before a correction."""
-        evaluations, every = metrics["evaluations"], self.config.correct_every
+        evaluations, every = finished.evaluations, self.config.correct_every
         corrected = every > 0 and evaluations // every > before // every
         return (
-            metrics["generation"] % self.config.log_every == 0
+            finished.number % self.config.log_every == 0
             or evaluations >= self.config.evaluations
             or corrected
         )
@@ -396,7 +410,7 @@ class _Loop:
         self.correcting = time.perf_counter() - clock
 
 
-def tidy(checkpoints: Checkpoints, execution: Execution) -> None:
+def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:
     """Removes the checkpoints of a finished run, except its last state if `keep_state`."""
     checkpoints.clear(but=checkpoints.extensible() if execution.keep_state else None)
 

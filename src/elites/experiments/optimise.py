@@ -18,8 +18,7 @@ from elites.errors import ElitesError
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
-from elites.experiments.generation import keys_of
-from elites.experiments.programs import make_programs
+from elites.experiments.generation import keys_of, make_generation
 from elites.experiments.run import run
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
@@ -94,9 +93,9 @@ class Optimiser:
         self.name, self.seed = algorithm, seed
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         self.generation = self.evaluations = 0
-        self._programs = make_programs(self.algorithm, 1, describes=False)
-        self._functions, self._keys = self._programs.functions, keys_of([seed])
-        self._state: Any = self._programs.init(self._keys)
+        self._functions = make_generation(self.algorithm, 1, describes=False)
+        self._compiled, self._keys = self._functions.compiled, keys_of([seed])
+        self._state: Any = self._compiled.init(self._keys)
         self._round = 0
         self._batch: Any = None
 
@@ -109,7 +108,7 @@ class Optimiser:
             raise ElitesError(f"{self.name} evaluates a vector several times: use elites.optimise")
         place = np.int32(self.generation), np.int32(self._round)
         self._state, self._batch = jax.block_until_ready(
-            self._programs.ask(self._state, self._keys, *place, round)
+            self._compiled.ask(self._state, self._keys, *place, round)
         )
         return np.asarray(self._batch.parameters[0])
 
@@ -139,7 +138,7 @@ class Optimiser:
         whole = jax.tree.map(lambda array: jnp.asarray(array)[None], evaluation)
         place = np.int32(self.generation), np.int32(self._round)
         self._state, status, *_ = jax.block_until_ready(
-            self._programs.tell(
+            self._compiled.tell(
                 self._state,
                 self._keys,
                 *place,
@@ -157,7 +156,7 @@ class Optimiser:
 
     def archive(self) -> SavedArchive:
         """The elites so far, best first."""
-        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._programs.archives(self._state))
+        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._compiled.archives(self._state))
         about = {
             "algorithm": self.name,
             "hyper_parameters": dataclasses.asdict(self.algorithm.config),

@@ -9,7 +9,7 @@ from pathlib import Path
 from elites.drawing import draw_archive
 from elites.results.archive import SavedArchive
 
-USUALLY = 10  # pictures of a run
+DEFAULT_PICTURES = 10  # pictures of a run
 SHARE = 0.02  # largest share of the time for them, unless their number is given
 FIRST_SECONDS = 1.0  # of a picture, before one has been drawn
 
@@ -19,7 +19,11 @@ class Pictures:
 
     def __init__(self, count: int | None, budget: int, evaluations: int) -> None:
         """`count` is the number of pictures, None for the default; `evaluations` are those so far."""
-        self.given, self.count, self.budget = count is not None, USUALLY if count is None else count, budget
+        self.given, self.count, self.budget = (
+            count is not None,
+            DEFAULT_PICTURES if count is None else count,
+            budget,
+        )
         self.seconds, self.last_seconds = 0.0, FIRST_SECONDS  # of all pictures, and of the last one
         self.done = self._part(evaluations)
 

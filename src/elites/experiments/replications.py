@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -18,22 +18,23 @@ from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive
 from elites.cache import keep_compiled_programs
 from elites.evaluation import evaluator_of, refuse_cluster
-from elites.evaluation.device import runs_inside
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation
+from elites.evaluation.physics import runs_inside
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
+from elites.experiments.device_program import DeviceProgram, device_program
 from elites.experiments.execution import ignore
 from elites.experiments.generation import (
+    FinishedGeneration,
     Row,
     archive_values,
     elites_of,
     evaluations_of,
     keys_of,
-    metric_rows,
+    make_generation,
     within_budget,
 )
-from elites.experiments.programs import make_programs
 from elites.memory import require_bytes
 from elites.options import Physics
 from elites.policies import Policy
@@ -43,22 +44,14 @@ from elites.tasks import record_of
 from elites.tasks.task import DeviceTask
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
-Given = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
+StartGenomes = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
 COMPILING, FIRST_EPISODES = "compiling", "first episodes"  # phases
-
-
-class Advance(NamedTuple):
-    """A finished generation: for each replication a row of `metrics.csv` and its offspring; the timings."""
-
-    metrics: list[dict[str, Any]]
-    offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.words`
-    timings: dict[str, float]
 
 
 class Replications(ABC):
     """Runs that differ only in their seeds, and advance together."""
 
-    timings: tuple[str, ...]  # columns of an Advance
+    timings: tuple[str, ...]  # of a FinishedGeneration
     parts: int  # of equal size; each is a call of a program
 
     def __init__(
@@ -67,30 +60,37 @@ class Replications(ABC):
         algorithm: Algorithm,
         threads: int | None,
         cluster: str | None,
-        given: Given | None,
+        start_genomes: StartGenomes | None,
         on_phase: Callable[[str], None],
     ) -> None:
         self.started, self.on_phase = time.perf_counter(), on_phase
-        self._given = None if given is None else functools.cache(given)
+        self._start_genomes = None if start_genomes is None else functools.cache(start_genomes)
         self.configs, self.metrics = configs, configs[0].make_metrics()
-        physics = configs[0].physics
-        require_memory(algorithm, physics, len(configs))
+        self.physics = configs[0].physics
+        require_memory(algorithm, self.physics, len(configs))
         on_phase(COMPILING)
-        describes = self.metrics.has_own
         self.parts = self.parts_of(len(configs))
-        self.looks_ahead = looks_ahead(self.parts)
+        self.asks_ahead = asks_ahead(self.parts)
         size, self.budget = len(configs) // self.parts, configs[0].evaluations
-        self.programs = make_programs(algorithm, size, describes, physics, self.looks_ahead)
-        self.functions = self.programs.functions
+        self.functions = make_generation(
+            algorithm, size, describes=self.metrics.has_own, keeps_states=self.asks_ahead
+        )
+        self.compiled = self.functions.compiled
         seeds = [config.seed for config in configs]
         self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
         self.algorithm, hidden = algorithm, algorithm.config.hidden
-        self.evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, physics)
+        self.evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, self.physics)
         self.generation = self.evaluations = 0  # so far, of each replication
         self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.environment_steps = [0] * len(configs)
-        self.state: Any = jax.block_until_ready([self.programs.init(keys) for keys in self.keys])  # by part
+        self.state: Any = jax.block_until_ready([self.compiled.init(keys) for keys in self.keys])  # by part
         raise_failure(algorithm.environment)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.evaluator.close()
 
     @staticmethod
     def parts_of(replications: int) -> int:
@@ -98,10 +98,10 @@ class Replications(ABC):
         return 1
 
     @abstractmethod
-    def advance(self, until: int) -> list[Advance]:
+    def advance(self, until: int) -> list[FinishedGeneration]:
         """Advances by one or more generations, at most to the first that reaches `until` evaluations."""
 
-    def _first_time(self, phase: str) -> None:
+    def _report_if_new(self, phase: str) -> None:
         """Reports a phase, if generations of this kind are new."""
         if self.functions.rounds(self.generation) not in self.paces:
             self.on_phase(phase)
@@ -111,22 +111,24 @@ class Replications(ABC):
         rounds = self.functions.rounds(self.generation)
         left = min(until, self.budget) - self.evaluations
         wanted = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
-        most = max(1, min(wanted, self.programs.most_rows(rounds), -(-left // evaluations_of(rounds))))
+        most = max(
+            1, min(wanted, self.functions.most_generations(rounds), -(-left // evaluations_of(rounds)))
+        )
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
 
-    def given(self, generation: int) -> np.ndarray | None:
+    def starting_genomes(self, generation: int) -> np.ndarray | None:
         """The genomes `[n, P]` of a generation that the runs begin with; None for all other generations."""
         opening = self.algorithm.opening
         begin = generation * opening[0][0].policies if opening else 0
-        if begin >= self.algorithm.given:
+        if begin >= self.algorithm.starting_genomes:
             return None
-        assert self._given is not None
-        return self._given()[begin : begin + opening[generation][0].policies]
+        assert self._start_genomes is not None
+        return self._start_genomes()[begin : begin + opening[generation][0].policies]
 
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
-        parts = [jax.tree.map(np.asarray, self.programs.archives(state)) for state in self.state]
+        parts = [jax.tree.map(np.asarray, self.compiled.archives(state)) for state in self.state]
         indices = range(self.functions.count)
         return [jax.tree.map(lambda array, i=i: array[i], part) for part in parts for i in indices]
 
@@ -170,26 +172,26 @@ class Replications(ABC):
 
     def _finish(
         self, row: Row, offspring: np.ndarray, evaluations: int, timings: dict[str, float]
-    ) -> Advance:
+    ) -> FinishedGeneration:
         """Updates the counters after a generation."""
         self.generation += 1
         self.evaluations = min(self.evaluations + evaluations, self.budget)
-        before = self.environment_steps
-        metrics = metric_rows(row, self.algorithm, self.metrics, self.generation, self.evaluations, before)
-        self.environment_steps = [n + int(m) for n, m in zip(before, row.counts.steps, strict=True)]
-        return Advance(metrics, offspring, timings)
+        steps = zip(self.environment_steps, row.counts.steps, strict=True)
+        self.environment_steps = [before + int(new) for before, new in steps]
+        counters = self.generation, self.evaluations, self.environment_steps
+        return FinishedGeneration(*counters, row, offspring, timings)
 
 
 def make_replications(
     configs: list[RunConfig],
     threads: int | None = None,
     cluster: str | None = None,
-    given: Given | None = None,
+    start_genomes: StartGenomes | None = None,
     on_phase: Callable[[str], None] = ignore,
 ) -> Replications:
     """The runs of these configurations, which differ only in their seeds, if they fit into memory.
 
-    `given` returns the genomes that they begin with, if their configuration has a `start`.
+    `start_genomes` returns the genomes that they begin with, if their configuration has a `start`.
     """
     keep_compiled_programs()
     algorithm = configs[0].make_algorithm()
@@ -204,10 +206,20 @@ def make_replications(
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
-    return driver(configs, algorithm, threads, cluster, given, on_phase)
+    return driver(configs, algorithm, threads, cluster, start_genomes, on_phase)
 
 
-class _Asked(NamedTuple):
+class _PlannedRound(NamedTuple):
+    """A round of one of the next generations."""
+
+    ahead: int  # generations after the current one
+    number: int  # in its generation, from 0
+    round: Round
+    evaluations: int  # of each replication before it
+    is_last: bool  # of its generation
+
+
+class _AskedPart(NamedTuple):
     """The result of `ask` for a part, while genomes and seeds are copied to the host."""
 
     state: Any  # of the part, after `ask`
@@ -216,19 +228,19 @@ class _Asked(NamedTuple):
     seeds: jax.Array  # of the episodes
 
 
-class _Helper(ThreadPoolExecutor):
-    """A thread that works during the episodes, in order. Without `helps`, `submit` does the work itself.
+class _TrainingExecutor(ThreadPoolExecutor):
+    """A thread that trains during the episodes, in order. Without `in_thread`, the caller itself trains.
 
     It is for accelerators: the thread that calls a program waits while transitions are copied to them.
     """
 
-    def __init__(self, helps: bool) -> None:
+    def __init__(self, in_thread: bool) -> None:
         super().__init__(1, thread_name_prefix="training")
-        self.helps = helps
+        self.in_thread = in_thread
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:  # type: ignore[override]
         """The result of a function, now or later."""
-        if self.helps:
+        if self.in_thread:
             return super().submit(function, *arguments)
         done: Future[Any] = Future()
         done.set_result(function(*arguments))
@@ -243,67 +255,62 @@ class EpisodesOutside(Replications):
     """
 
     timings = ("ask_s", "rollouts_s", "tell_s")  # seconds of waiting for each
-    _ahead: list[Future[_Asked]] | None = None  # for the next generation, by part
+    _ahead: list[Future[_AskedPart]] | None = None  # for the next generation, by part
 
     @staticmethod
     def parts_of(replications: int) -> int:
         """Two or three parts of two replications or more, if they can be equal: they share a program."""
         return next((parts for parts in (2, 3) if replications % parts == 0 and replications > parts), 1)
 
-    def advance(self, until: int) -> list[Advance]:
+    def advance(self, until: int) -> list[FinishedGeneration]:
         """One generation; with several parts, generations for about two seconds."""
         clock, count = time.perf_counter(), 1 if self.parts == 1 else self._generations_until(until)
-        first = self.generation
-        kind, next_kind = (self.functions.rounds(generation) for generation in (first, first + count))
-        work = [
-            (ahead, index, round)
-            for ahead in range(count)
-            for index, round in enumerate(self.functions.rounds(first + ahead))
-        ]
-        evaluations = np.cumsum([self.evaluations, *(round.evaluations for *_, round in work)])
-        last = len(work)
-        if self.looks_ahead and kind == next_kind and evaluations[last] < self.budget:
-            work.append((count, 0, next_kind[0]))  # is only asked for
+        kind, next_kind = (self.functions.rounds(self.generation + ahead) for ahead in (0, count))
+        plan, first = self._plan(count), self.generation
+        asked_for, done = list(plan), self.evaluations + sum(one.round.evaluations for one in plan)
+        if self.asks_ahead and kind == next_kind and done < self.budget:
+            asked_for.append(_PlannedRound(count, 0, next_kind[0], done, False))  # is only asked for
         spent = [dict.fromkeys((*self.timings, "steps_per_s"), 0.0) for _ in range(count)]
         rows: list[list[Row]] = [[] for _ in range(count)]
-        words: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
+        records: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
         counts = [self.functions.no_counts() for _ in self.keys]
 
-        def ask(part: int, item: int) -> _Asked:
-            ahead, index, round = work[item]
-            state, numbers = self.state[part], (np.int32(first + ahead), np.int32(index), round)
-            if (given := self.given(first + ahead)) is not None:
-                batch = self.programs.given(given)
+        def ask(part: int, planned: _PlannedRound) -> _AskedPart:
+            state, generation = self.state[part], first + planned.ahead
+            if (genomes := self.starting_genomes(generation)) is not None:
+                batch = self.compiled.starting_batch(genomes)
             else:
-                state, batch = self.programs.ask(state, self.keys[part], *numbers)
-            seeds = self.programs.episodes(self.keys[part], np.int32(evaluations[item]), round)
-            return _Asked(state, batch, *to_host((batch.parameters, seeds)))
+                numbers = np.int32(generation), np.int32(planned.number)
+                state, batch = self.compiled.ask(state, self.keys[part], *numbers, planned.round)
+            seeds = self.compiled.episodes(self.keys[part], np.int32(planned.evaluations), planned.round)
+            return _AskedPart(state, batch, *to_host((batch.parameters, seeds)))
 
-        def tell(part: int, item: int, asked: _Asked, evaluation: Evaluation[np.ndarray]) -> None:
-            ahead, index, round = work[item]
-            numbers = np.int32(first + ahead), np.int32(index)
-            self.state[part], _, offspring, counts[part] = self.programs.tell(
+        def tell(
+            part: int, planned: _PlannedRound, asked: _AskedPart, evaluation: Evaluation[np.ndarray]
+        ) -> None:
+            self.state[part], _, offspring, counts[part] = self.compiled.tell(
                 asked.state,
                 self.keys[part],
-                *numbers,
+                np.int32(first + planned.ahead),
+                np.int32(planned.number),
                 asked.batch,
                 to_device(evaluation),
                 counts[part],
-                round,
+                planned.round,
             )
-            words[ahead][part].append(offspring)
-            if item + 1 == last or work[item + 1][0] > ahead:  # the generation's last round
-                rows[ahead].append(self.programs.row(self.state[part], counts[part]))
+            records[planned.ahead][part].append(offspring)
+            if planned.is_last:
+                rows[planned.ahead].append(self.compiled.row(self.state[part], counts[part]))
                 counts[part] = self.functions.no_counts()
 
-        self._first_time(COMPILING)
-        with _Helper(helps=self.looks_ahead) as helper:
+        self._report_if_new(COMPILING)
+        with _TrainingExecutor(in_thread=self.asks_ahead) as training:
             pending: list[Future[None]] = []  # calls of `tell`, for each part and round
-            asked = self._ahead or [helper.submit(ask, part, 0) for part in range(self.parts)]
+            asked = self._ahead or [training.submit(ask, part, plan[0]) for part in range(self.parts)]
             self._ahead = None
             spent[0]["ask_s"] += time.perf_counter() - clock
-            for item, (ahead, _, round) in enumerate(work[:last]):
-                times = spent[ahead]
+            for item, planned in enumerate(plan):
+                times = spent[planned.ahead]
                 for part in range(self.parts):
                     started = time.perf_counter()
                     if item > 0:
@@ -312,38 +319,50 @@ class EpisodesOutside(Replications):
                     parameters, seeds = np.asarray(own.parameters), np.asarray(own.seeds)
                     raise_failure(self.algorithm.environment)
                     times["ask_s"] += (ask_end := time.perf_counter()) - started
-                    self._first_time(FIRST_EPISODES)
-                    evaluation = self._evaluate(parameters, seeds, int(evaluations[item]), round)
-                    self._first_time(COMPILING)
+                    self._report_if_new(FIRST_EPISODES)
+                    evaluation = self._evaluate(parameters, seeds, planned)
+                    self._report_if_new(COMPILING)
                     times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                    pending.append(helper.submit(tell, part, item, own, evaluation))
+                    pending.append(training.submit(tell, part, planned, own, evaluation))
                     times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
-                    if item + 1 < len(work):
-                        asked[part] = helper.submit(ask, part, item + 1)
+                    for following in asked_for[item + 1 : item + 2]:
+                        asked[part] = training.submit(ask, part, following)
                     times["ask_s"] += time.perf_counter() - tell_end
                     times["steps_per_s"] += float(evaluation.length.sum())
             started = time.perf_counter()
             for call in pending:
                 call.result()
-            jax.block_until_ready((rows, words))
+            jax.block_until_ready((rows, records))
             spent[-1]["tell_s"] += (tell_end := time.perf_counter()) - started
         spent[-1]["ask_s"] += time.perf_counter() - tell_end
-        self._ahead = asked if len(work) > last else None
+        self._ahead = asked if len(asked_for) > len(plan) else None
         self.paces[kind] = (time.perf_counter() - clock) / count
-        return [self._done(*generation) for generation in zip(rows, words, spent, strict=True)]
+        return [self._done(*generation) for generation in zip(rows, records, spent, strict=True)]
 
-    def _done(self, rows: list[Row], words: list[list[jax.Array]], spent: dict[str, float]) -> Advance:
+    def _plan(self, generations: int) -> list[_PlannedRound]:
+        """The rounds of the next generations."""
+        plan, evaluations = [], self.evaluations
+        for ahead in range(generations):
+            rounds = self.functions.rounds(self.generation + ahead)
+            for index, round in enumerate(rounds):
+                plan.append(_PlannedRound(ahead, index, round, evaluations, index + 1 == len(rounds)))
+                evaluations += round.evaluations
+        return plan
+
+    def _done(
+        self, rows: list[Row], records: list[list[jax.Array]], spent: dict[str, float]
+    ) -> FinishedGeneration:
         row = jax.tree.map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *rows)
         spent["steps_per_s"] /= max(spent["rollouts_s"], 1e-9)
-        offspring = np.concatenate([np.concatenate(rounds, axis=1) for rounds in words])
+        offspring = np.concatenate([np.concatenate(rounds, axis=1) for rounds in records])
         return self._finish(row, offspring, evaluations_of(self.functions.rounds(self.generation)), spent)
 
     def _evaluate(
-        self, parameters: np.ndarray, seeds: np.ndarray, evaluations: int, round: Round
+        self, parameters: np.ndarray, seeds: np.ndarray, planned: _PlannedRound
     ) -> Evaluation[np.ndarray]:
         """Runs the episodes within the budget; the others count as skipped."""
-        replications, policies = parameters.shape[:2]
-        limit = int(np.count_nonzero(within_budget(self.budget, evaluations, round)))
+        (replications, policies), round = parameters.shape[:2], planned.round
+        limit = int(np.count_nonzero(within_budget(self.budget, planned.evaluations, round)))
         if limit == round.evaluations:
             whole = self.evaluator.evaluate(
                 parameters.reshape(replications * policies, -1),
@@ -381,7 +400,7 @@ def has_accelerator() -> bool:
     return jax.default_backend() != "cpu"
 
 
-def looks_ahead(parts: int) -> bool:
+def asks_ahead(parts: int) -> bool:
     """Whether replications in so many parts ask for the next generation in advance."""
     return parts > 1 and has_accelerator()
 
@@ -391,13 +410,19 @@ class EpisodesInside(Replications):
 
     timings = ("device_s",)
 
-    def advance(self, until: int) -> list[Advance]:
+    @functools.cached_property
+    def program(self) -> DeviceProgram:
+        """The program of whole generations."""
+        return device_program(self.functions, self.physics)
+
+    def advance(self, until: int) -> list[FinishedGeneration]:
         """Generations of the same kind, for about two seconds."""
-        rounds, given = self.functions.rounds(self.generation), self.given(self.generation)
-        count = 1 if given is not None else self._generations_until(until)
+        rounds = self.functions.rounds(self.generation)
+        genomes = self.starting_genomes(self.generation)
+        count = 1 if genomes is not None else self._generations_until(until)
         clock = time.perf_counter()
-        self._first_time(COMPILING)
-        self.state[0], rows, words = self.programs.generations(
+        self._report_if_new(COMPILING)
+        self.state[0], rows, records = self.program.run(
             self.state[0],
             self.keys[0],
             jnp.int32(self.generation),
@@ -405,11 +430,11 @@ class EpisodesInside(Replications):
             jnp.int32(self.budget),
             jnp.int32(count),
             rounds,
-            given,
+            genomes,
         )
-        self._first_time(FIRST_EPISODES)  # the call returns once the program is compiled
+        self._report_if_new(FIRST_EPISODES)  # the call returns once the program is compiled
         done: Row = jax.tree.map(lambda array: _first(array, count), rows)
-        offspring = _first(words, count)
+        offspring = _first(records, count)
         seconds = (time.perf_counter() - clock) / count
         self.paces[rounds] = seconds
         single = [jax.tree.map(lambda array, i=i: array[i], done) for i in range(count)]
@@ -431,7 +456,7 @@ def _first(array: jax.Array, count: int) -> np.ndarray:
 
 def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> int:
     """Memory of each of `count` replications: its state, and the largest batch with its transitions or, for a
-    checkpoint, a copy of its largest array. A program that looks ahead has the states before and after `ask`.
+    checkpoint, a copy of its largest array. With `asks_ahead` there are the states before and after `ask`.
     """
     state = jax.eval_shape(algorithm.init, jax.random.key(0))
     sizes = [int(leaf.size * leaf.dtype.itemsize) for leaf in jax.tree.leaves(state)]
@@ -449,7 +474,7 @@ def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) 
     inside = isinstance(task, DeviceTask) and physics != "native"
     if inside:
         return 3 * state_bytes // 2 + 6 * batch
-    return (1 + looks_ahead(EpisodesOutside.parts_of(count))) * state_bytes + max(batch, *sizes)
+    return (1 + asks_ahead(EpisodesOutside.parts_of(count))) * state_bytes + max(batch, *sizes)
 
 
 def require_memory(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> None:

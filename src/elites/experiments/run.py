@@ -20,14 +20,14 @@ import numpy as np
 
 from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
-from elites.experiments.config import RunConfig, load_config, versions, with_physics
+from elites.evaluation.physics import choose_physics
+from elites.experiments.config import RunConfig, load_config, versions
 from elites.experiments.display import displayed
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.experiments.loop import AWAITED, Outcome, drive, medians, tidy
-from elites.experiments.replications import Given, Replications, make_replications, require_memory
+from elites.experiments.loop import STOP_AWAITS, Outcome, drive, medians, remove_checkpoints
+from elites.experiments.replications import StartGenomes, require_memory
 from elites.files import error_in_one_line
-from elites.learning import products
 from elites.options import Evaluations, Seeds, converted
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
@@ -73,20 +73,53 @@ def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Ex
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
     _warn_about_functions_in_memory(config, execution)
-    if seeds > 1:
-        return run_group(config, seeds, GroupFolder(path), execution)
-    refuse_taken(path)
-    config = with_physics(config, execution.log, threads=execution.threads)
-    start = config.read_start()
-    home = RunFolder(path)
-    with _replications([config], execution, _genomes_of(start)) as current:  # fails before it writes
-        _warn_if_only_opening(config, current.algorithm, execution)
-        home.create_folder()
-        with folder_lock(path):
-            refuse_taken(path)
-            home.create(config.record())
-            _keep_start(path, start)
-            return drive(path, [home], current, execution)[0]
+    return start_runs(config, seeds, path, execution, group=seeds > 1)
+
+
+def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, *, group: bool) -> Outcome:
+    """Executes replications in a new folder: as a group, which may have a single one, or as the run itself.
+
+    Records that a killed process left there, before those of the group were complete, are written again.
+    """
+    if not (group and GroupFolder(path).is_incomplete()):
+        refuse_taken(path)
+    together = seeds if config.shares_program else 1  # replications in one program
+    physics, line = choose_physics(config.make_task(), config.physics, together, execution.threads)
+    if physics is not None:
+        execution.log(line)
+        config = dataclasses.replace(config, physics=physics)
+    algorithm, start = config.make_algorithm(), config.read_start()
+    require_memory(algorithm, physics, together)
+    _warn_if_only_opening(config, algorithm, execution)
+    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
+    open_folders = _new_folders(path, configs, start, group=group)
+    if group and not config.shares_program:
+        with open_folders:
+            pass
+        return _resume(path, execution, None)
+    genomes = None if start is None else lambda: start.parameters
+    outcomes = drive(path, configs, execution, open_folders, genomes)
+    return _group_outcome(path, outcomes) if group else outcomes[0]
+
+
+@contextlib.contextmanager
+def _new_folders(
+    path: Path, configs: list[RunConfig], start: SavedArchive | None, *, group: bool
+) -> Iterator[list[RunFolder]]:
+    """Makes and locks the folder of new runs, with the record of each."""
+    home, records = GroupFolder(path), [config.record() for config in configs]
+    home.create_folder()
+    with folder_lock(path):
+        if group and home.is_incomplete():
+            home.clear_incomplete()
+        refuse_taken(path)
+        if group:
+            folders = home.create(records)
+        else:
+            folders = [RunFolder(path)]
+            folders[0].create(records[0])
+        _keep_start(path, start)
+        yield folders
 
 
 def _warn_about_functions_in_memory(config: RunConfig, execution: Execution) -> None:
@@ -130,66 +163,37 @@ def resume(
 
 
 def _resume(path: Path, execution: Execution, evaluations: int | None) -> Outcome:
+    group = GroupFolder(path) if GroupFolder(path).exists else group_of(path)
+    if group is None:
+        RunFolder(path).read_record()  # an error if there is none
+        return _resume_runs(path, [RunFolder(path)], execution, evaluations)[0]
+    outcomes = _resume_runs(group.path, group.runs(), execution, evaluations)
     if GroupFolder(path).exists:
-        return _resume_group(GroupFolder(path), execution, evaluations)
-    group = group_of(path)
-    if group is not None:
-        whole = path.resolve()
-        return next(run for run in _resume_group(group, execution, evaluations).runs if run.folder == whole)
-    config, original_versions = load_config(path)
-    with folder_lock(path):
-        (config,) = _extended(path, [RunFolder(path)], [config], evaluations)
-        start = functools.partial(_read_genomes, path, config)
-        return _continue(path, [RunFolder(path)], [config], original_versions, execution, start)[0]
+        return _group_outcome(path, outcomes)
+    return next(outcome for outcome in outcomes if outcome.folder == path.resolve())
 
 
-def run_group(config: RunConfig, seeds: int, group: GroupFolder, execution: Execution) -> Outcome:
-    """Executes replications in a group's folder. A group may have a single one.
-
-    Records that a killed process left there, before those of the group were complete, are written again.
-    """
-    if not group.is_incomplete():
-        refuse_taken(group.path)
-    together = config.shares_program
-    config = with_physics(config, execution.log, seeds if together else 1, execution.threads)
-    algorithm, start = config.make_algorithm(), config.read_start()
-    require_memory(algorithm, config.physics, seeds if together else 1)
-    _warn_if_only_opening(config, algorithm, execution)
-    configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
-    with contextlib.ExitStack() as stack:
-        current = None
-        if together:
-            current = stack.enter_context(_replications(configs, execution, _genomes_of(start)))
-        group.create_folder()
-        stack.enter_context(folder_lock(group.path))
-        if group.is_incomplete():
-            group.clear_incomplete()
-        refuse_taken(group.path)
-        folders = group.create([config.record() for config in configs])
-        _keep_start(group.path, start)
-        if current is not None:
-            return _group_outcome(group, drive(group.path, folders, current, execution))
-    return _resume_group(group, execution)
-
-
-def _resume_group(group: GroupFolder, execution: Execution, evaluations: int | None = None) -> Outcome:
-    started, folders = time.perf_counter(), group.runs()
-    with folder_lock(group.path):
+def _resume_runs(
+    home: Path, folders: list[RunFolder], execution: Execution, evaluations: int | None
+) -> list[Outcome]:
+    """Continues the runs of a group, or a single run: together, or one after the other."""
+    started = time.perf_counter()
+    with folder_lock(home):
         loaded = [load_config(run.path) for run in folders]
         configs, original_versions = [config for config, _ in loaded], loaded[0][1]
         budget = max(config.evaluations for config in configs)  # a killed process may have extended only some
-        same = [dataclasses.replace(config, evaluations=budget) for config in configs]
-        _refuse_different(folders, same, group.seeds())
-        together = configs[0].shares_program
-        start = functools.partial(_read_genomes, group.path, configs[0])
-        if together:
-            configs = _extended(group.path, folders, configs, evaluations or budget)
-            outcomes = _continue(group.path, folders, configs, original_versions, execution, start)
-            return _group_outcome(group, outcomes)
+        is_group = GroupFolder(home).exists
+        if is_group:
+            same = [dataclasses.replace(config, evaluations=budget) for config in configs]
+            _refuse_different(folders, same, GroupFolder(home).seeds())
+        start_genomes = functools.partial(_read_genomes, home, configs[0])
+        if not is_group or configs[0].shares_program:
+            configs = _extended(home, folders, configs, evaluations or budget)
+            return _continue(home, folders, configs, original_versions, execution, start_genomes)
         pairs = zip(folders, configs, strict=True)
         configs = [_extended(run.path, [run], [config], evaluations or budget)[0] for run, config in pairs]
         outcomes = []
-        with Interrupts(AWAITED, execution.on_stop) as interrupts:
+        with Interrupts(STOP_AWAITS, execution.on_stop) as interrupts:
             for run, config in zip(folders, configs, strict=True):
                 hours = execution.max_hours
                 left = None if hours is None else hours - (time.perf_counter() - started) / 3600
@@ -199,9 +203,9 @@ def _resume_group(group: GroupFolder, execution: Execution, evaluations: int | N
                 within = dataclasses.replace(execution, max_hours=left)
                 with folder_lock(run.path):
                     outcomes += _continue(
-                        run.path, [run], [config], original_versions, within, start, interrupts
+                        run.path, [run], [config], original_versions, within, start_genomes, interrupts
                     )
-        return _group_outcome(group, outcomes)
+        return outcomes
 
 
 def _refuse_different(folders: list[RunFolder], configs: list[RunConfig], seeds: list[int]) -> None:
@@ -222,7 +226,7 @@ def _continue(
     configs: list[RunConfig],
     original_versions: dict[str, str | None],
     execution: Execution,
-    start: Given,
+    start_genomes: StartGenomes,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
     checkpoints = GroupFolder(home).checkpoints
@@ -236,7 +240,7 @@ def _continue(
     done = [outcome for outcome in known if outcome.finished]
     if len(done) == len(folders):
         execution.log(f"{home} is finished: {done[0].evaluations} evaluations")
-        tidy(checkpoints, execution)
+        remove_checkpoints(checkpoints, execution)
         return done
     archived = any(run.has_archive for run in folders)
     if (
@@ -253,8 +257,8 @@ def _continue(
         rows = [{"evaluations": outcome.evaluations, **outcome.metrics} for outcome in known]
         seeds = tuple(config.seed for config in configs)
         execution.on_resume(Report(medians(rows), {}, configs[0].evaluations, seeds))
-    with _replications(configs, execution, start) as current:
-        return drive(home, folders, current, execution, interrupts)
+    opened = contextlib.nullcontext(folders)
+    return drive(home, configs, execution, opened, start_genomes, interrupts)
 
 
 def _extended(
@@ -288,17 +292,13 @@ def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
     first = algorithm.opening_evaluations()
     if config.evaluations > first:
         return
-    what = f"{algorithm.given:,} elites" if algorithm.given else "random controllers"
-    option = " (--initial)" if hasattr(algorithm.config, "initial") and not algorithm.given else ""
+    given = algorithm.starting_genomes
+    what = f"{given:,} elites" if given else "random controllers"
+    option = " (--initial)" if "initial" in algorithm.config.shortest_opening() and not given else ""
     execution.log(
         f"the budget is spent before anything is varied or trained: {config.algorithm} begins with "
         f"{first:,} evaluations of {what}{option}, and this run has {config.evaluations:,}"
     )
-
-
-def _genomes_of(start: SavedArchive | None) -> Given | None:
-    """A function that returns the elites of the archive that a run begins with; None without one."""
-    return None if start is None else lambda: start.parameters
 
 
 def _keep_start(home: Path, start: SavedArchive | None) -> None:
@@ -318,23 +318,9 @@ def _read_genomes(home: Path, config: RunConfig) -> np.ndarray:
     return start.parameters
 
 
-@contextlib.contextmanager
-def _replications(
-    configs: list[RunConfig], execution: Execution, given: Given | None
-) -> Iterator[Replications]:
-    current = make_replications(configs, execution.threads, execution.cluster, given, execution.on_phase)
-    precision = getattr(current.algorithm.config, "training_precision", "float32")
-    if precision == "bfloat16" and not products.gains_speed():
-        execution.log("this processor has no bfloat16 products: training is not faster than in float32")
-    try:
-        yield current
-    finally:
-        current.evaluator.close()
-
-
-def _group_outcome(group: GroupFolder, outcomes: Sequence[Outcome]) -> Outcome:
+def _group_outcome(path: Path, outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(
-        group.path,
+        path,
         all(outcome.finished for outcome in outcomes),
         min(outcome.evaluations for outcome in outcomes),
         {},

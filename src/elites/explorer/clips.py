@@ -34,11 +34,10 @@ def describe_clips(
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     with evaluator_of(task, hidden, None) as evaluator:
         evaluation = evaluator.evaluate(archive.parameters[best], np.array(seeds), transitions=True)
-    assert evaluation.transitions is not None
     clips = {}
     try:
         for done, elite in enumerate(best):
-            actions = evaluation.transitions.actions[done, : evaluation.length[done]]
+            actions = evaluation.recorded.actions[done, : evaluation.length[done]]
             clips[str(elite)] = _clip(GymnasiumScene(task, seeds[done], actions, SIZE), blocks)
             if on_progress is not None:
                 on_progress(done + 1, len(best))

@@ -110,7 +110,7 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "centroids": blocks.add_quantised(archive.centroids),
         "ancestors": _describe_ancestors(content.ancestors, operators, blocks),
         "unknown_parents": content.ancestors.unknown,
-        "past": _past(content, operators, blocks),
+        "past": _history(content, operators, blocks),
         "corrected": None if content.corrected is None else _corrected(content.corrected, blocks),
         "uncorrected": content.uncorrected,
         "curves": _curves(content, blocks),
@@ -199,7 +199,7 @@ def _describe_ancestors(ancestors: Ancestors, operators: list[str], blocks: Bloc
     }
 
 
-class _Stay(NamedTuple):
+class _SnapshotSpan(NamedTuple):
     """A solution in consecutive snapshots."""
 
     snapshot: SavedArchive
@@ -208,16 +208,16 @@ class _Stay(NamedTuple):
     last: int
 
 
-def _stays(snapshots: list[SavedArchive]) -> list[_Stay]:
+def _snapshot_spans(snapshots: list[SavedArchive]) -> list[_SnapshotSpan]:
     """All solutions of the snapshots; one that disappears and comes back has two entries."""
-    done: list[_Stay] = []
-    now: dict[tuple[float, ...], _Stay] = {}
+    done: list[_SnapshotSpan] = []
+    now: dict[tuple[float, ...], _SnapshotSpan] = {}
     for number, snapshot in enumerate(snapshots):
         before, now = now, {}
         for row in range(len(snapshot.fitness)):
             key = _key(snapshot, row)
-            stay = before.pop(key, None) or _Stay(snapshot, row, number, number)
-            now[key] = stay._replace(last=number)
+            span = before.pop(key, None) or _SnapshotSpan(snapshot, row, number, number)
+            now[key] = span._replace(last=number)
         done += before.values()
     return done + list(now.values())
 
@@ -227,35 +227,35 @@ def _key(archive: SavedArchive, row: int) -> tuple[float, ...]:
     return int(archive.evaluation[row]), int(archive.cell[row]), float(archive.fitness[row])
 
 
-def _past(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
+def _history(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
     """The snapshots: each solution once, with the first and the last snapshot that has it.
 
     For final elites, `since` has the first snapshot from which on they are in all.
     """
     snapshots = content.snapshots
-    stays = _stays(snapshots)
-    while len(stays) > MOST_PAST and len(snapshots) > 1:
+    spans = _snapshot_spans(snapshots)
+    while len(spans) > MOST_PAST and len(snapshots) > 1:
         snapshots = snapshots[::-2][::-1]
-        stays = _stays(snapshots)
+        spans = _snapshot_spans(snapshots)
     since = np.full(len(content.archive.fitness), NEVER)
     elites = {_key(content.archive, elite): elite for elite in range(len(since))}
     rows = []
-    for stay in stays:
-        elite = elites.get(_key(stay.snapshot, stay.row)) if stay.last == len(snapshots) - 1 else None
+    for span in spans:
+        elite = elites.get(_key(span.snapshot, span.row)) if span.last == len(snapshots) - 1 else None
         if elite is None:
-            rows.append(stay)
+            rows.append(span)
         else:
-            since[elite] = stay.first
+            since[elite] = span.first
 
     def column(name: str) -> np.ndarray:
-        return np.array([getattr(stay.snapshot, name)[stay.row] for stay in rows])
+        return np.array([getattr(span.snapshot, name)[span.row] for span in rows])
 
     descriptor = column("descriptor").reshape(len(rows), content.archive.descriptor.shape[1])
     return {
         "moments": [snapshot.about["evaluations"] for snapshot in snapshots],
         "since": blocks.add(since, "u1"),
-        "first": blocks.add(np.array([stay.first for stay in rows]), "u1"),
-        "last": blocks.add(np.array([stay.last for stay in rows]), "u1"),
+        "first": blocks.add(np.array([span.first for span in rows]), "u1"),
+        "last": blocks.add(np.array([span.last for span in rows]), "u1"),
         **{name: blocks.add(column(name), "i4") for name in ("cell", "evaluation", "generation")},
         "fitness": blocks.add(column("fitness"), "f4"),
         "descriptor": blocks.add_quantised(descriptor),

@@ -32,14 +32,14 @@ MOST_BYTES = 1000  # of a request
 EVALUATE, PARAMETERS = "evaluate", "parameters"  # the last part of the address of a request
 
 
-class Chosen(Struct, frozen=True, forbid_unknown_fields=True):
+class ChosenElite(Struct, frozen=True, forbid_unknown_fields=True):
     """An elite of a run."""
 
     run: Annotated[int, Meta(ge=0, lt=2**31)]
     elite: Annotated[int, Meta(ge=0, lt=2**31)]
 
 
-class Request(Chosen, frozen=True, forbid_unknown_fields=True):
+class Request(ChosenElite, frozen=True, forbid_unknown_fields=True):
     """An elite of a run, and the seed of the episode."""
 
     seed: Annotated[int, Meta(ge=0, lt=2**32)]
@@ -72,7 +72,7 @@ class Evaluations:
             "block": blocks.text(),
         }
 
-    def parameters(self, chosen: Chosen) -> bytes:
+    def parameters(self, chosen: ChosenElite) -> bytes:
         """The parameters of an elite, as a NumPy file."""
         content = self._content(chosen)
         content.archive.require_parameters(content.path)
@@ -80,7 +80,7 @@ class Evaluations:
         np.save(file, content.archive.parameters[chosen.elite])
         return file.getvalue()
 
-    def _content(self, chosen: Chosen) -> Content:
+    def _content(self, chosen: ChosenElite) -> Content:
         if chosen.run >= len(self._contents):
             raise ElitesError(f"run is {chosen.run}; it must be below {len(self._contents)}")
         content = self._contents[chosen.run]
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self.rfile.read(int(length))
             if saves:
-                raw = self.server.evaluations.parameters(msgspec.json.decode(body, type=Chosen))
+                raw = self.server.evaluations.parameters(msgspec.json.decode(body, type=ChosenElite))
                 return self._answer(http.HTTPStatus.OK, "application/octet-stream", raw)
             answer = self.server.evaluations(msgspec.json.decode(body, type=Request))
         except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:

@@ -43,8 +43,7 @@ def add(
 
     Invalid episodes are left out. With the buffer donated to `jit`, it is updated in place.
     """
-    transitions = evaluation.transitions
-    assert transitions is not None
+    transitions = evaluation.recorded
     steps = jnp.arange(transitions.rewards.shape[-1])
     usable = evaluation.ending <= Ending.TRUNCATED
     happened = (steps < evaluation.length[..., None]) & usable[..., None]
@@ -77,7 +76,7 @@ def add(
     )
 
 
-def push(
+def add_one(
     buffer: ReplayBuffer,
     observation: jax.Array,
     action: jax.Array,

@@ -29,7 +29,7 @@ def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
 def _share_of_splits(ranks: tuple[int, ...], size: int, observed: int) -> float:
     """The share of the splits whose rank sum is as far from the expected one as `observed`."""
     total, count = sum(ranks), len(ranks)
-    ways = _ways(ranks, size)
+    ways = _count_subsets(ranks, size)
     # Distances from the mean, times the number of values: integers, so that comparisons are exact.
     distance = np.abs(count * np.arange(len(ways)) - size * total)
     far = distance >= abs(count * observed - size * total)
@@ -83,7 +83,7 @@ def _doubled_ranks(values: np.ndarray) -> np.ndarray:
     return (2 * last - counts + 1)[inverse]
 
 
-def _ways(ranks: Sequence[int], size: int) -> np.ndarray:
+def _count_subsets(ranks: Sequence[int], size: int) -> np.ndarray:
     """The number of subsets of `size` ranks with each sum."""
     large = math.comb(len(ranks), size) >= 2**62
     ways: np.ndarray = np.zeros((size + 1, sum(ranks) + 1), object if large else np.int64)

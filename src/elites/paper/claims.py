@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from elites.metrics.metric import BY_NAME, Quantity
 from elites.paper.presets import DEEP_GRID, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
-from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_papers_task, judge_claims
-from elites.studies.merge.results import Reached, StudyResults
+from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_papers_task
+from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
 from elites.studies.merge.runs import Run
 
 FADED = 0.2  # of its early share: an operator that adds less than this has almost stopped
@@ -21,22 +20,32 @@ LOWEST, *MIXED, HIGHEST = GA_SHARES
 QD_SCORE, MAX_FITNESS, COVERAGE = (BY_NAME[name] for name in ("qd_score", "max_fitness", "coverage"))
 
 
-def judge(study: StudyResults) -> list[Claim]:
+def evaluate_claims(study: StudyResults) -> list[Claim]:
     """The verdict of a study on every claim, and on its counterparts in other suites that have runs.
 
     A claim is about the paper's own tasks. Its counterpart is the same statement about another suite.
     """
     present = {curves.run.record.task for curves in study.runs}
     suites = [suite for name, suite in SUITES.items() if name == PAPERS or present & set(suite.tasks)]
-    chosen = [
-        (number, text, suite.title, functools.partial(checks, suite))
-        for number, text, checks in CLAIMS
-        for suite in suites
-    ]
-    return judge_claims(study, chosen)
+    data = {Basis.ENDS: Evidence(study), Basis.POOLED: Evidence(study.with_pooled_offset)}
+    if any(_has_other_common_budget(curves) for curves in study.runs):
+        data[Basis.COMMON] = Evidence(study.at_common_budget)
+    claims = []
+    for number, text, checks in CLAIMS:
+        for suite in suites:
+            by = {basis: tuple(checks(suite, evidence)) for basis, evidence in data.items()}
+            common = by.get(Basis.COMMON, ())
+            claims.append(Claim(number, text, by[Basis.ENDS], common, by[Basis.POOLED], suite.title))
+    return claims
 
 
-def papers_ants(run: Run) -> str:
+def _has_other_common_budget(curves: Curves) -> bool:
+    """Whether a run is compared at other evaluations than all others."""
+    pairs = [(curves.end, curves.common), *([curves.across_tasks] if curves.across_tasks else [])]
+    return any(end.evaluations != common.evaluations for end, common in pairs)
+
+
+def ant_suite(run: Run) -> str:
     """The suite of a run that counts when its two ant tasks are compared with each other; else empty."""
     for suite in SUITES.values():
         if run.record.task in _ants(suite) and is_papers_task(run):
@@ -78,7 +87,7 @@ def _claim_3(suite: Suite, data: Evidence) -> Iterator[Check]:
 def _claim_4(suite: Suite, data: Evidence) -> Iterator[Check]:
     ants = _ants(suite)
     for name in (PGA, *QD_OTHERS, "td3"):
-        scores = [data.shared_qd_scores(task, Contender(name)) for task in ants]
+        scores = [data.qd_scores_across_tasks(task, Contender(name)) for task in ants]
         yield above(f"{QD_SCORE.label} of {name} on {ants[0]} above {ants[1]}", QD_SCORE, *scores)
 
 
@@ -137,19 +146,19 @@ def _claim_10(suite: Suite, data: Evidence) -> Iterator[Check]:
 
 
 def _claim_11(suite: Suite, data: Evidence) -> Iterator[Check]:
-    def rates(run: Reached, operator: str) -> tuple[float, float] | None:
+    def rates(run: RunValues, operator: str) -> tuple[float, float] | None:
         shares = run.rates.get(operator, (np.nan, np.nan))
         return None if np.isnan(shares).any() else shares
 
-    def pg_fades(run: Reached) -> bool | None:
+    def pg_fades(run: RunValues) -> bool | None:
         pg = rates(run, "pg")
         return None if pg is None else pg[0] > 0 and pg[1] < FADED * pg[0]
 
-    def ga_goes_on(run: Reached) -> bool | None:
+    def ga_goes_on(run: RunValues) -> bool | None:
         ga, pg = rates(run, "ga"), rates(run, "pg")
         return None if ga is None or pg is None else ga[1] > pg[1]
 
-    def greedy_is_early(run: Reached) -> bool | None:
+    def greedy_is_early(run: RunValues) -> bool | None:
         greedy = rates(run, "greedy")
         return None if greedy is None else greedy[0] > greedy[1]
 

@@ -22,7 +22,7 @@ with the offset of QD-scores that the authors used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -33,10 +33,12 @@ from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, rank_sum_p, sign_p
 from elites.paper.presets import GA_SHARE, PGA
 from elites.studies.merge.pooled import POOLED
-from elites.studies.merge.results import Basis, Curves, Reached, StudyResults
+from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
 from elites.studies.merge.runs import STORAGE, Run, defaults_of
 
-EITHER = {"qd-deterministic-halfcheetah": "ends_on_fall"}  # a parameter that may differ from the default
+FREE_PARAMETERS = {
+    "qd-deterministic-halfcheetah": "ends_on_fall"
+}  # a parameter that may differ from the default
 SAME, UNKNOWN = "the same", "not known"
 MARGIN = 0.1  # of a median: two medians within it are alike
 
@@ -208,9 +210,11 @@ class Evidence:
             return np.empty(0)
         return self._known(self.study.finals(runs[0].run.task, runs[0].run.variant, metric.name))
 
-    def shared_qd_scores(self, task: str, contender: Contender) -> np.ndarray:
+    def qd_scores_across_tasks(self, task: str, contender: Contender) -> np.ndarray:
         """QD-scores where tasks are compared with each other."""
-        return self._known(np.array([self.study.shared_qd_score(c) for c in self.runs(task, contender)]))
+        return self._known(
+            np.array([self.study.qd_score_across_tasks(c) for c in self.runs(task, contender)])
+        )
 
     def _known(self, values: np.ndarray) -> np.ndarray:
         """The values without NaN; with the pooled offset, all replications or none."""
@@ -219,7 +223,7 @@ class Evidence:
 
     def name(self, task: str) -> str:
         """A task's name, with the variant that was run if more than one counts."""
-        label, free = self.labels.get(task), EITHER.get(task)
+        label, free = self.labels.get(task), FREE_PARAMETERS.get(task)
         if label is None or free is None:
             return task
         given = next(c.run.record.task_parameters for c in self.study.runs if c.run.task == label)
@@ -254,9 +258,9 @@ class Evidence:
         text = f"{self.name(task)}: {metric.label} of {contender} below {metric.text(limit)}"
         return _signs(text, values < limit, metric.name)
 
-    def in_runs(self, task: str, text: str, holds: Callable[[Reached], bool | None]) -> Check:
+    def in_runs(self, task: str, text: str, holds: Callable[[RunValues], bool | None]) -> Check:
         """Tests that `holds` is true in every replication of PGA-MAP-Elites. It returns None if undecided."""
-        outcomes = [holds(self.study.reached(curves)) for curves in self.runs(task, Contender(PGA))]
+        outcomes = [holds(self.study.compared_values(curves)) for curves in self.runs(task, Contender(PGA))]
         known = np.array([one for one in outcomes if one is not None], bool)
         return _signs(f"{self.name(task)}: {text}", known)
 
@@ -274,7 +278,9 @@ def is_papers_task(run: Run) -> bool:
     """Whether a task has its default parameters, or others that count as well."""
     defaults, given = defaults_of("tasks", run.record.task), run.record.task_parameters
     return defaults is not None and all(
-        given.get(name) == value for name, value in defaults.items() if name != EITHER.get(run.record.task)
+        given.get(name) == value
+        for name, value in defaults.items()
+        if name != FREE_PARAMETERS.get(run.record.task)
     )
 
 
@@ -283,35 +289,11 @@ def _labels(study: StudyResults) -> dict[str, str]:
     labels: dict[str, str] = {}
     for run in (curves.run for curves in study.runs):
         if is_papers_task(run):
-            free = EITHER.get(run.record.task, "")
+            free = FREE_PARAMETERS.get(run.record.task, "")
             usual = (defaults_of("tasks", run.record.task) or {}).get(free)
             if run.record.task not in labels or run.record.task_parameters.get(free) == usual:
                 labels[run.record.task] = run.task
     return labels
-
-
-def judge_claims(
-    study: StudyResults, claims: Sequence[tuple[str, str, str, Callable[[Evidence], Iterable[Check]]]]
-) -> list[Claim]:
-    """The verdicts of a study on claims, given by number, text, suite and comparisons."""
-    uneven = {curves.run.task for curves in study.runs if _moves(curves)}
-    views = {
-        Basis.ENDS: study,
-        **({Basis.COMMON: study.at_common_budget} if uneven else {}),
-        Basis.POOLED: study.with_pooled_offset,
-    }
-    data: Mapping[Basis, Evidence] = {basis: Evidence(view) for basis, view in views.items()}
-    judged = []
-    for number, text, suite, checks in claims:
-        by = {basis: tuple(checks(evidence)) for basis, evidence in data.items()}
-        judged.append(Claim(number, text, by[Basis.ENDS], by.get(Basis.COMMON, ()), by[Basis.POOLED], suite))
-    return judged
-
-
-def _moves(curves: Curves) -> bool:
-    """Whether a run is compared at other evaluations than all others."""
-    pairs = [(curves.end, curves.common), *([curves.shared] if curves.shared else [])]
-    return any(end.evaluations != common.evaluations for end, common in pairs)
 
 
 def _untested(text: str, quantity: str = "", *, alike: bool = False) -> Check:

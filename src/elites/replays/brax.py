@@ -29,7 +29,7 @@ SIDE = (0.0, -10.0, 3.4, 0.8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Posed(BraxTask):
+class _TaskWithPoses(BraxTask):
     """A task with the poses of all links in the descriptors of its steps."""
 
     step_descriptor_dtype: ClassVar[str] = "float32"
@@ -65,13 +65,14 @@ def run(
     if not isinstance(task, BraxTask):
         raise ElitesError(f"{task.name} cannot be drawn; device tasks other than Brax's have no renderer")
     links = int(model_of(task)[0].nbody) - 1  # without the world
-    posed = _Posed(links=links, **{field.name: getattr(task, field.name) for field in fields(BraxTask)})
+    posed = _TaskWithPoses(
+        links=links, **{field.name: getattr(task, field.name) for field in fields(BraxTask)}
+    )
     with evaluator_of(posed, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
-    assert evaluation.transitions is not None
     first = jax.jit(jax.vmap(lambda seed: _poses(task.reset(seed)[0])))(jnp.asarray(seeds, jnp.uint32))
     touching, *later = np.split(
-        evaluation.transitions.step_descriptors,
+        evaluation.recorded.step_descriptors,
         [task.descriptor_size, task.descriptor_size + 3 * links],
         2,
     )

@@ -62,7 +62,7 @@ class ModelShapes:
         up = np.array([0.0, 0.0, 1.0])
         self._half = long[:, None] * rotated(model.geom_quat[self._capsules], up)
         self._radius = model.geom_size[self._capsules, 0]
-        colours = [_colour(geom in feet, _stands(model, geom)) for geom in thin]
+        colours = [_colour(geom in feet, _is_fixed(model, geom)) for geom in thin]
         self._colour = np.array(colours).reshape(-1, 3)
         self._blocks = [
             _block(model, geom, place[int(model.geom_bodyid[geom])], feet.get(geom, -1))
@@ -99,7 +99,9 @@ class ModelShapes:
         ]
         for block in self._blocks:
             curved = block.form.round > 0
-            for start, end, radius in _edges(block.half) if block.obstacle else _rolls(block.half, curved):
+            for start, end, radius in (
+                _edges(block.half) if block.obstacle else _capsules_of_box(block.half, curved)
+            ):
                 first, last = (block.position + block.axes @ (block.middle + end) for end in (start, end))
                 limbs.append(Limb(block.body, first, last, radius, block.foot))
         return limbs
@@ -127,7 +129,7 @@ def _is_floor(model: Any) -> np.ndarray:
     return floor
 
 
-def _stands(model: Any, geom: int) -> bool:
+def _is_fixed(model: Any, geom: int) -> bool:
     """Whether a geom never moves."""
     return bool(model.body_weldid[model.geom_bodyid[geom]] == 0)
 
@@ -155,7 +157,7 @@ def _block(model: Any, geom: int, body: int, foot: int) -> _Block:
         size,
         float(radius),
         foot,
-        _stands(model, geom),
+        _is_fixed(model, geom),
         middle,
         half,
     )
@@ -169,7 +171,7 @@ def _mesh_outline(model: Any, mesh: int) -> Form:
 Capsule = tuple[np.ndarray, np.ndarray, float]
 
 
-def _rolls(half: np.ndarray, curved: bool) -> list[Capsule]:
+def _capsules_of_box(half: np.ndarray, curved: bool) -> list[Capsule]:
     """Capsules side by side that fill a box, given half its sides; or the round shape in it if `curved`."""
     thin, wide, long = np.argsort(half, kind="stable")
     radius = max(float(half[thin]), 0.1 * float(half[wide]), 1e-3)

@@ -116,12 +116,11 @@ def run(
     """The scenes of these controllers' episodes, with fitness, descriptor and length of each."""
     with evaluator_of(task, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
-    assert evaluation.transitions is not None
     recorder = Recorder(task)
     renderer = open_renderer(recorder.simulator.model, size, recorder.robot.view[:3], FIELD_OF_VIEW)
     scenes: list[Scene] = []
     for index, seed in enumerate(seeds):
-        actions = evaluation.transitions.actions[index, : evaluation.length[index]]
+        actions = evaluation.recorded.actions[index, : evaluation.length[index]]
         scenes.append(MujocoScene(recorder, recorder.episode(seed, actions), size, renderer))
     recorder.close()
     return scenes, evaluation.fitness, evaluation.descriptor, evaluation.length

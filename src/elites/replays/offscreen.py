@@ -110,10 +110,10 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
         library, content, size, view, field = channel.recv()
         os.environ[VARIABLE] = library
         os.environ.pop("PYOPENGL_PLATFORM", None)  # depends on MUJOCO_GL
-        studio = _Studio(content, size, view, field)
+        renderer = _MujocoRenderer(content, size, view, field)
         channel.send(b"")
         while True:
-            channel.send(studio.shot(*channel.recv()))
+            channel.send(renderer.shot(*channel.recv()))
     except (EOFError, ConnectionError):
         pass
     except BaseException as error:
@@ -121,7 +121,7 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
     os._exit(0)  # at once: the library may have left threads running
 
 
-class _Studio:
+class _MujocoRenderer:
     """A model, a camera and MuJoCo's renderer."""
 
     def __init__(

@@ -156,8 +156,7 @@ def _record_compiled(
             own.recorder = _recorder(task)
             recorders.append(own.recorder)
         recorder: _Recorder = own.recorder
-        assert evaluation.transitions is not None
-        actions = evaluation.transitions.actions[index, : evaluation.length[index]]
+        actions = evaluation.recorded.actions[index, : evaluation.length[index]]
         return recorder.movement(seeds[index], actions, every, float(evaluation.fitness[index]))
 
     try:

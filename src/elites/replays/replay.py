@@ -206,8 +206,7 @@ def _run(
             from elites.replays.gymnasium import GymnasiumScene
 
             scene_class = GymnasiumScene
-        assert evaluation.transitions is not None
-        actions = evaluation.transitions.actions
+        actions = evaluation.recorded.actions
         scenes = [
             scene_class(task, seed, actions[index, : length[index]], size) for index, seed in enumerate(seeds)
         ]
@@ -248,12 +247,12 @@ def _draw(
     cores = len(os.sched_getaffinity(0))
     empty = blank_tile(size)
     with ThreadPoolExecutor(cores) as pool, Clip(path, 1 / (seconds * every)) as clip:
-        strands = [_Strands(scene, wanted, cores if len(scenes) == 1 else 1, pool) for scene in scenes]
+        ahead = [_PicturesAhead(scene, wanted, cores if len(scenes) == 1 else 1, pool) for scene in scenes]
         last_pictures = [empty] * len(scenes)
         for number, step in enumerate(wanted):
-            for index, (scene, strand) in enumerate(zip(scenes, strands, strict=True)):
+            for index, (scene, pictures) in enumerate(zip(scenes, ahead, strict=True)):
                 if step <= scene.steps or number == 0:
-                    last_pictures[index] = captioned(strand.next(), texts[index], size, at_end=False)
+                    last_pictures[index] = captioned(pictures.next(), texts[index], size, at_end=False)
                 elif step - every <= scene.steps:
                     last_pictures[index] = captioned(last_pictures[index], "", size, at_end=True)
             drawn = iter(last_pictures)
@@ -262,25 +261,25 @@ def _draw(
                 on_frame(number + 1, len(wanted))
 
 
-class _Strands:
-    """The pictures of one scene, drawn ahead: each strand steps through the episode and draws its share."""
+class _PicturesAhead:
+    """The pictures of one scene, drawn ahead: each part steps through the episode and draws its share."""
 
     def __init__(self, scene: Scene, wanted: range, count: int, pool: ThreadPoolExecutor) -> None:
         own = [step for step in wanted if step <= scene.steps]
         self.threaded = scene.threaded
         count = count if self.threaded else 1
-        self._strands = [scene.frames(own[first::count]) for first in range(count)]
+        self._parts = [scene.frames(own[first::count]) for first in range(count)]
         self._pool, self._turn = pool, 0
-        self._drawn = [pool.submit(next, strand, None) for strand in self._strands] if self.threaded else []
+        self._drawn = [pool.submit(next, part, None) for part in self._parts] if self.threaded else []
 
     def next(self) -> np.ndarray:
         """The next picture."""
-        turn = self._turn % len(self._strands)
+        turn = self._turn % len(self._parts)
         self._turn += 1
         if not self.threaded:
-            return next(self._strands[turn])
+            return next(self._parts[turn])
         frame = self._drawn[turn].result()
-        self._drawn[turn] = self._pool.submit(next, self._strands[turn], None)
+        self._drawn[turn] = self._pool.submit(next, self._parts[turn], None)
         assert frame is not None
         return frame
 

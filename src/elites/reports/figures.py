@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,11 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError, require
+from elites.files import error_in_one_line
 from elites.metrics.archive import archive_metrics, archive_profile, summary
 from elites.metrics.contribution import added, rows_of, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.reports.colours import operator_colours
 from elites.reports.contents import content_of, corrected_map, maps_of_correction
+from elites.reports.corrections import correction_of
 from elites.reports.maps import (
     BINS,
     MARGIN,
@@ -31,10 +33,11 @@ from elites.reports.maps import (
 from elites.reports.parallel import draw_lines, shown_elites
 from elites.reports.plain import legend_label, plain_text
 from elites.reports.scales import Scale, make_scale
-from elites.reports.style import Colour, Style
+from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
-from elites.results.schemas import OPTIONAL
+from elites.results.folder import RunFolder
+from elites.results.schemas import OPTIONAL, RunRecord
 from elites.results.tables import metric_names
 from elites.text import MOST_SHOWN, shortened
 
@@ -44,6 +47,42 @@ DPI = 150
 FLAT, SQUARE, WIDE = (9.0, 4.2), (6.7, 5.6), (9.0, 4.8)  # inches
 TITLE = 10  # points
 LETTER = 0.7  # mean width of a letter, relative to the font size, with a margin beside the axes
+
+
+class DrawnRun(NamedTuple):
+    """The contents of a run's folder that were drawn, and the paths of the figures by name."""
+
+    record: RunRecord
+    archive: SavedArchive
+    metrics: dict[str, np.ndarray]
+    corrected: CorrectedArchive | None
+    problem: str  # why a corrected archive is not drawn; empty if there is none
+    paths: dict[str, Path]
+
+
+def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
+    """Reads the metrics and the archive of a run and draws them into its folder."""
+    record, archive, metrics = run.read_record(), run.read_archive(), run.read_metrics()
+    corrected, problem = correction_of(run, archive)
+    if style.colour in OF_CORRECTIONS and corrected is None:
+        raise ElitesError(
+            f"colour is {style.colour}, which takes a corrected archive: "
+            + (problem or f"`elites correct {run}` makes it")
+        )
+    paths, fields = run.figures(style.colour, format), vars(style)
+    if archive.centroids.shape[1] <= 2:
+        del paths["parallel"]
+    with error_in_one_line(f"cannot draw into {run}"):
+        draw_archive(archive, paths["archive"], corrected=corrected, **fields)
+        if "parallel" in paths:
+            draw_parallel(archive, paths["parallel"], corrected=corrected, **fields)
+        draw_profile(archive, paths["profile"], corrected=corrected)
+        draw_progress(metrics, paths["progress"], record.title, run.read_corrections(), record.metrics)
+        if corrected is not None:
+            scale = {name: fields[name] for name in ("limits", "percentiles", "cmap")}
+            draw_corrected(corrected, paths["corrected"], **(scale if style.colour == "fitness" else {}))
+            draw_spread(corrected, paths["spread"])
+    return DrawnRun(record, archive, metrics, corrected, problem, paths)
 
 
 @plain_text()

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.errors import ElitesError
-from elites.files import error_in_one_line
 from elites.metrics.metric import METRICS, metric_of
 from elites.options import converted
-from elites.reports.corrections import correction_of
-from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
+from elites.reports.style import Colour, Format, Style
 from elites.reports.tables import losses, reproducibility_tables
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
@@ -46,43 +43,12 @@ def show(
         size: width and height of the archive's picture in inches.
         format: "png", "pdf" or "svg".
     """
-    from elites.reports.figures import (
-        draw_archive,
-        draw_corrected,
-        draw_parallel,
-        draw_profile,
-        draw_progress,
-        draw_spread,
-    )
+    from elites.reports.figures import draw_run
 
     style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
     converted(Format, "format", format)
     run = RunFolder(folder)
-    record = run.read_record()
-    archive, metrics = run.read_archive(), run.read_metrics()
-    corrected, problem = correction_of(run, archive)
-    if colour in OF_CORRECTIONS and corrected is None:
-        raise ElitesError(
-            f"colour is {colour}, which takes a corrected archive: "
-            + (problem or f"`elites correct {run}` makes it")
-        )
-    drawn = run.figures(colour, format)
-    parallel = archive.centroids.shape[1] > 2
-    with error_in_one_line(f"cannot draw into {run}"):
-        draw_archive(archive, drawn["archive"], corrected=corrected, **vars(style))
-        if parallel:
-            draw_parallel(archive, drawn["parallel"], corrected=corrected, **vars(style))
-        draw_profile(archive, drawn["profile"], corrected=corrected)
-        draw_progress(metrics, drawn["progress"], record.title, run.read_corrections(), record.metrics)
-        if corrected is not None:
-            if colour == "fitness":
-                draw_corrected(
-                    corrected, drawn["corrected"], limits=limits, percentiles=percentiles, cmap=cmap
-                )
-            else:
-                draw_corrected(corrected, drawn["corrected"])
-            draw_spread(corrected, drawn["spread"])
-
+    record, archive, metrics, corrected, problem, drawn = draw_run(run, style, format)
     rows = {
         "evaluations": f"{archive.about['evaluations']:,} of {record.evaluations:,}",
         **_metric_rows(record, archive, metrics),
@@ -92,7 +58,7 @@ def show(
         rows["began with"] = f"{record.start.elites:,} elites of {shortened(record.start.archive)}"
     if len(archive.fitness):
         rows |= _elite_rows(archive)
-    pictures = [drawn[name] for name in ("archive", *(["parallel"] if parallel else []), "profile")]
+    pictures = [drawn[name] for name in ("archive", "parallel", "profile") if name in drawn]
     rows["archive"] = f"{run.archive}, drawn in {_listed(pictures)}"
     rows["progress"] = f"{run.metrics}, drawn in {drawn['progress']}"
     if corrected is not None:

@@ -21,7 +21,7 @@ from elites.options import converted
 from elites.policies.controller import Controller
 from elites.results import schemas
 from elites.results.names import ARCHIVE
-from elites.results.notebook import Plotted, columns_of, table_of
+from elites.results.notebook import DrawableArchive, columns_of, table_of
 
 if TYPE_CHECKING:
     import pandas
@@ -50,7 +50,7 @@ class Elite:
 
 
 @dataclass(frozen=True)
-class SavedArchive(Plotted):
+class SavedArchive(DrawableArchive):
     """Elites `[n, …]`, best first. `about` says which run they come from.
 
     `archive[0]` is the best elite, `archive.at(cell=…)` that of a cell and `archive.at(descriptor=…)` the one

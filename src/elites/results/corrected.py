@@ -19,7 +19,7 @@ from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.names import CORRECTED, UNFINISHED
-from elites.results.notebook import Plotted, table_of
+from elites.results.notebook import DrawableArchive, table_of
 
 if TYPE_CHECKING:
     import pandas
@@ -28,7 +28,7 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class CorrectedArchive(Plotted):
+class CorrectedArchive(DrawableArchive):
     """Elites `[n, …]` in the order of their archive, best first. `about` says how they were re-evaluated.
 
     A notebook shows the corrected archive as a picture.

@@ -26,12 +26,12 @@ def seed_folder(seed: int | str) -> str:
     return f"seed-{seed}"
 
 
-SEVERAL = "seeds-"  # begins the name of a folder of a group that has been added to others
+GROUP_PREFIX = "seeds-"  # begins the name of a folder of a group that has been added to others
 
 
 def seeds_folder(first: int, last: int) -> str:
     """The folder of a group of replications that was added to others."""
-    return f"{SEVERAL}{first}-to-{last}"
+    return f"{GROUP_PREFIX}{first}-to-{last}"
 
 
 FIGURES = ("progress", "profile", "corrected", "spread")  # of a run

@@ -20,7 +20,7 @@ WIDTH, DPI = 560, 150  # of a picture: displayed width in pixels, and a higher r
 Columns = Mapping[str, np.ndarray]
 
 
-class Plotted:
+class DrawableArchive:
     """An archive that draws itself."""
 
     centroids: np.ndarray

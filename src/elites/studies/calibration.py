@@ -15,7 +15,7 @@ ROLLOUT_SECONDS = 1.0  # of episodes, to measure their pace
 CONTROLLERS = 50
 LEARNING_SECONDS = 10.0  # at most, of the episodes while the rest of a generation is measured
 SHORTEST = 5  # steps of the episodes that are shortened for that
-NOTHING = dict.fromkeys(
+ZERO_SIZES = dict.fromkeys(
     (
         *("elites", "generations", "archive_bytes", "log_bytes"),
         *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
@@ -24,7 +24,7 @@ NOTHING = dict.fromkeys(
 )  # for a cell whose runs cannot be made
 LOG_BYTES = 950  # of a row of all logs together
 RECORD_BYTES = 30_000  # of a run's record and the headers of its files
-AMPLE = 1_000_000  # evaluations: a budget that no measurement reaches
+UNREACHED = 1_000_000  # evaluations that no measurement reaches
 
 
 def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
@@ -32,7 +32,8 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     import jax
 
     from elites.cache import keep_compiled_programs
-    from elites.experiments.config import RunConfig, with_physics
+    from elites.evaluation.physics import choose_physics
+    from elites.experiments.config import RunConfig
     from elites.experiments.replications import bytes_needed
     from elites.memory import available_bytes
     from elites.tasks.function import FunctionTask
@@ -44,10 +45,11 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
     learning: dict[str, dict[str, float]] = {}
     cells: list[dict[str, Any]] = []
     for given, seeds in zip(configs, request["seeds"], strict=True):
-        cells.append(dict(NOTHING))
+        cells.append(dict(ZERO_SIZES))
         try:
             together = seeds if given.shares_program else 1
-            config = with_physics(given, lambda _: None, together)
+            physics, _ = choose_physics(given.make_task(), given.physics, together)
+            config = dataclasses.replace(given, physics=physics)
             algorithm = config.make_algorithm()
             needs = bytes_needed(algorithm, config.physics, together)
             cells[-1] |= {**_sizes(config, algorithm), "needs": needs}
@@ -94,7 +96,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     parameters, count = algorithm.genome.parameter_count, len(algorithm.cells.centroids)
     most = min(count, config.evaluations)  # elites: not more than evaluations
     archive = 4 * (most * (parameters + task.descriptor_size + 16) + count * task.descriptor_size)
-    depth = getattr(algorithm.config, "depth", 0) if getattr(algorithm.config, "keep_members", False) else 0
+    depth = algorithm.members_per_cell if algorithm.keeps_members else 0
     generations = -(-config.evaluations // sum(rounds))
     return {
         "elites": most,
@@ -137,35 +139,24 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     """
     from elites.experiments.replications import make_replications
 
-    short = dataclasses.replace(_with_short_opening(config), evaluations=AMPLE)
+    short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED)
     length = _cut(short.make_algorithm(), pace["steps_per_s"])
     if length is not None:
         parameters = {**short.task_parameters, "episode_length": length}
         short = dataclasses.replace(short, task_parameters=parameters)
     started = time.perf_counter()
-    current = make_replications([short])
-    try:
+    with make_replications([short]) as current:
         for _ in (*current.algorithm.opening, current.algorithm.generation):
-            current.advance(AMPLE)
+            current.advance(UNREACHED)
         until_first = time.perf_counter() - started
-        (generation,) = current.advance(AMPLE)
-    finally:
-        current.evaluator.close()
+        (generation,) = current.advance(UNREACHED)
     spent = generation.timings
     return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
 
 
 def _with_short_opening(config: Any) -> Any:
     """The configuration with the shortest opening, because usual generations take as long."""
-    own = config.make_algorithm().config
-    fields = {field.name for field in dataclasses.fields(own)}
-    smaller: dict[str, Any] = {}
-    if "initial" in fields:
-        smaller["initial"] = own.batch
-    if "depth" in fields:
-        smaller["depth"] = 2
-    if "random_steps" in fields:
-        smaller["random_steps"] = min(own.random_steps, own.batch)
+    smaller = config.make_algorithm().config.shortest_opening()
     return dataclasses.replace(config, hyper_parameters={**config.hyper_parameters, **smaller})
 
 
@@ -186,14 +177,11 @@ def _group_pace(config: Any, seeds: int) -> dict[str, float]:
     short = _with_short_opening(config)
     configs = [dataclasses.replace(short, seed=config.seed + index) for index in range(seeds)]
     started = time.perf_counter()
-    current = make_replications(configs)
-    try:
+    with make_replications(configs) as current:
         for _ in range(len(current.algorithm.opening) + 1):
             current.advance(current.evaluations + 1)
         until_first = time.perf_counter() - started
         (generation, *_) = current.advance(current.evaluations + 1)
-    finally:
-        current.evaluator.close()
     spent = generation.timings
     if "device_s" in spent:
         return {"generation_s": spent["device_s"], "start_s": until_first}

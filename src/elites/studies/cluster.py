@@ -7,6 +7,7 @@ machine is lost, its runs continue on another one, from the last checkpoint that
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import platform
 import shutil
@@ -27,6 +28,7 @@ from elites.results import names
 from elites.results.study import StudyFolder
 from elites.studies.execution import POLL_SECONDS, make_request, start_worker
 from elites.studies.plan import WORKER_BYTES
+from elites.studies.resources import StudyExecution
 from elites.studies.study import Job
 
 LEAST_SECONDS = 1.0  # between two transfers of files
@@ -161,20 +163,11 @@ def write_log(path: Path, message: dict[str, Any]) -> None:
 class ClusterPool:
     """Workers on the machines of a Ray cluster."""
 
-    def __init__(
-        self,
-        study: Path,
-        address: str,
-        workers: int | None,
-        threads: int | None,
-        checkpoint_seconds: float,
-        needs: dict[str, int],
-        keep_state: bool = False,
-    ) -> None:
+    def __init__(self, study: Path, execution: StudyExecution, needs: dict[str, int]) -> None:
         """`needs` is the memory of each job in bytes."""
-        self._ray = connect(address)
-        self.study, self.workers, self.threads = StudyFolder(study), workers, threads or 1
-        self.checkpoint_seconds, self.keep_state = checkpoint_seconds, keep_state
+        self._ray = connect(execution.cluster or "auto")
+        self.study, self.workers, self.threads = StudyFolder(study), execution.workers, execution.threads or 1
+        self.execution = dataclasses.replace(execution, threads=self.threads)
         self.needs = {folder: needed + WORKER_BYTES for folder, needed in needs.items()}
         self._task = self._ray.remote(max_retries=0)(
             remote_run
@@ -203,11 +196,11 @@ class ClusterPool:
     def start(self, job: Job) -> None:
         folder = self.study.path / job.folder
         files = {str(path.relative_to(folder)): path.read_bytes() for path in _files(folder)}
-        request = make_request(job, folder, self.threads, self.checkpoint_seconds, self.keep_state)
+        request = make_request(job, folder, self.execution)
         options: dict[str, Any] = {"num_cpus": self.threads, "memory": self.needs[job.folder]}
         if job.group and self._gpus:
             options["num_gpus"] = 1
-        every = max(LEAST_SECONDS, self.checkpoint_seconds)
+        every = max(LEAST_SECONDS, self.execution.checkpoint_seconds)
         self._running[job.folder] = (job, self._task.options(**options).remote(request, files, every))
 
     def events(self) -> list[tuple[Job, dict[str, Any]]]:

@@ -21,7 +21,7 @@ LINE_SECONDS = 60.0
 WIDTHS = (("seed", 7), ("", 10), ("", 15))
 METRIC_WIDTH = 10  # at least
 MARKS = {"waiting": "·", "finished": "ok", "failed": "FAILED", "stopped": "stopped"}
-NOTABLE = ("running", "correcting", "failed")
+LISTED_STAGES = ("running", "correcting", "failed")
 COLOURS = {"waiting": "dim", "finished": "green", "failed": "bold red", "stopped": "yellow"}
 
 
@@ -56,7 +56,7 @@ class StudyDisplay(LiveView):
         if self.line_is_due(LINE_SECONDS):
             self.log(self.doing)
 
-    def stays(self) -> bool:
+    def stays_visible(self) -> bool:
         """True once there is a table."""
         return bool(self.states)
 
@@ -110,7 +110,7 @@ def _by_cell(states: Sequence[State], room: int) -> Table:
     table.add_column("progress of each seed")
     shown = list(rows)
     if len(rows) > room:
-        shown = [home for home, cell in rows.items() if any(s.stage in NOTABLE for s in cell)][:room]
+        shown = [home for home, cell in rows.items() if any(s.stage in LISTED_STAGES for s in cell)][:room]
     for home in shown:
         marks = Text()
         for state in sorted(rows[home], key=lambda state: state.job.configs[0].seed):

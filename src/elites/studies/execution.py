@@ -23,6 +23,7 @@ from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
 from elites.files import error_in_one_line
 from elites.results.study import StudyFolder
+from elites.studies.resources import StudyExecution
 from elites.studies.study import Job
 
 TRIES = 3  # of a job whose worker dies
@@ -67,9 +68,7 @@ class Pool(Protocol):
         """Kills the workers that are left."""
 
 
-def make_request(
-    job: Job, folder: Path, threads: int | None, checkpoint_seconds: float, keep_state: bool = False
-) -> dict[str, Any]:
+def make_request(job: Job, folder: Path, execution: StudyExecution) -> dict[str, Any]:
     """The request for a worker."""
     return {
         "what": "run",
@@ -79,9 +78,9 @@ def make_request(
         "group": job.group,
         "correct": job.correct,
         "redraw": job.redraw,
-        "threads": threads,
-        "checkpoint_seconds": checkpoint_seconds,
-        "keep_state": keep_state,
+        "threads": execution.threads,
+        "checkpoint_seconds": execution.checkpoint_seconds,
+        "keep_state": execution.keep_state,
     }
 
 
@@ -104,16 +103,8 @@ def start_worker(request: dict[str, Any], log: Any) -> subprocess.Popen[str]:
 class Processes:
     """Workers on this machine."""
 
-    def __init__(
-        self,
-        study: Path,
-        workers: int,
-        threads: int | None,
-        checkpoint_seconds: float,
-        keep_state: bool = False,
-    ) -> None:
-        self.study, self.workers, self.threads = StudyFolder(study), workers, threads
-        self.checkpoint_seconds, self.keep_state = checkpoint_seconds, keep_state
+    def __init__(self, study: Path, execution: StudyExecution) -> None:
+        self.study, self.execution, self.workers = StudyFolder(study), execution, execution.workers or 1
         self._messages: SimpleQueue[tuple[Job, dict[str, Any]]] = SimpleQueue()
         self._running: dict[str, subprocess.Popen[str]] = {}
 
@@ -123,7 +114,7 @@ class Processes:
     def start(self, job: Job) -> None:
         log = self.study.log(job.folder)
         folder = self.study.path / job.folder
-        request = make_request(job, folder, self.threads, self.checkpoint_seconds, self.keep_state)
+        request = make_request(job, folder, self.execution)
         with error_in_one_line(f"cannot write to {self.study}"):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:
@@ -182,18 +173,18 @@ def execute(
     on_end: Callable[[State], None],
     is_late: Callable[[], bool] = lambda: False,
     on_stop: Callable[[str, int], None] | None = None,
-    standing: Callable[[Job], int] = lambda job: 0,
+    evaluations_so_far: Callable[[Job], int] = lambda job: 0,
 ) -> list[State]:
     """Executes the jobs, as many at a time as there is room for.
 
     Ctrl-C and SIGTERM ask all workers to stop; a second one ends them at once. In both cases their runs can
     be resumed. Workers also stop when `is_late` returns true. `show` is called repeatedly with the state of
-    all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution. `standing`
-    returns the evaluations that a job has at the start.
+    all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution.
+    `evaluations_so_far` returns the evaluations that a job has at the start.
     """
     states = {job.folder: State(job) for job in jobs}
     for state in states.values():
-        if done := standing(state.job):
+        if done := evaluations_so_far(state.job):
             state.done, state.total, state.farthest = done, state.job.configs[0].evaluations, done
     everything = list(states.values())
     waiting, stopping = deque(everything), False

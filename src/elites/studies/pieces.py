@@ -26,7 +26,7 @@ from elites.studies.merge.runs import describe_differences, differences
 from elites.studies.present import difference
 from elites.studies.study import Choice
 
-FREE = (
+FREE_FIELDS = (
     "tasks",
     "algorithms",
     "seeds",
@@ -47,7 +47,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _PartOfStudy:
     folder: StudyFolder
     study: StudyRecord
     finished: dict[str, tuple[RunFolder, RunRecord]]  # by their paths in the merged folder
@@ -132,7 +132,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _read(path: Path) -> _Piece:
+def _read(path: Path) -> _PartOfStudy:
     if not path.is_dir():
         raise ElitesError(f"{path} is not a folder")
     folder = StudyFolder(path)
@@ -150,7 +150,7 @@ def _read(path: Path) -> _Piece:
             raise _repeated(finished[place][0], run)
         else:
             finished[place] = run, record
-    return _Piece(folder, study, finished, unfinished)
+    return _PartOfStudy(folder, study, finished, unfinished)
 
 
 def _repeated(one: RunFolder, other: RunFolder) -> ElitesError:
@@ -164,11 +164,11 @@ def _planned(study: StudyRecord) -> tuple[int, ...]:
     return (study.first_seed, study.first_seed + study.seeds - 1) if study.seeds else ()
 
 
-def _refuse_other_plan(one: _Piece, other: _Piece) -> None:
+def _refuse_other_plan(one: _PartOfStudy, other: _PartOfStudy) -> None:
     """Raises an error if two studies differ in more than tasks, algorithms and seeds."""
     for name in StudyRecord.__struct_fields__:
         before, after = getattr(one.study, name), getattr(other.study, name)
-        if name not in FREE and before != after:
+        if name not in FREE_FIELDS and before != after:
             raise ElitesError(
                 f"{one.folder} and {other.folder} are not the same study: {name} {json.dumps(before)} and "
                 f"{json.dumps(after)}; only tasks, algorithms and seeds may differ"
@@ -187,7 +187,7 @@ def _all(pieces: Sequence[Sequence[ChoiceRecord]]) -> list[dict[str, Any]]:
     return list(choices.values())
 
 
-def _disjoint(pieces: Sequence[_Piece]) -> dict[str, tuple[RunFolder, RunRecord]]:
+def _disjoint(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, RunRecord]]:
     """All finished runs by their paths. A run that occurs twice is an error."""
     runs: dict[str, tuple[RunFolder, RunRecord]] = {}
     for piece in pieces:

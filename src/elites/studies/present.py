@@ -12,7 +12,7 @@ from elites.errors import ElitesError
 from elites.experiments.config import RunConfig
 from elites.files import is_partial
 from elites.results.folder import GroupFolder, RunFolder
-from elites.results.names import SEVERAL, seed_folder, seeds_folder
+from elites.results.names import GROUP_PREFIX, seed_folder, seeds_folder
 from elites.studies.study import Job
 
 
@@ -76,7 +76,7 @@ def in_folder(study: Path, job: Job) -> list[Job]:
 
 def _groups(home: Path) -> list[GroupFolder]:
     """The groups of an algorithm on a task: the first one, and those that were added."""
-    added = sorted(path for path in home.glob(f"{SEVERAL}*") if path.is_dir())
+    added = sorted(path for path in home.glob(f"{GROUP_PREFIX}*") if path.is_dir())
     return [group for group in map(GroupFolder, (home, *added)) if group.exists]
 
 

@@ -14,13 +14,13 @@ import msgspec
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line, in_bytes, remove_partials, require_space
-from elites.options import Patience, Seconds, Threads, Workers, converted
 from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
 from elites.studies import plan, present
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
+from elites.studies.resources import StudyExecution
 from elites.studies.study import Job, Study
 from elites.text import duration
 
@@ -30,14 +30,8 @@ FAILED, STOPPED = 1, 0
 def run_study(
     study: Study,
     folder: Path | str,
+    execution: StudyExecution | None = None,
     *,
-    workers: int | None = None,
-    threads: int | None = None,
-    cluster: str | None = None,
-    checkpoint_seconds: float = 60.0,
-    max_hours: float | None = None,
-    keep_state: bool = False,
-    calibrate: bool = True,
     only_plan: bool = False,
 ) -> list[State]:
     """Executes the runs of a study that are not finished yet.
@@ -45,34 +39,23 @@ def run_study(
     Args:
         study: the study.
         folder: folder of the study; the same study again continues the runs in it.
-        workers: number of runs at once. Default: one per core, fewer where memory is short.
-        threads: threads of each run's rollouts. Default: the cores divided by the workers.
-        cluster: address of a Ray cluster to run on.
-        checkpoint_seconds: shortest time between the checkpoints of a run.
-        max_hours: hours after which all runs stop cleanly; the same study again continues them.
-        keep_state: whether finished runs keep their states, which `resume` needs to extend them.
-        calibrate: whether to measure first how long it will take.
+        execution: workers, threads and limits.
         only_plan: whether to show the plan and do nothing else.
     """
-    folder = Path(folder)
-    here = cluster is None
-    converted((Threads if here else Workers) | None, "workers", workers)
-    converted((Threads if here else Workers) | None, "threads", threads)
-    converted(Seconds, "checkpoint_seconds", checkpoint_seconds)
-    converted(Patience | None, "max_hours", max_hours)
-    clock = _Clock(max_hours)
-    settings = (study, folder, workers, threads, cluster, checkpoint_seconds, clock, keep_state, calibrate)
-    if cluster is not None:
+    folder, execution = Path(folder), execution or StudyExecution()
+    execution.check()
+    clock = _Clock(execution.max_hours)
+    if execution.cluster is not None:
         from elites.cluster import connect
 
-        connect(cluster)  # fails early, before anything is measured
+        connect(execution.cluster)  # fails early, before anything is measured
     if only_plan:
-        return _execute(*settings, True)
+        return _execute(study, folder, execution, clock, only_plan=True)
     with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):  # fails early, before anything is measured
         remove_partials(folder, below=False)
-        return _execute(*settings, False)
+        return _execute(study, folder, execution, clock, only_plan=False)
 
 
 class _Clock:
@@ -89,16 +72,7 @@ class _Clock:
 
 
 def _execute(
-    study: Study,
-    folder: Path,
-    workers: int | None,
-    threads: int | None,
-    cluster: str | None,
-    checkpoint_seconds: float,
-    clock: _Clock,
-    keep_state: bool,
-    calibrate: bool,
-    only_plan: bool,
+    study: Study, folder: Path, execution: StudyExecution, clock: _Clock, *, only_plan: bool
 ) -> list[State]:
     display = StudyDisplay(folder)
     with display:
@@ -109,26 +83,27 @@ def _execute(
             display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
             return []
         display.doing = "measuring"
-        measured = _measure(folder, left, calibrate, display.log, keep=not only_plan)
+        measured = _measure(folder, left, execution.calibrate, display.log, keep=not only_plan)
     display.finished = finished
     pool: Pool
-    if cluster is None:
+    workers = execution.workers
+    if execution.cluster is None:
         workers = workers or plan.default_workers(left, measured)
-        run_threads = threads or max(1, plan.cores() // workers)
+        run_threads = execution.threads or max(1, plan.cores() // workers)
         where = (
             f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
             f"with up to {in_bytes(plan.memory(left, measured, workers))} of memory; "
             f"{in_bytes(measured.available)} are free"
         )
-        pool = Processes(folder, workers, run_threads, checkpoint_seconds, keep_state)
+        pool = Processes(folder, dataclasses.replace(execution, workers=workers, threads=run_threads))
     else:
         from elites.studies.cluster import ClusterPool
 
         needs = {job.folder: plan.needs(job, measured) for job in left}
-        pool = ClusterPool(folder, cluster, workers, threads, checkpoint_seconds, needs, keep_state)
+        pool = ClusterPool(folder, execution, needs)
         where = pool.describe()
     try:
-        cost = plan.cost(folder, left, measured, workers or len(left), keep_state)
+        cost = plan.cost(folder, left, measured, workers or len(left), execution.keep_state)
         display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []
@@ -138,7 +113,9 @@ def _execute(
         with display:
             states = execute(
                 *(left, pool, display, display.ended, clock.is_over, display.stopping),
-                standing=lambda job: min(RunFolder(folder / run).evaluations() for run in job.folders),
+                evaluations_so_far=lambda job: min(
+                    RunFolder(folder / run).evaluations() for run in job.folders
+                ),
             )
         if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
             display.log(f"the time is over: {clock.describe()}")

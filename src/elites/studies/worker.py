@@ -73,10 +73,10 @@ def execute(request: dict[str, Any], send: Send) -> bool:
     from elites.experiments.config import RunConfig
     from elites.experiments.correct import correct
     from elites.experiments.execution import Execution
-    from elites.experiments.run import resume, run, run_group
+    from elites.experiments.run import resume, start_runs
 
     folder, seeds, threads = Path(request["folder"]), request["seeds"], request["threads"]
-    config, group = RunConfig(**request["config"]), GroupFolder(folder)
+    config = RunConfig(**request["config"])
     progress = _Progress(send)
     execution = Execution(
         threads=threads,
@@ -89,12 +89,10 @@ def execute(request: dict[str, Any], send: Send) -> bool:
         on_resume=progress.generation,
         log=lambda text: send("text", text=text),
     )
-    if group.exists or RunFolder(folder).exists:
+    if GroupFolder(folder).exists or RunFolder(folder).exists:
         outcome = resume(folder, execution)
-    elif request["group"]:
-        outcome = run_group(config, len(seeds), group, execution)
     else:
-        outcome = run(config, folder, execution=execution)
+        outcome = start_runs(config, len(seeds), folder, execution, group=request["group"])
     if not outcome.finished:
         return False
     if request["correct"]:

@@ -105,6 +105,8 @@ class Task:
 class Simulator(Protocol):
     """Runs whole episodes of one task, one at a time, or steps through them."""
 
+    truncated: bool  # whether the simulator itself cut the episode off in the last `advance`
+
     def run(
         self,
         parameters: np.ndarray,
@@ -136,6 +138,11 @@ class HostTask(Task, ABC):
     @abstractmethod
     def simulator(self) -> Simulator:
         """A simulator of this task, for one thread at a time."""
+
+    @property
+    def step_seconds(self) -> float:
+        """Longest time of a step, after which a worker process is considered hung."""
+        return 60.0
 
     def stepper(self) -> Simulator:
         """A simulator to step through episodes in this process. It may run in another one."""

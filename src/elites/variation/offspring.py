@@ -19,7 +19,7 @@ class Offspring(NamedTuple):
     parents: jax.Array
 
 
-def orphans(parameters: jax.Array) -> Offspring:
+def without_parents(parameters: jax.Array) -> Offspring:
     """Genomes without parents."""
     return Offspring(parameters, jnp.full((len(parameters), 2), NO_PARENT, jnp.int32))
 
@@ -32,4 +32,4 @@ def children(parameters: jax.Array, parents: jax.Array) -> Offspring:
 
 def random_genomes(genome: Genome, key: jax.Array, count: int) -> Offspring:
     """Random genomes."""
-    return orphans(jax.vmap(genome.init)(jax.random.split(key, count)))
+    return without_parents(jax.vmap(genome.init)(jax.random.split(key, count)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,12 @@ class PolicyGradient:
     batch: int
     learning_rate: float
     precision: Precision = "float32"
+
+    @classmethod
+    def of(cls, policy: Policy, config: Any) -> PolicyGradient:
+        """The operator of an algorithm, with the hyper-parameters in its `config`."""
+        training = config.training_batch, config.pg_learning_rate, config.training_precision
+        return cls(policy, config.pg_steps, *training)
 
     def __call__(
         self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
@@ -65,16 +72,16 @@ class PolicyGradient:
             updates, state = optimiser.update(jax.grad(loss)(actors), state)
             return (optax.apply_updates(actors, updates), state), None
 
-        def climb(parents: jax.Array) -> jax.Array:
+        def ascend(parents: jax.Array) -> jax.Array:
             actors = jax.vmap(policy.layers)(parents)
             (actors, _), _ = jax.lax.scan(step, (actors, optimiser.init(actors)), batches)
             return jax.vmap(policy.flat)(actors)
 
         count, together = len(parents), _together(len(parents))
         if together == count:
-            return climb(parents)
+            return ascend(parents)
         groups = jnp.resize(parents, (-(-count // together), together, parents.shape[1]))
-        offspring: jax.Array = jax.lax.map(climb, groups)
+        offspring: jax.Array = jax.lax.map(ascend, groups)
         return offspring.reshape(-1, parents.shape[1])[:count]
 
 

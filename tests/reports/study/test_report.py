@@ -15,9 +15,8 @@ from scipy.stats import mannwhitneyu
 from elites import ElitesError, cli
 from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
-from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.comparisons import compare, describe_power, finals, reference_of, seeds_needed
-from elites.reports.study.figures import losses
+from elites.reports.study.figures import draw_archives, losses, read_panels
 from elites.reports.study.looks import colour_of
 from elites.reports.study.page import settings
 from elites.reports.study.report import study_report

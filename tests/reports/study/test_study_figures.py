@@ -8,7 +8,6 @@ from matplotlib.testing.compare import compare_images
 
 from elites.reports import colours
 from elites.reports.study import figures
-from elites.reports.study.archives import draw_archives, read_panels
 from elites.reports.study.looks import looks_of
 from tests.made_up import make_run, study_of
 
@@ -48,7 +47,7 @@ DRAWN = {
     "corrected": figures.corrected_progress,
     "losses": lambda study: figures.losses(study, without="deep-grid"),
     "contribution": figures.contribution,
-    "archives": lambda study: draw_archives(read_panels(study)[0]),
+    "archives": lambda study: figures.draw_archives(figures.read_panels(study)[0]),
 }
 
 

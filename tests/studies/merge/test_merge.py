@@ -163,7 +163,7 @@ def test_before_its_first_generation_a_run_has_no_value(tmp_path):
     lines = (late / "metrics.csv").read_text().splitlines()
     (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
     study = study_of(tmp_path)
-    scores = {(c.run.algorithm, c.run.task): study.shared_qd_score(c) for c in study.runs}
+    scores = {(c.run.algorithm, c.run.task): study.qd_score_across_tasks(c) for c in study.runs}
     assert scores["map-elites", "qd-ant"] > scores["map-elites", "qd-deterministic-ant"] > 0  # both at 100
     assert math.isnan(scores["td3", "qd-deterministic-ant"])
 

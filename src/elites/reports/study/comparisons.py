@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from elites.metrics.effects import (
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, quartiles, rank_sum_p
 from elites.paper.presets import GA_SHARE, PGA
-from elites.paper.verdicts import SAME, UNKNOWN
+from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.studies.merge.pooled import POOLED
 from elites.studies.merge.results import StudyResults
 
@@ -82,6 +83,35 @@ class Aggregate(NamedTuple):
     above: Interval  # the probability that it is above the reference, in the mean over tasks
 
 
+@dataclass(frozen=True)
+class Findings:
+    """Everything that a report states about a study, apart from its figures."""
+
+    study: StudyResults
+    reference: str
+    finals: list[Final]
+    comparisons: list[Comparison]
+    aggregates: list[Aggregate]
+    common_finals: list[Final]  # at the common budget; empty if all runs are compared there anyway
+    common_comparisons: list[Comparison]
+    claims: list[Claim]
+
+
+def make_findings(study: StudyResults, reference: str, claims: list[Claim]) -> Findings:
+    """The final values of a study, compared with those of the reference."""
+    common = study.at_common_budget if study.uneven else None
+    return Findings(
+        study,
+        reference,
+        finals(study),
+        compare(study, reference, pool=True),
+        aggregate(study, reference),
+        finals(common) if common else [],
+        compare(common, reference) if common else [],
+        claims,
+    )
+
+
 def finals(study: StudyResults) -> list[Final]:
     """Medians and quartiles of all quantities."""
     rows = []
@@ -90,7 +120,7 @@ def finals(study: StudyResults) -> list[Final]:
             for metric in study.quantities:
                 values = _numbers(study.finals(task, variant, metric.name))
                 if len(values):
-                    at = min(study.reached(curves).evaluations for curves in study.of(task, variant))
+                    at = min(study.compared_values(curves).evaluations for curves in study.of(task, variant))
                     rows.append(Final(task, variant, metric.name, len(values), at, *quartiles(values)))
     return rows
 

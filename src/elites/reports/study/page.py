@@ -13,47 +13,31 @@ from urllib.parse import quote
 
 from elites.metrics.metric import Quantity
 from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, PAPERS, SEEDS, SUITES
-from elites.paper.verdicts import Claim
-from elites.reports.study.comparisons import Aggregate, Comparison, Final, describe_power
-from elites.reports.study.figures import AXES
-from elites.reports.study.tables import (
-    aggregate_table,
-    cost_table,
-    details,
-    final_table,
-    p_table,
-    runs_table,
-    suite_text,
-)
-from elites.results.names import ReportTable
+from elites.reports.study.comparisons import Findings
+from elites.reports.study.figures import AXES, Captions
+from elites.reports.study.tables import Table, Tables, details, suite_text
 from elites.results.study import ReportFolder
 from elites.studies.merge.results import StudyResults
 from elites.studies.merge.runs import STORAGE, defaults_of
 
 
 def make_page(
-    study: StudyResults,
-    title: str,
-    reference: str,
-    notes: Sequence[str],
-    finals: Sequence[Final],
-    comparisons: Sequence[Comparison],
-    aggregates: Sequence[Aggregate],
-    common: tuple[Sequence[Final], Sequence[Comparison]],
-    claims: Sequence[Claim],
-    pictures: Mapping[str, Sequence[tuple[str, str]]],
+    findings: Findings,
+    tables: Tables,
+    captions: Captions,
     report: ReportFolder,
+    *,
+    title: str,
+    notes: Sequence[str],
     against: str,
 ) -> str:
-    """The page. `pictures` are (name, caption) by section, with their files in the report's folder.
-
-    `common` are final values and comparisons at the common budget, empty if all runs are compared there.
-    """
+    """The page. The figures are in the report's folder; `against` is the x-axis of the first ones."""
     from jinja2 import Environment, StrictUndefined
 
+    study, claims = findings.study, findings.claims
     shown = {
         section: [_embed(report.figure(name), caption) for name, caption in named]
-        for section, named in pictures.items()
+        for section, named in captions.items()
     }
     seeds = sorted({curves.run.seed for curves in study.runs})
     plural = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
@@ -72,27 +56,27 @@ def make_page(
         title=title,
         summary=summary,
         notes=notes,
-        runs=runs_table(study),
-        cost=cost_table(study),
+        runs=tables.runs,
+        cost=tables.cost,
         settings=settings(study),
         versions=_versions(study),
         progress=shown[f"progress-{against}"],
         also=[(AXES[x], shown[f"progress-{x}"]) for x in AXES if x != against],
-        final=final_table(finals, study.metrics, ReportTable.FINAL, ""),
-        reference=reference,
-        p_values=_p_tables(comparisons, study.metrics),
-        pooled=any(row.pooled for row in comparisons),
-        aggregate=aggregate_table(aggregates, study.quantities, reference),
-        common_final=final_table(common[0], study.metrics, ReportTable.FINAL_COMMON, ""),
-        common_p_values=_p_tables(common[1], study.metrics),
+        final=tables.final,
+        reference=findings.reference,
+        p_values=_chosen(tables.p_values, study.metrics),
+        pooled=any(row.pooled for row in findings.comparisons),
+        aggregate=tables.aggregate,
+        common_final=tables.common_final,
+        common_p_values=_chosen(tables.common_p_values, study.metrics),
         alone=len(study.variants) == 1,
         archives=shown["archives"],
         explorers=explorers(study, report.path),
         losses=shown["losses"],
         corrected=shown["corrected"],
-        final_corrected=final_table(finals, study.corrected_metrics, ReportTable.FINAL_CORRECTED, ""),
-        final_losses=final_table(finals, study.losses, ReportTable.FINAL_LOSSES, ""),
-        p_losses=_p_tables(comparisons, (*study.corrected_metrics, *study.losses)),
+        final_corrected=tables.final_corrected,
+        final_losses=tables.final_losses,
+        p_losses=_chosen(tables.p_values, (*study.corrected_metrics, *study.losses)),
         contribution=shown["contribution"],
         scale=_scale(study),
         claims=claims,
@@ -113,14 +97,9 @@ def explorers(study: StudyResults, report: Path) -> list[tuple[str, str]]:
     ]
 
 
-def _p_tables(comparisons: Sequence[Comparison], metrics: Sequence[Quantity]) -> list[tuple[Any, str]]:
-    """The table of each metric that was compared, with a note on its power."""
-    tables = []
-    for metric in metrics:
-        rows = [row for row in comparisons if row.metric == metric.name]
-        if rows:
-            tables.append((p_table(rows, metric), describe_power(rows)))
-    return tables
+def _chosen(tables: Mapping[str, Table], metrics: Sequence[Quantity]) -> list[Table]:
+    """The tables of those metrics that were compared."""
+    return [tables[metric.name] for metric in metrics if metric.name in tables]
 
 
 def _ends(study: StudyResults) -> str:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import DEEP, judge, papers_ants
+from elites.paper.claims import ant_suite, evaluate_claims
 from elites.paper.presets import Suite, suite_of
 from elites.reports.plain import plain_text
-from elites.reports.study.archives import draw_archives, read_panels
-from elites.reports.study.comparisons import aggregate, compare, counted, finals, reference_of
-from elites.reports.study.figures import (
-    AXES,
-    Picture,
-    contribution,
-    corrected_progress,
-    losses,
-    progress,
-    save,
-)
+from elites.reports.study.comparisons import counted, make_findings, reference_of
+from elites.reports.study.figures import draw_figures
 from elites.reports.study.page import make_page
-from elites.reports.study.tables import aligned_claims, results_text, write_tables
+from elites.reports.study.tables import aligned_claims, make_tables, results_text, write_tables
 from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.merge.results import read_study
@@ -54,7 +43,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 @plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
-    study = read_study(home.path, report.metrics, shared=papers_ants)
+    study = read_study(home.path, report.metrics, group_across_tasks=ant_suite)
     record = _record(home)
     papers = _papers_suite(record)
     notes = list(study.notes)
@@ -65,43 +54,26 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
             raise
         reference = reference_of(study)  # a study that is not complete yet
         notes.append(f"The study's {error}. All others are compared with {reference}.")
-    final, comparisons = finals(study), compare(study, reference, pool=True)
-    aggregates, claims = aggregate(study, reference), judge(study)
-    even = study.at_common_budget
-    common = (finals(even), compare(even, reference)) if study.uneven else ([], [])
+    claims = evaluate_claims(study)
     if not papers and not any(claim.tested for claim in claims):
         claims = []
-    panels, archive_notes = read_panels(study)
+    findings = make_findings(study, reference, claims)
+    captions, archive_notes = draw_figures(study, report)
     notes += archive_notes
-    sections: dict[str, Iterable[Picture]] = {
-        **{f"progress-{x}": progress(study, x) for x in AXES},
-        "archives": draw_archives(panels),
-        "corrected": corrected_progress(study),
-        "losses": chain(losses(study), losses(study, without=DEEP)),
-        "contribution": contribution(study),
-    }
-    pictures: dict[str, list[tuple[str, str]]] = {}
-    for section, drawn in sections.items():
-        pictures[section] = []
-        for picture in drawn:  # one at a time: figures are large
-            save(picture, report)
-            pictures[section].append((picture.name, picture.caption))
-    write_tables(study, final, comparisons, aggregates, common, claims, report)
+    tables = make_tables(findings)
+    write_tables(findings, tables, report)
     name = record.name
     title = shortened(name if name and not papers else f"Study {name or home.path.resolve().name}")
-    page = make_page(
-        *(study, title, reference, notes, final, comparisons, aggregates, common, claims),
-        *(pictures, report, against),
-    )
+    page = make_page(findings, tables, captions, report, title=title, notes=notes, against=against)
     report.page.write_text(page, encoding="utf-8", errors="replace")
-    figures = counted(sum(map(len, pictures.values())), "figure")
+    figures = counted(sum(map(len, captions.values())), "figure")
     lines = [
         ", ".join(
             counted(len(items), noun)
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
         *(f"  {printable(note)}" for note in notes),
-        *([] if papers else results_text(final, comparisons, study.metrics, reference)),
+        *([] if papers else results_text(findings)),
         *aligned_claims(
             [claim for claim in claims if claim.tested or (papers and claim.suite == papers.title)]
         ),

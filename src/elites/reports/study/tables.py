@@ -20,7 +20,9 @@ from elites.reports.study.comparisons import (
     Aggregate,
     Comparison,
     Final,
+    Findings,
     as_text,
+    describe_power,
     interval_text,
     p_text,
 )
@@ -39,6 +41,7 @@ class Table(NamedTuple):
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     numeric: frozenset[int] = frozenset()
+    note: str = ""  # of the page
 
 
 def runs_table(study: StudyResults) -> Table:
@@ -151,6 +154,7 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
         columns,
         texts,
         frozenset(range(2, 7)),
+        describe_power(rows) if rows else "",
     )
 
 
@@ -173,16 +177,14 @@ def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], refe
     return Table(ReportTable.AGGREGATE, "All tasks together.", columns, texts, frozenset(range(2, 5)))
 
 
-def results_text(
-    finals: Sequence[Final], comparisons: Sequence[Comparison], metrics: Sequence[Quantity], reference: str
-) -> list[str]:
+def results_text(findings: Findings) -> list[str]:
     """The final values of each metric and their effects against the reference, as lines of text."""
-    compared_rows = {(row.metric, row.task, row.other): row for row in comparisons}
+    compared_rows = {(row.metric, row.task, row.other): row for row in findings.comparisons}
     lines: list[str] = []
-    for metric in metrics:
+    for metric in findings.study.metrics:
         rows = [("task", "algorithm", "runs", metric.label, "quartiles")]
         effects = [("difference", "probability of being above")]
-        for row in (row for row in finals if row.metric == metric.name):
+        for row in (row for row in findings.finals if row.metric == metric.name):
             low, high = as_text(metric, row.low), as_text(metric, row.high)
             numbers = (str(row.seeds), as_text(metric, row.median), f"{low} to {high}")
             rows.append((row.task, row.variant, *numbers))
@@ -194,7 +196,7 @@ def results_text(
             )
         if len(rows) > 1:
             compared = any(effect != ("", "") for effect in effects[1:])
-            against = f", against {reference} with 95 % intervals" if compared else ""
+            against = f", against {findings.reference} with 95 % intervals" if compared else ""
             lines.append(f"{metric.label}: medians over replications{against}")
             width = max(len(row[1]) for row in rows)
             lines += aligned(
@@ -227,16 +229,50 @@ def claim_table(claims: Sequence[Claim]) -> Table:
     return Table(ReportTable.CLAIMS, "The paper's claims.", columns, rows)
 
 
-def write_tables(
-    study: StudyResults,
-    finals: Sequence[Final],
-    comparisons: Sequence[Comparison],
-    aggregates: Sequence[Aggregate],
-    common: tuple[Sequence[Final], Sequence[Comparison]],
-    claims: Sequence[Claim],
-    report: ReportFolder,
-) -> None:
-    """Writes all tables of a report; `common` is as in `make_page`."""
+class Tables(NamedTuple):
+    """All tables of a report; those of p-values by the name of the metric that was compared."""
+
+    runs: Table
+    cost: Table
+    final: Table
+    final_corrected: Table
+    final_losses: Table
+    p_values: dict[str, Table]
+    aggregate: Table
+    claims: Table
+    common_final: Table
+    common_p_values: dict[str, Table]
+
+
+def make_tables(findings: Findings) -> Tables:
+    """The tables of the page and of the LaTeX files. A table without rows is shown in neither."""
+    study, quantities = findings.study, findings.study.quantities
+
+    def final(rows: Sequence[Final], metrics: Sequence[Quantity], name: str) -> Table:
+        return final_table(rows, metrics, name, f"{metrics[0].label} and others: medians and quartiles.")
+
+    def p_values(comparisons: Sequence[Comparison]) -> dict[str, Table]:
+        compared = {row.metric for row in comparisons}
+        chosen = [metric for metric in quantities if metric.name in compared]
+        return {metric.name: p_table(comparisons, metric) for metric in chosen}
+
+    return Tables(
+        runs_table(study),
+        cost_table(study),
+        final(findings.finals, study.metrics, ReportTable.FINAL),
+        final(findings.finals, study.corrected_metrics, ReportTable.FINAL_CORRECTED),
+        final(findings.finals, study.losses, ReportTable.FINAL_LOSSES),
+        p_values(findings.comparisons),
+        aggregate_table(findings.aggregates, quantities, findings.reference),
+        claim_table(findings.claims),
+        final(findings.common_finals, study.metrics, ReportTable.FINAL_COMMON),
+        p_values(findings.common_comparisons),
+    )
+
+
+def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> None:
+    """Writes all numbers as CSV, and the tables as LaTeX."""
+    study = findings.study
     _csv(
         report.table(ReportTable.RUNS),
         (
@@ -252,24 +288,23 @@ def write_tables(
             for curves in study.runs
         ],
     )
-    _csv(report.table(ReportTable.FINAL), FINAL_COLUMNS, finals)
-    _csv(report.table(ReportTable.P_VALUES), COMPARISON_COLUMNS, map(_comparison_row, comparisons))
-    if common[0]:
-        _csv(report.table(ReportTable.FINAL_COMMON), FINAL_COLUMNS, common[0])
-        _csv(report.table(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, map(_comparison_row, common[1]))
-    tables = [runs_table(study), cost_table(study)]
-    if aggregates:
+    rows = map(_comparison_row, findings.comparisons)
+    _csv(report.table(ReportTable.FINAL), FINAL_COLUMNS, findings.finals)
+    _csv(report.table(ReportTable.P_VALUES), COMPARISON_COLUMNS, rows)
+    if findings.common_finals:
+        rows = map(_comparison_row, findings.common_comparisons)
+        _csv(report.table(ReportTable.FINAL_COMMON), FINAL_COLUMNS, findings.common_finals)
+        _csv(report.table(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, rows)
+    if findings.aggregates:
         _csv(
             report.table(ReportTable.AGGREGATE),
             (
                 *("metric", "algorithm", "tasks", *_interval_columns("scaled_interquartile_mean")),
                 *_interval_columns("probability_above_reference"),
             ),
-            [(*row[:3], *row.mean, *row.above) for row in aggregates],
+            [(*row[:3], *row.mean, *row.above) for row in findings.aggregates],
         )
-        reference = comparisons[0].reference if comparisons else ""
-        tables.append(aggregate_table(aggregates, study.quantities, reference))
-    if claims:
+    if findings.claims:
         _csv(
             report.table(ReportTable.CLAIMS),
             (
@@ -277,18 +312,11 @@ def write_tables(
                 *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
                 *("at_common_budget", "with_pooled_offset"),
             ),
-            [row for claim in claims for row in _claim_rows(claim)],
+            [row for claim in findings.claims for row in _claim_rows(claim)],
         )
-        tables.append(claim_table(claims))
-    for name, metrics in (
-        (ReportTable.FINAL, study.metrics),
-        (ReportTable.FINAL_CORRECTED, study.corrected_metrics),
-        (ReportTable.FINAL_LOSSES, study.losses),
-    ):
-        caption = f"{metrics[0].label} and others: medians and quartiles."
-        tables.append(final_table(finals, metrics, name, caption))
-    tables += [p_table(comparisons, metric) for metric in study.quantities]
-    for table in tables:
+    finals = tables.final, tables.final_corrected, tables.final_losses
+    others = tables.runs, tables.cost, tables.aggregate, tables.claims, *tables.p_values.values()
+    for table in (*finals, *others):
         if table.rows:
             report.table(table.name, "tex").write_text(latex(table), encoding="utf-8")
 

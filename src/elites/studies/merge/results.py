@@ -34,7 +34,7 @@ class Basis(Enum):
 
 
 @dataclass(frozen=True)
-class Reached:
+class RunValues:
     """The values of a run after this number of evaluations; NaN before its first generation."""
 
     evaluations: int
@@ -55,9 +55,9 @@ class Curves:
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
     window: int  # generations of the smoothing
     corrections: dict[str, np.ndarray]
-    end: Reached  # at its own end, or at the smallest budget of the runs of its task
-    common: Reached  # at the most evaluations that all runs of its task have reached
-    shared: tuple[Reached, Reached] | None  # the same two of several tasks that are compared with each other
+    end: RunValues  # at its own end, or at the smallest budget of the runs of its task
+    common: RunValues  # at the most evaluations that all runs of its task have reached
+    across_tasks: tuple[RunValues, RunValues] | None  # the same two, if its task is compared with another
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class StudyResults:
         """Evaluations of the points of curves."""
         return np.linspace(0, self.limits[task], POINTS + 1)[1:]
 
-    def reached(self, curves: Curves) -> Reached:
+    def compared_values(self, curves: Curves) -> RunValues:
         """The values of a run that are compared."""
         return curves.common if self.basis is Basis.COMMON else curves.end
 
@@ -140,7 +140,7 @@ class StudyResults:
         """
         rows: list[tuple[Curves, Mapping[str, float]]]
         if any(name == metric.name for metric in self.metrics):
-            rows = [(curves, self.reached(curves).values) for curves in self.of(task, variant)]
+            rows = [(curves, self.compared_values(curves).values) for curves in self.of(task, variant)]
         else:
             corrections = [(curves, self.correction(curves)) for curves in self.of(task, variant)]
             rows = [(curves, values) for curves, values in corrections if values]
@@ -148,11 +148,11 @@ class StudyResults:
             return np.array([self._pooled(curves, name) for curves, _ in rows])
         return np.array([values[name] for _, values in rows])
 
-    def shared_qd_score(self, curves: Curves) -> float:
+    def qd_score_across_tasks(self, curves: Curves) -> float:
         """A run's QD-score in comparisons of tasks with each other; NaN if it is not part of any."""
-        if curves.shared is None:
+        if curves.across_tasks is None:
             return np.nan
-        end, common = curves.shared
+        end, common = curves.across_tasks
         if self.basis is Basis.POOLED:
             at_end = end.evaluations == curves.end.evaluations
             return self._pooled(curves, "qd_score") if at_end else np.nan
@@ -166,7 +166,7 @@ class StudyResults:
 
         A correction older than both the archive and these evaluations does not count: see `is_outdated`.
         """
-        budget = self.reached(curves).evaluations
+        budget = self.compared_values(curves).evaluations
         if not len(curves.corrections["evaluations"]) or is_outdated(curves, budget):
             return {}
         row = _correction_row(curves, budget)
@@ -177,11 +177,13 @@ class StudyResults:
         return any(self.correction(curves) for curves in self.runs)
 
 
-def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda run: "") -> StudyResults:
+def read_study(
+    folder: Path, table: Path, group_across_tasks: Callable[[Run], str] = lambda run: ""
+) -> StudyResults:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
 
-    `shared` names the runs that are compared with each other across tasks; others have no name. See
-    `Curves.shared`.
+    `group_across_tasks` names the runs that are compared with each other across tasks; others have no name.
+    See `Curves.across_tasks`.
     """
     candidates, notes = find_runs(folder)
     last: dict[Path, int] = {}
@@ -200,15 +202,15 @@ def read_study(folder: Path, table: Path, shared: Callable[[Run], str] = lambda 
     if not runs:
         raise ElitesError(f"{folder} holds no run with a logged generation")
     while runs:
-        places = _places(runs, last, shared)
+        compared = _compared_evaluations(runs, last, group_across_tasks)
         names = list(dict.fromkeys(name for run in runs for name in columns[run.folder.path]))
         metrics = _metrics(runs, names)
         with MetricsTable(table, names, metrics) as written:
-            curves, failed, damaged = _read_curves(runs, places, metrics, written)
+            curves, failed, damaged = _read_curves(runs, compared, metrics, written)
         notes += [f"{run.name} is left out: {error}" for run, error in failed]
         runs = [curve.run for curve in curves]
-        if not failed or _places(runs, last, shared) == {
-            run.folder.path: places[run.folder.path] for run in runs
+        if not failed or _compared_evaluations(runs, last, group_across_tasks) == {
+            run.folder.path: compared[run.folder.path] for run in runs
         }:
             break  # else a run that is now left out has determined them
     if not curves:
@@ -228,18 +230,18 @@ def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...
     return tuple(metric_of(name, paths) for name in names)
 
 
-class Places(NamedTuple):
+class ComparedEvaluations(NamedTuple):
     """The evaluations at which a run is compared."""
 
     end: int
     common: int
     limit: int  # where the curves of its task end
-    shared: tuple[int, int] | None  # end and common
+    across_tasks: tuple[int, int] | None  # end and common
 
 
-def _places(
-    runs: Sequence[Run], last: Mapping[Path, int], shared: Callable[[Run], str]
-) -> dict[Path, Places]:
+def _compared_evaluations(
+    runs: Sequence[Run], last: Mapping[Path, int], group_of: Callable[[Run], str]
+) -> dict[Path, ComparedEvaluations]:
     """The evaluations at which each run is compared.
 
     Runs with different budgets are compared within the smallest one. A run that was stopped early is compared
@@ -251,22 +253,22 @@ def _places(
         return {run.folder.path: min(planned, last[run.folder.path]) for run in chosen}
 
     across: dict[Path, tuple[int, int]] = {}
-    for name in {shared(run) for run in runs} - {""}:
-        named = [run for run in runs if shared(run) == name]
+    for name in {group_of(run) for run in runs} - {""}:
+        named = [run for run in runs if group_of(run) == name]
         if len({run.task for run in named}) > 1:
             ended = ends(named)
             across |= {path: (end, min(ended.values())) for path, end in ended.items()}
-    places = {}
+    compared = {}
     for task in {run.task for run in runs}:
         own = ends([run for run in runs if run.task == task])
         for path, end in own.items():
-            places[path] = Places(end, min(own.values()), max(own.values()), across.get(path))
-    return places
+            compared[path] = ComparedEvaluations(end, min(own.values()), max(own.values()), across.get(path))
+    return compared
 
 
 def _read_curves(
     runs: Sequence[Run],
-    places: Mapping[Path, Places],
+    compared: Mapping[Path, ComparedEvaluations],
     metrics: Sequence[Quantity],
     table: MetricsTable,
 ) -> tuple[list[Curves], list[tuple[Run, str]], list[str]]:
@@ -288,7 +290,7 @@ def _read_curves(
             log["elapsed_s"] = np.full(len(log["generation"]), np.nan)
             notes.append(f"Wall times of {run.name} are left out: {error}")
         table.add(run, log, corrections)
-        curves.append(_make_curves(run, log, corrections, metrics, places[run.folder.path]))
+        curves.append(_make_curves(run, log, corrections, metrics, compared[run.folder.path]))
     return curves, failed, notes
 
 
@@ -305,11 +307,11 @@ def _make_curves(
     log: dict[str, np.ndarray],
     corrections: dict[str, np.ndarray],
     metrics: Sequence[Quantity],
-    places: Places,
+    compared: ComparedEvaluations,
 ) -> Curves:
     evaluations = log["evaluations"]
     last = int(evaluations[-1])
-    grid = np.linspace(0, places.limit, POINTS + 1)[1:]
+    grid = np.linspace(0, compared.limit, POINTS + 1)[1:]
     rows = np.searchsorted(evaluations, grid, side="right") - 1
     outside = (rows < 0) | (grid > last)
 
@@ -323,10 +325,10 @@ def _make_curves(
     operators = [name for name in by_operator if name != "random"]
 
     @functools.cache
-    def reached(place: int) -> Reached:
-        row = int(np.searchsorted(evaluations, place, side="right")) - 1
+    def values_after(evaluations: int) -> RunValues:
+        row = int(np.searchsorted(log["evaluations"], evaluations, side="right")) - 1
         values = {m.name: float(log.get(m.name, missing)[row]) if row >= 0 else np.nan for m in metrics}
-        return Reached(place, values, {name: _rates(log, name, place) for name in operators})
+        return RunValues(evaluations, values, {name: _rates(log, name, evaluations) for name in operators})
 
     return Curves(
         run=run,
@@ -338,9 +340,11 @@ def _make_curves(
         added={name: at(smoothed(by_operator[name], over_rows)) for name in operators},
         window=over,
         corrections=corrections,
-        end=reached(places.end),
-        common=reached(places.common),
-        shared=None if places.shared is None else (reached(places.shared[0]), reached(places.shared[1])),
+        end=values_after(compared.end),
+        common=values_after(compared.common),
+        across_tasks=None
+        if compared.across_tasks is None
+        else (values_after(compared.across_tasks[0]), values_after(compared.across_tasks[1])),
     )
 
 

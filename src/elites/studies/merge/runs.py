@@ -14,7 +14,7 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.results import folder as results
 from elites.results.folder import RunFolder
-from elites.results.names import SEVERAL
+from elites.results.names import GROUP_PREFIX
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
 from elites.text import printable
@@ -44,7 +44,7 @@ class Run:
     def home(self) -> str:
         """The name of the folder of its replications."""
         parent = self.folder.path.parent
-        return parent.parent.name if parent.name.startswith(SEVERAL) else parent.name
+        return parent.parent.name if parent.name.startswith(GROUP_PREFIX) else parent.name
 
     @property
     def name(self) -> str:

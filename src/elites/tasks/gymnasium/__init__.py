@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 LENGTH = 1000  # steps of an episode in environments without a limit of their own
-OF_THE_RECORD = ("qd_offset", "qd_offset_from", "patience")  # may differ when a task is passed again
+NOT_COMPARED = ("qd_offset", "qd_offset_from", "patience")  # may differ when a task is passed again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,11 @@ class GymnasiumTask(HostTask):
     def describes_steps(self) -> bool:
         """Whether each step has a descriptor, as QD-PG needs."""
         return self.step_descriptor is not None
+
+    @property
+    def step_seconds(self) -> float:
+        """See `HostTask.step_seconds`."""
+        return self.patience
 
     def simulator(self) -> GymnasiumSimulator:
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
@@ -177,7 +182,7 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
         if given[parameter] and is_in_memory(str(recorded.get(parameter)))
     }
     for parameter, value in given.items():
-        if parameter in recorded and parameter not in (*OF_THE_RECORD, *provided):
+        if parameter in recorded and parameter not in (*NOT_COMPARED, *provided):
             same = json.dumps(value) == json.dumps(recorded[parameter])
             require(same, parameter, value, f"{recorded[parameter]}, as in the run")
     for parameter, function in provided.items():

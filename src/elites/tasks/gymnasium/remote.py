@@ -49,7 +49,7 @@ class Remote:
         self._receive(START_SECONDS, "its start")
 
     def call(self, what: str, **arguments: Any) -> Any:
-        """Calls a method of `_Servant` in the process. Returns its answer."""
+        """Calls a method of `_RemoteMethods` in the process. Returns its answer."""
         with contextlib.suppress(ConnectionError):
             self._channel.sendall(json.dumps({"call": what, **arguments}).encode() + b"\n")
         answer = self._receive(self.patience, NAMES[what])
@@ -157,7 +157,7 @@ class RemoteSimulator:
         self._remote.close()
 
 
-class _Servant:
+class _RemoteMethods:
     """The methods that the parent can call in the process."""
 
     def __init__(self, beat: Callable[[], None]) -> None:
@@ -215,12 +215,12 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
         channel.makefile("rb") as orders,
         contextlib.suppress(ConnectionError),
     ):
-        servant = _Servant(beat)
+        methods = _RemoteMethods(beat)
         channel.sendall(b"{}\n")
         for line in orders:
             order = json.loads(line)
             try:
-                answer = {"value": getattr(servant, order.pop("call"))(**order)}
+                answer = {"value": getattr(methods, order.pop("call"))(**order)}
             except ElitesError as error:
                 answer = {"refusal": str(error)}
             except BaseException as error:

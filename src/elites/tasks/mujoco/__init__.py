@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NOISE = "reset_noise_scale"  # Gymnasium's name of `noise`
 UNLIMITED = 1e30
-EVERYTHING = (-math.inf, math.inf)
+UNBOUNDED = (-math.inf, math.inf)
 DESCRIPTORS = {"feet": "contact of {}", "position": "final {}", "velocity": "mean velocity along {}"}
 Length = Annotated[float, Range(0, 1e6, above=True)]
 Limits = tuple[Finite, Finite]
@@ -53,12 +53,12 @@ class RobotRules:
     double_control: bool = False  # whether the cost of control is computed in double precision
     healthy_reward: float = 0.0
     terminate_when_unhealthy: bool = False
-    healthy_z_range: tuple[float, float] = EVERYTHING
-    healthy_angle_range: tuple[float, float] = EVERYTHING
-    healthy_state_range: tuple[float, float] = EVERYTHING
+    healthy_z_range: tuple[float, float] = UNBOUNDED
+    healthy_angle_range: tuple[float, float] = UNBOUNDED
+    healthy_state_range: tuple[float, float] = UNBOUNDED
     contact_cost_weight: float = 0.0
-    contact_cost_range: tuple[float, float] = EVERYTHING
-    contact_force_range: tuple[float, float] = EVERYTHING
+    contact_cost_range: tuple[float, float] = UNBOUNDED
+    contact_force_range: tuple[float, float] = UNBOUNDED
     include_cinert_in_observation: bool = False
     include_cvel_in_observation: bool = False
     include_qfrc_actuator_in_observation: bool = False

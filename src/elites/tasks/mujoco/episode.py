@@ -198,7 +198,7 @@ def built_in(
 
 
 @compiled
-def judge(
+def measure_step(
     world: World, rules: Rules, control: np.ndarray, before_x: float, before_y: float
 ) -> tuple[float, bool]:
     """The reward of a control step, and whether the task ends the episode after it."""
@@ -247,7 +247,7 @@ def step(world: World, rules: Rules, control: np.ndarray, observation: np.ndarra
     """One control step by a float32 control. Returns (reward, whether the task ends the episode)."""
     x, y = place_of(world, rules)
     advance(world, rules, control)
-    result = judge(world, rules, control, x, y)
+    result = measure_step(world, rules, control, x, y)
     observe(rules, observation)
     return result
 

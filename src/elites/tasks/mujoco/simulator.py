@@ -59,6 +59,8 @@ def model_of(task: MujocoTask) -> Any:
 class MujocoSimulator:
     """Episodes of one task. One thread at a time may use it."""
 
+    truncated = False  # never: see `Simulator`
+
     def __init__(self, task: MujocoTask) -> None:
         self.task = task
         self.model = model_of(task)

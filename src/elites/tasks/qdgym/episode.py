@@ -274,7 +274,7 @@ def find_contacts(world: World, anatomy: Anatomy, contacts: np.ndarray) -> None:
 
 
 @compiled
-def push(world: World, anatomy: Anatomy, action: np.ndarray) -> None:
+def apply_torques(world: World, anatomy: Anatomy, action: np.ndarray) -> None:
     """Applies the motors' torques for the next step."""
     command = b3.control(world.client, world.body, b3.TORQUE_CONTROL)
     for i in range(len(action)):
@@ -289,7 +289,7 @@ def advance(world: World) -> None:
 
 
 @compiled
-def judge(
+def measure_step(
     world: World,
     anatomy: Anatomy,
     action: np.ndarray,
@@ -332,9 +332,9 @@ def step(
     observation: np.ndarray,
 ) -> tuple[float, bool, float]:
     """One control step of 0.0165 s. Returns (reward, upright, distance)."""
-    push(world, anatomy, action)
+    apply_torques(world, anatomy, action)
     advance(world)
-    return judge(world, anatomy, action, initial_height, distance, contacts, observation)
+    return measure_step(world, anatomy, action, initial_height, distance, contacts, observation)
 
 
 @compiled

@@ -65,6 +65,8 @@ def anatomy(robot: Robot) -> episode.Anatomy:
 class QDGymSimulator:
     """Episodes of one task. One thread at a time may use it."""
 
+    truncated = False  # never: see `Simulator`
+
     def __init__(self, task: QDGymTask) -> None:
         self.task = task
         self.anatomy = anatomy(task.robot)

@@ -1,0 +1,77 @@
+"""The physics of a task in JAX: what computes its episodes, and whether they are part of a program."""
+
+from __future__ import annotations
+
+from elites.errors import ElitesError
+from elites.evaluation.threads import thread_count
+from elites.files import one_line
+from elites.options import Physics
+from elites.tasks.function import FunctionTask
+from elites.tasks.task import DeviceTask, Task
+
+# With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.306 s per
+# generation of walker2d and 0.587 of ant, a kernel 0.351 and 0.574. With one seed native code was 1.6 and 2.7
+# times as fast.
+SEEDS_PER_THREAD = 1.25
+_NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}
+
+
+def refuse_physics(task: Task, physics: Physics | None) -> None:
+    """Raises an error where a physics is chosen for a task that has its own simulator, or none."""
+    if physics is not None and not isinstance(task, DeviceTask):
+        raise ElitesError(f"physics is {physics}; it is for tasks in JAX, such as Brax's, not {task.name}")
+
+
+def choose_physics(
+    task: Task, wanted: Physics | None, seeds: int = 1, threads: int | None = None
+) -> tuple[Physics | None, str]:
+    """The physics of episodes and a line that names it: the requested one, or else the fastest.
+
+    The fastest is native code, unless there is a GPU and more than 1.25 seeds per thread. None and no line if
+    the task is not in JAX: there is no choice. Raises an error if the requested physics is not available.
+    """
+    refuse_physics(task, wanted)
+    if not isinstance(task, DeviceTask):
+        return None, ""
+    threads, problem = thread_count(threads), ""
+    physics = wanted or _fastest(seeds, threads)
+    if physics != "xla":
+        from elites.native import UnknownPrimitiveError
+        from elites.native.cuda import CudaError
+
+        try:
+            _compile(task, physics)
+        except (UnknownPrimitiveError, CudaError) as error:
+            if wanted is not None:
+                raise ElitesError(f"{task.name} cannot use {wanted} physics: {one_line(error)}") from None
+            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {one_line(error)}"
+    more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
+    return physics, f"physics: {_NAMES[physics]}{more}"
+
+
+def _fastest(seeds: int, threads: int) -> Physics:
+    """The fastest physics, as measured in docs/performance.md."""
+    import jax
+
+    backend = jax.default_backend()
+    if backend == "cpu" or seeds <= SEEDS_PER_THREAD * threads:
+        return "native"
+    return "cuda" if backend == "gpu" else "xla"
+
+
+def _compile(task: DeviceTask, physics: Physics) -> None:
+    if physics == "native":
+        from elites.evaluation.native import programs_of
+
+        programs_of(task)
+    else:
+        from elites.evaluation.device import batched
+
+        batched(task, physics)
+
+
+def runs_inside(task: Task, physics: Physics | None) -> bool:
+    """Whether evaluations of this task are part of a program."""
+    return (isinstance(task, DeviceTask) and physics != "native") or (
+        isinstance(task, FunctionTask) and task.is_jax
+    )

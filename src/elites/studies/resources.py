@@ -1,0 +1,34 @@
+"""The execution of a study: settings that do not change its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elites.options import Patience, Seconds, Threads, Workers, check_fields, converted
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyExecution:
+    """Resources and limits of a study. No result depends on them."""
+
+    workers: Workers | None = None
+    """Number of runs at once. Default: one per core, fewer where memory is short."""
+    threads: Workers | None = None
+    """Threads of each run's rollouts. Default: the cores divided by the workers."""
+    cluster: str | None = None
+    """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
+    checkpoint_seconds: Seconds = 60.0
+    """Minimum seconds between checkpoints of a run."""
+    max_hours: Patience | None = None
+    """Hours after which the whole study stops cleanly. The same command continues it."""
+    keep_state: bool = False
+    """Whether finished runs keep the states that `elites resume --evaluations` goes on from."""
+    calibrate: bool = True
+    """Whether to measure the speed of the runs first, for the plan."""
+
+    def check(self) -> None:
+        """Raises an error if a value is out of its range, which is smaller without a cluster."""
+        if self.cluster is None:
+            converted(Threads | None, "workers", self.workers)
+            converted(Threads | None, "threads", self.threads)
+        check_fields(self)
