@@ -27,7 +27,8 @@ run: setup
 
 # Tests compile much and compute little: XLA need not optimise for them. Its older emitters compile three times faster.
 test test-slow: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
-  --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters
+  --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters \
+  --xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
 
