@@ -9,7 +9,7 @@ KILLS ?= 300
 SEED ?=
 TSC := npm_config_fetch_retries=0 npx --yes --package=typescript@7.0.2 tsc
 
-.PHONY: setup run test test-slow test-learning fuzz torture check check-page docs benchmark lock clean
+.PHONY: setup run test test-slow test-learning fuzz torture check check-page docs benchmark try-benchmark lock clean
 
 setup: $(INSTALLED)
 	@$(BIN)/elites install-bullet || true # says what cannot run without it
@@ -26,8 +26,9 @@ run: setup
 	$(BIN)/elites run pga-map-elites qd-walker --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
 # Tests compile much and compute little: XLA need not optimise for them. Its older emitters compile three times faster.
-test test-slow: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
-  --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters
+test test-slow try-benchmark: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
+  --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters \
+  --xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
 
@@ -72,6 +73,10 @@ benchmark: setup
 	$(BIN)/python benchmarks/seeds.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/explorer.py
+
+# Does BENCHMARK=benchmarks/td3.py still run? XLA optimises nothing: the figures mean nothing.
+try-benchmark:
+	$(BIN)/python $(BENCHMARK) --quick
 
 # Newest versions of everything, for every supported Python and platform at once.
 lock:

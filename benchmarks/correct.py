@@ -72,7 +72,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer elites and rounds, under 40 s")
-    elites, replications, rounds = (6, 12, 2) if parser.parse_args().quick else (12, 24, 3)
+    elites, replications, rounds = (3, 6, 2) if parser.parse_args().quick else (12, 24, 3)
 
     import numpy as np
 

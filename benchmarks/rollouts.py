@@ -342,7 +342,7 @@ def main() -> None:
     if options.memory:
         memory()
         return
-    steps, rounds = (500, 2) if options.quick else (3000, 15)  # of a measurement
+    steps, rounds = (200, 2) if options.quick else (3000, 15)  # of a measurement
     figures = {name: measure(name, stock, steps, rounds) for name, stock in SUITES[options.suite].items()}
     measured = {key: form for key, form in COLUMNS.items() if not np.isnan(next(iter(figures.values()))[key])}
     print("| task |", *(f"{title} |" for title, _ in measured.values()))

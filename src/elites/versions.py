@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 
 
@@ -11,6 +12,11 @@ def package_version(name: str) -> str | None:
         from elites.tasks.qdgym.library import bullet_version
 
         return bullet_version()
+    return _metadata_version(name)
+
+
+@functools.cache
+def _metadata_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
