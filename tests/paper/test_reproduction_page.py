@@ -4,6 +4,11 @@ import csv
 import runpy
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from elites.studies.merge.results import read_study
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -15,12 +20,29 @@ def test_the_page_has_the_verdicts_of_the_reports():
 
 def test_the_page_has_the_final_values():
     page = (DOCS / "reproduction.md").read_text()
-    with (DOCS / "reproduction" / "brax-walker2d" / "final.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert {row["algorithm"] for row in rows} == {"pga-map-elites", "map-elites"}
+    rows = []
+    for study in ("brax-walker2d", "brax-walker2d-250000"):
+        with (DOCS / "reproduction" / study / "final.csv").open() as file:
+            new = list(csv.DictReader(file))
+        assert {row["algorithm"] for row in new} == {"pga-map-elites", "map-elites"}
+        rows += new
     with (DOCS / "reproduction" / "noise" / "final.csv").open() as file:
         rows += [row for row in csv.DictReader(file) if "loss" in row["metric"]]
     for row in rows:
         value = float(row["median"])
         share = "loss" in row["metric"] or "coverage" in row["metric"]
         assert (f"{value * 100:.1f} % (" if share else f"{value:,.0f} (") in page
+
+
+@pytest.mark.parametrize("study", ["brax-walker2d", "brax-walker2d-250000"])
+def test_runs_are_restored_from_a_report(tmp_path, study):
+    """With the same final values, so that runs can be added to them."""
+    pytest.importorskip("brax")
+    report, folder = DOCS / "reproduction" / study, tmp_path / "restored"
+    runpy.run_path(str(DOCS / "reproduction" / "restore.py"))["main"](report, folder)
+    results = read_study(folder, tmp_path / "metrics.parquet")
+    with (report / "final.csv").open() as file:
+        for row in csv.DictReader(file):
+            values = results.finals(row["task"], row["algorithm"], row["metric"])
+            assert len(values) == int(row["runs"])
+            assert np.isclose(np.median(values), float(row["median"]))

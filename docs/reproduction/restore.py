@@ -1,0 +1,65 @@
+"""Makes the folders of a study's runs again: python docs/reproduction/restore.py REPORT FOLDER
+
+REPORT is a folder beside this file. Its `metrics.parquet` has the logs and corrections of all runs, but not
+their archives. `elites study report FOLDER` then works on them and on runs that are added to the folder, such
+as those of more seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+
+import elites
+from elites.metrics.metric import METRICS
+from elites.results.folder import RunFolder
+from elites.results.schemas import COUNTS, StudyRecord, is_count
+from elites.results.study import RECORD, RUNS
+
+OF_RUNS = ("task", "algorithm", "variant", "seed", "elapsed_s")
+
+
+def main(report: Path, folder: Path) -> None:
+    """Writes a folder for each run of a report."""
+    record = (report / RECORD).read_bytes()
+    study = msgspec.json.decode(record, type=StudyRecord)
+    parameters = {choice.name: choice.parameters for choice in (*study.tasks, *study.algorithms)}
+    table = pd.read_parquet(report / "metrics.parquet")
+    names = {metric.corrected.name: metric.name for metric in METRICS}
+    corrections = [*names, *(metric.loss.name for metric in METRICS)]
+    for (task, algorithm, seed), rows in table.groupby(["task", "algorithm", "seed"], observed=True):
+        config = elites.RunConfig(
+            algorithm=algorithm,
+            task=task,
+            evaluations=study.evaluations,
+            seed=int(seed),
+            log_every=study.log_every,
+            correct_replications=study.correct_replications,
+            physics=study.physics,
+            hyper_parameters=parameters[algorithm],
+            task_parameters=parameters[task],
+        )
+        run = RunFolder(folder / RUNS / task / algorithm / f"seed-{seed}")
+        run.create({**config.record(), "versions": {}})
+        logged = [name for name in table if name not in (*OF_RUNS, *corrections)]
+        logged = [name for name in logged if not is_count(name) or rows[name].notna().all()]
+        write(run.metrics, rows[logged])
+        write(run.timings, rows[["generation", "elapsed_s"]])
+        corrected = rows[rows[corrections[0]].notna()]
+        if len(corrected):
+            numbers = corrected[["generation", "evaluations", "invalid", *corrections]]
+            write(run.corrections, numbers.rename(columns=names))
+    (folder / RECORD).write_bytes(record)
+
+
+def write(path: Path, rows: pd.DataFrame) -> None:
+    """Writes a log."""
+    counts = {name: "int64" for name in rows if is_count(name) or name in COUNTS}
+    rows.astype(counts).to_csv(path, index=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
