@@ -1,13 +1,14 @@
 """Brax's robots in native code and under XLA: whole episodes of controllers with 128-128 hidden units.
 
-    python benchmarks/native.py [--robots hopper walker2d] [--quick]
+    python benchmarks/native.py [--robots hopper walker2d] [--variants] [--quick]
 
 No episode ends before its last step, so all computed steps count. XLA uses all cores. The last
 line is one JSON object: `steps_per_s` by robot under XLA and in native code on one thread and on two, the
 `ratio` of two threads to XLA, the `shares` of physics, policy and the rest in the time of one thread, and the
 `seconds` until a first episode has ended, with code that is compiled (`first`) and from the cache (`cached`).
 Their `parts` are tracing by JAX, scalarising, LLVM with its text, and reading and loading object code, in
-processor time.
+processor time. With --variants, `variants` has the steps per second of one thread with other numbers of
+robots side by side, and with products by zero (`whole_program`), in turns with the usual code.
 """
 
 from __future__ import annotations
@@ -36,21 +37,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--robots", nargs="+", choices=ROBOTS, default=ROBOTS)
+    parser.add_argument("--variants", action="store_true", help="other numbers of lanes, products by zero")
     parser.add_argument("--quick", action="store_true", help="the hopper alone, with short episodes")
     options = parser.parse_args()
     robots, steps = (("hopper",), STEPS // 2) if options.quick else (options.robots, STEPS)
     results: dict[str, dict[str, Any]] = {"steps_per_s": {}, "ratio": {}, "shares": {}, "seconds": {}}
+    results |= {"variants": {}} if options.variants else {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ELITES_CACHE"] = folder
         for robot in robots:
-            measured = measure(robot, steps)
+            measured = measure(robot, steps, with_variants=options.variants)
             print(robot, measured, flush=True)
             for name, value in measured.items():
                 results[name][robot] = value
     print(json.dumps(results))
 
 
-def measure(robot: str, steps: int) -> dict[str, Any]:
+def measure(robot: str, steps: int, *, with_variants: bool) -> dict[str, Any]:
     """The results of one robot."""
     import jax
     from shared.endless import Endless, endless
@@ -87,7 +90,9 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
     computed = {name: int(call().length.sum()) for name, call in calls.items()}  # the first call may compile
     seconds = best(calls)
     rates = {name: round(computed[name] / seconds[name]) for name in calls}
+    others = {"variants": variants(task, calls["native_1"], parameters, seeds)} if with_variants else {}
     return {
+        **others,
         "steps_per_s": rates,
         "ratio": round(rates["native_2"] / rates["xla"], 1),
         "shares": shares(one, calls["native_1"]),
@@ -97,6 +102,37 @@ def measure(robot: str, steps: int) -> dict[str, Any]:
             "parts": {"first": first_parts, "cached": again_parts},
         },
     }
+
+
+def variants(
+    task: Any, usual: Callable[[], Any], parameters: np.ndarray, seeds: np.ndarray
+) -> dict[str, int]:
+    """Steps per second of one thread, for variants of the machine code."""
+    from elites import NativeEvaluator
+    from elites.native import compiled
+
+    class Whole(type(task)):  # type: ignore[misc]
+        """The same robot: another name for what a process keeps."""
+
+    evaluators: dict[str, Any] = {
+        f"{lanes}_lanes": NativeEvaluator(task, threads=1, lanes=lanes) for lanes in (4, 8, 16, 32)
+    }
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, ELITES_CACHE=folder),
+        mock.patch.object(compiled, "shorter_program", return_value=None),
+    ):
+        same = {field.name: getattr(task, field.name) for field in fields(task)}
+        evaluators["whole_program"] = NativeEvaluator(Whole(**same), threads=1)
+    calls: dict[str, Callable[[], Any]] = {
+        "usual": usual,
+        **{
+            name: functools.partial(evaluator.evaluate, parameters, seeds)
+            for name, evaluator in evaluators.items()
+        },
+    }
+    steps = int(usual().length.sum())
+    return {name: round(steps / seconds) for name, seconds in best(calls).items()}
 
 
 @contextmanager
