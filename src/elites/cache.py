@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import hashlib
+import importlib.util
 import os
 import tempfile
 import warnings
@@ -48,6 +50,21 @@ def keep_compiled_programs() -> None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@functools.cache
+def version_of_files(*packages: str) -> str:
+    """A text that changes with any file of these packages: their names, sizes and times."""
+    digest = hashlib.sha256()
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for path, _, names in sorted(os.walk(folder)):
+                for name in sorted(names):
+                    if not name.endswith(".pyc"):
+                        file = os.stat(os.path.join(path, name))
+                        digest.update(f"{path}/{name} {file.st_size} {file.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def keep_in_process(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -5,6 +5,8 @@ import functools
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -20,6 +22,7 @@ from elites.evaluation.physics import choose_physics
 from elites.experiments.config import load_config
 from elites.native.compiled import host
 from elites.policies import parameter_count
+from elites.tasks.brax import BraxTask
 from elites.tasks.episode import Ending
 from tests.evaluation.test_device import POLICY, FinalTask, MeanTask, made
 from tests.toy import POINT, PointTask
@@ -288,3 +291,35 @@ def test_physics_is_for_tasks_in_jax(capsys):
     assert main(["run", "map-elites", "qd-hopper", "--physics", "xla"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "physics is xla; it is for tasks in JAX" in line
+
+
+def test_a_later_process_does_not_trace_a_robot_again(tmp_path):
+    """Its machine code is in the cache, so Brax is not imported."""
+    program = (
+        "import sys, numpy as np, elites\n"
+        "task = elites.make_task('brax-hopper', episode_length=3, noise=float(sys.argv[1]))\n"
+        "evaluator = elites.NativeEvaluator(task, hidden=(4,), threads=1)\n"
+        "fitness = evaluator.evaluate(np.ones((1, 63), np.float32), [3]).fitness\n"
+        "print(fitness[0].tobytes().hex(), 'brax' in sys.modules)"
+    )
+
+    def start(noise):
+        environment = {**os.environ, "ELITES_CACHE": str(tmp_path)}
+        command = [sys.executable, "-c", program, noise]
+        output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        return output.split()
+
+    first, later, other = start("0.005"), start("0.005"), start("0.1")
+    assert (first[1], later[1], other[1]) == ("True", "False", "True")
+    assert first[0] == later[0] != other[0]
+
+
+def test_a_subclass_of_a_robot_is_traced():
+    class Heavier(BraxTask):
+        pass
+
+    robot = make_task("brax-hopper")
+    same = {field.name: getattr(robot, field.name) for field in dataclasses.fields(robot)}
+    assert robot.code_version == dataclasses.replace(robot).code_version is not None
+    assert robot.code_version != dataclasses.replace(robot, noise=0.5).code_version
+    assert Heavier(**same).code_version is None

@@ -179,3 +179,44 @@ def test_products_are_rounded_together_with_their_sums():
     plain = compile_function(function, X, X, X)(x, y, z)
     assert not plain[0][0][:10].any()
     np.testing.assert_array_equal(fused[3][0], plain[3][0])
+
+
+def test_code_with_a_known_name_is_found_without_tracing(cache):
+    examples = []
+
+    def example():
+        examples.append(X)
+        return X
+
+    def compiled_as(name, **options):
+        return compile_function(lambda x: (x * 2 + 1,), example, known=name, **options)
+
+    made = compiled_as("double")
+    again = compiled_as("double")
+    assert len(examples) == 1
+    values = np.float32([1, 2, 3])
+    assert made(values)[0][0].tolist() == again(values)[0][0].tolist() == [3, 5, 7]
+    compiled_as("double", lanes=4)
+    compiled_as("another")
+    assert len(examples) == 3
+
+
+def test_a_damaged_name_is_made_again(cache):
+    compile_function(lambda x: (x * 2,), X, known="twice")
+    (file,) = cache[0].glob("*.key")
+    for content in (b"", file.read_bytes()[:-1], bytes(100)):
+        file.write_bytes(content)
+        [[doubled]] = compile_function(lambda x: (x * 2,), X, known="twice")(np.float32([1, 2, 3]))
+        assert doubled.tolist() == [2, 4, 6]
+
+
+def test_the_work_of_a_call_counts_each_turn():
+    def function(x):
+        def inner(_, y):
+            return y * 1.5 + x
+
+        return (jax.lax.fori_loop(0, 5000, inner, x * x),)
+
+    program = trace(function, X)[0]
+    assert program.operations() == 3
+    assert program.work() == 1 + 5000 * 2

@@ -101,7 +101,7 @@ class RunOptions(TaskOptions, ExecutionOptions):
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a
     kernel for the steps). They round differently. The default is native where the task can be compiled, and
-    cuda on a GPU with more than 1.25 seeds per CPU thread."""
+    cuda on a GPU with more than 1.25 seeds per CPU thread (one if steps are long)."""
 
     def run(self) -> int:
         from elites.experiments.display import Display

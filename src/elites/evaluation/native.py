@@ -47,7 +47,14 @@ def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
     """
     dtype = jnp.float32 if np.dtype(task.step_descriptor_dtype).kind == "f" else jnp.int32
     reset = jax.jit(lambda seed: task.reset(seed))  # traced once
-    kinds = jax.eval_shape(reset, jnp.uint32(0))[0]
+    version = task.code_version
+
+    def known(function: str) -> str | None:
+        return None if version is None else f"{function} of {version}"
+
+    @functools.cache
+    def kinds() -> Any:
+        return jax.eval_shape(reset, jnp.uint32(0))[0]
 
     def begin(seed: jax.Array) -> tuple[Any, ...]:
         state, observation = reset(seed)
@@ -56,7 +63,7 @@ def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
 
     def advance(before: Any, action: jax.Array) -> tuple[Any, ...]:
         plain, fitness, total, length = before
-        after = task.step(state_with_keys(plain, kinds), action)
+        after = task.step(state_with_keys(plain, kinds()), action)
         check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
         reward, observation = after.reward.astype(jnp.float32), after.observation.astype(jnp.float32)
         described = after.descriptor.astype(dtype)
@@ -84,15 +91,24 @@ def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
             action = jnp.clip(action + spread * noise_of_step(seed, step, task.action_size), -1, 1)
         return (action,)
 
-    numbers = jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
-    moment = jnp.uint32(0), jnp.int32(0), jnp.float32(0)
-    start = jax.eval_shape(begin, jnp.uint32(0))[0]
+    numbers, seed = (
+        jax.ShapeDtypeStruct((task.action_size,), jnp.float32),
+        jax.ShapeDtypeStruct((), jnp.uint32),
+    )
+    moment = seed, jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
+
+    def start() -> Any:
+        return jax.eval_shape(begin, seed)[0]
+
+    @functools.cache
+    def acting(noisy: bool) -> Compiled:
+        function = functools.partial(act, noisy=noisy)
+        return compile_function(function, numbers, moment, lanes=lanes, known=known(f"act, noisy {noisy},"))
+
     return Programs(
-        compile_function(begin, jnp.uint32(0), lanes=lanes),
-        compile_function(advance, start, numbers, lanes=lanes, state=True, fused=True),
-        functools.cache(
-            lambda noisy: compile_function(functools.partial(act, noisy=noisy), numbers, moment, lanes=lanes)
-        ),
+        compile_function(begin, seed, lanes=lanes, known=known("reset")),
+        compile_function(advance, start, numbers, lanes=lanes, state=True, fused=True, known=known("step")),
+        acting,
     )
 
 

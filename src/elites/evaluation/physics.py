@@ -9,10 +9,11 @@ from elites.options import Physics
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, Task
 
-# With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.306 s per
-# generation of walker2d and 0.587 of ant, a kernel 0.351 and 0.574. With one seed native code was 1.6 and 2.7
-# times as fast.
-SEEDS_PER_THREAD = 1.25
+# With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.29 s per
+# generation of walker2d (22,000 operations a step) and 0.50 of ant (62,000), a kernel 0.33 and 0.40. With one
+# seed native code was 1.6 and 2.7 times as fast.
+SEEDS_PER_THREAD, SEEDS_PER_THREAD_IF_LONG = 1.25, 1.0  # up to these, native code is faster
+LONG_STEP = 40_000  # operations
 _NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}
 
 
@@ -27,14 +28,15 @@ def choose_physics(
 ) -> tuple[Physics | None, str]:
     """The physics of episodes and a line that names it: the requested one, or else the fastest.
 
-    The fastest is native code, unless there is a GPU and more than 1.25 seeds per thread. None and no line if
-    the task is not in JAX: there is no choice. Raises an error if the requested physics is not available.
+    The fastest is native code, unless there is a GPU and more than 1.25 seeds per thread, or more than one if
+    a step has many operations. None and no line if the task is not in JAX: there is no choice. Raises an
+    error if the requested physics is not available.
     """
     refuse_physics(task, wanted)
     if not isinstance(task, DeviceTask):
         return None, ""
     threads, problem = thread_count(threads), ""
-    physics = wanted or _fastest(seeds, threads)
+    physics = wanted or _fastest(task, seeds, threads)
     if physics != "xla":
         from elites.native import UnknownPrimitiveError
         from elites.native.cuda import CudaError
@@ -49,14 +51,26 @@ def choose_physics(
     return physics, f"physics: {_NAMES[physics]}{more}"
 
 
-def _fastest(seeds: int, threads: int) -> Physics:
+def _fastest(task: DeviceTask, seeds: int, threads: int) -> Physics:
     """The fastest physics, as measured in docs/performance.md."""
     import jax
 
     backend = jax.default_backend()
-    if backend == "cpu" or seeds <= SEEDS_PER_THREAD * threads:
+    if backend == "cpu" or seeds <= SEEDS_PER_THREAD_IF_LONG * threads:
+        return "native"
+    if seeds <= SEEDS_PER_THREAD * threads and not (backend == "gpu" and _has_long_steps(task)):
         return "native"
     return "cuda" if backend == "gpu" else "xla"
+
+
+def _has_long_steps(task: DeviceTask) -> bool:
+    from elites.evaluation.native import programs_of
+    from elites.native import UnknownPrimitiveError
+
+    try:
+        return programs_of(task).step.work > LONG_STEP
+    except UnknownPrimitiveError:
+        return False  # it cannot be a kernel either
 
 
 def _compile(task: DeviceTask, physics: Physics) -> None:

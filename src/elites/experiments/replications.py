@@ -17,6 +17,7 @@ import numpy as np
 from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive
 from elites.cache import keep_compiled_programs
+from elites.errors import ElitesError
 from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation
@@ -198,7 +199,8 @@ def make_replications(
     task = algorithm.task
     driver: type[Replications] = EpisodesOutside
     if isinstance(task, DeviceTask):
-        jax.eval_shape(task.reset, jnp.uint32(0))  # raises an error if a package is missing
+        if problem := task.missing():
+            raise ElitesError(problem)
         refuse_cluster(task, cluster)
     if configs[0].correct_every:
         elites = min(len(algorithm.cells.centroids), configs[0].evaluations)

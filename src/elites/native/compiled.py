@@ -24,6 +24,13 @@ from elites.native.finite import shorter_program
 from elites.native.program import Program, Slot, fingerprint
 from elites.native.trace import from_jaxpr, jaxpr_of
 
+_OPTIONS_OF_TRACING = (
+    "jax_enable_x64",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
+)
 LOCK = threading.RLock()  # LLVM's start is not safe in threads
 _ALIGNMENT = 64  # bytes
 
@@ -36,6 +43,7 @@ class Code(msgspec.Struct, frozen=True):
     results: list[list[Slot]]
     kept: list[int] | None
     operations: int
+    work: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ class Compiled:
         self.arguments = made.arguments
         self.results = made.results
         self.kept = made.kept
-        self.operations = made.operations
+        self.operations, self.work = made.operations, made.work
         self.code_bytes = len(made.code)
         self._code = Loaded(made.code, ENTRY)
         self.address = self._code.address
@@ -174,12 +182,16 @@ def compile_function(
     lanes: int | None = None,
     state: bool = False,
     fused: bool = False,
+    known: str | None = None,
 ) -> Compiled:
     """A function of pytrees of arrays, which returns a tuple of such, as machine code.
 
     With `state`, the first argument and the first result are the state before and after a step: what no later
     step needs is left out of it. With `fused`, a product is rounded together with its sum, if the processor
     has an operation for that, as XLA does too.
+
+    An example may be a function that returns it. With `known`, a name that no other function has in any
+    process, code that is in the cache is found without examples or tracing.
     UnknownPrimitiveError, which names it, if an operation is not supported.
     """
     width = host().lanes if lanes is None else lanes
@@ -190,6 +202,7 @@ def compile_function(
         state=state,
         fused=fused and host().fuses,
         target=(width, host()),
+        known=known,
         make=lambda program, short: machine_code(emit(program, width, short)),
     )
     return Compiled(made, width)
@@ -202,6 +215,7 @@ def kept_code(
     fused: bool,
     target: Any,
     make: Callable[[Program, Program | None], bytes],
+    known: str | None = None,
 ) -> Code:
     """The code that `make` makes of a function's program and its shorter one, from the cache if it is there.
 
@@ -209,16 +223,17 @@ def kept_code(
     """
     import jax
 
-    closed, arguments, results = jaxpr_of(function, *examples)
-    versions = jax.__version__, llvmlite.__version__
-    key = fingerprint(
-        [
-            *_described(closed),
-            repr((arguments, results, state, fused, target, versions)).encode(),
-            *(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))),
-        ]
-    )
     folder = cache_folder("native")
+    settings = state, fused, target, llvmlite.__version__, jax.__version__
+    compiler = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
+    name = None
+    if folder is not None and known is not None:
+        config = [getattr(jax.config, option) for option in _OPTIONS_OF_TRACING]
+        name = folder / f"{fingerprint([known.encode(), repr((settings, config)).encode(), *compiler])}.key"
+        if (key := _read_key(name)) and (made := _cached(folder / f"{key}.bin")):
+            return made
+    closed, arguments, results = jaxpr_of(function, *(one() if callable(one) else one for one in examples))
+    key = fingerprint([*_described(closed), repr((arguments, results, settings)).encode(), *compiler])
     made = None if folder is None else _cached(folder / f"{key}.bin")
     if made is None:
         program, takes, gives = from_jaxpr(closed, arguments, results)
@@ -229,9 +244,12 @@ def kept_code(
         if fused:
             program = program.with_fused_products()
             short = short and short.with_fused_products()
-        made = Code(make(program, short), takes, gives, kept, program.operations())
+        work = (short or program).work()
+        made = Code(make(program, short), takes, gives, kept, program.operations(), work)
         if folder is not None:
-            _keep(folder / f"{key}.bin", made)
+            _keep(folder / f"{key}.bin", msgspec.msgpack.encode(made))
+    if name is not None:
+        _keep(name, key.encode())
     return made
 
 
@@ -255,19 +273,29 @@ def _numbers(words: np.ndarray, dtype: str) -> np.ndarray:
     return np.ascontiguousarray(words).view(dtype)
 
 
-def _cached(file: Path) -> Code | None:
-    """What was kept; None if nothing was, or if it cannot be read."""
+def _read_kept(file: Path) -> bytes | None:
+    """What was kept; None if nothing was, or if it is damaged."""
     try:
         content = file.read_bytes()
-        if content[:32].decode("ascii", "replace") != fingerprint([content[32:]]):
-            return None
-        return msgspec.msgpack.decode(content[32:], type=Code)
-    except (OSError, msgspec.MsgspecError):
+    except OSError:
+        return None
+    return content[32:] if content[:32].decode("ascii", "replace") == fingerprint([content[32:]]) else None
+
+
+def _read_key(file: Path) -> str | None:
+    content = _read_kept(file)
+    return None if content is None else content.decode("ascii", "replace")
+
+
+def _cached(file: Path) -> Code | None:
+    content = _read_kept(file)
+    try:
+        return None if content is None else msgspec.msgpack.decode(content, type=Code)
+    except msgspec.MsgspecError:
         return None
 
 
-def _keep(file: Path, made: Code) -> None:
-    content = msgspec.msgpack.encode(made)
+def _keep(file: Path, content: bytes) -> None:
     temporary = file.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     try:
         temporary.write_bytes(fingerprint([content]).encode() + content)

@@ -97,6 +97,7 @@ _FOLDED: dict[str, Callable[..., Any]] = {
     "shl": np.left_shift,
     "shr": np.right_shift,
 }
+_NOT_OPERATIONS = ("const", "input", "param", "out", "loop", "index")
 _COMMUTATIVE = {"add", "mul", "max", "min", "eq", "ne", "and", "or", "xor"}
 _COMPARISONS = {"lt", "le", "eq", "ne"}
 
@@ -306,10 +307,16 @@ class Program:
 
     def operations(self) -> int:
         """The number of operations, each counted once."""
-        nodes = self.graph.nodes
-        return sum(
-            nodes[at].op not in ("const", "input", "param", "out", "loop", "index") for at in self.live()
-        )
+        return sum(self.graph.nodes[at].op not in _NOT_OPERATIONS for at in self.live())
+
+    def work(self) -> int:
+        """The number of operations of a call. Those in a loop count for each turn, in a `while` once."""
+        nodes, live = self.graph.nodes, self.live()
+        turns = {OUTERMOST: 1}
+        loops = [(nodes[at].block, _loop(nodes[at])) for at in live if nodes[at].op == "loop"]
+        for around, loop in sorted(loops, key=lambda pair: self.graph.depths[pair[1].block]):
+            turns[loop.block] = turns[around] * (loop.length or 1)
+        return sum(turns[nodes[at].block] for at in live if nodes[at].op not in _NOT_OPERATIONS)
 
     def with_fused_products(self) -> Program:
         """The same program with products of float32 that are summed rounded once, together with the sum.

@@ -180,6 +180,15 @@ class DeviceTask(Task, ABC):
     def step(self, state: Any, action: jax.Array) -> Stepping:
         """One step."""
 
+    @property
+    def code_version(self) -> str | None:
+        """A text that two tasks share only if `reset` and `step` are the same functions, in any process.
+
+        Machine code is found in the cache by it, without tracing. None, the default: it is found by what
+        tracing gives.
+        """
+        return None
+
     def episode_descriptor(self, mean: jax.Array, state: Any) -> jax.Array:
         """The descriptor of an episode, `[descriptor_size]`.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from elites.cache import version_of_files
 from elites.options import Spread
 from elites.tasks.task import CONTACT_PHRASE, DeviceTask, Stepping
 
@@ -35,6 +36,13 @@ class BraxTask(DeviceTask):
     def missing(self) -> str:
         """See `Task.missing`."""
         return missing_package()
+
+    @property
+    def code_version(self) -> str | None:
+        """See `DeviceTask.code_version`: all parameters, and the files that define the robot."""
+        if type(self) is not BraxTask:
+            return None  # a subclass may have other functions
+        return f"{self!r} {version_of_files('elites', 'brax', 'mujoco')}"
 
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
         from elites.tasks.brax import simulation
