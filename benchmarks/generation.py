@@ -137,7 +137,7 @@ def child(folder: str) -> None:
     def note(report: elites.Report) -> None:
         reports.append((time.time(), report.timings))
 
-    elites.run(config, folder, execution=elites.Execution(on_generation=note))
+    elites.run(config, folder, execution=elites.Execution(on_generation=note, keep_state=False))
     (before, _), (after, timings) = reports[-2:]
     (line,) = (
         line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")

@@ -6,11 +6,13 @@ import hashlib
 import importlib.util
 import os
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+_STARTED = time.time_ns()
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -53,8 +55,11 @@ def keep_compiled_programs() -> None:
 
 
 @functools.cache
-def version_of_files(*packages: str) -> str:
-    """A text that changes with any file of these packages: their names, sizes and times."""
+def version_of_files(*packages: str) -> str | None:
+    """A text that changes with any file of these packages: their names, sizes and times.
+
+    None if a file has changed since this process began: it may have imported an earlier version.
+    """
     digest = hashlib.sha256()
     for package in packages:
         spec = importlib.util.find_spec(package)
@@ -63,6 +68,8 @@ def version_of_files(*packages: str) -> str:
                 for name in sorted(names):
                     if not name.endswith(".pyc"):
                         file = os.stat(os.path.join(path, name))
+                        if file.st_mtime_ns >= _STARTED:
+                            return None
                         digest.update(f"{path}/{name} {file.st_size} {file.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 

@@ -282,7 +282,7 @@ def test_a_deep_grid_is_corrected_by_its_best_members_or_by_drawing(deep):
     assert (redrawn.fitness[~alone] != plain.fitness[~alone]).any()
     drawn = members.draw(
         archive.cell,
-        correcting.chances(archive, FOUR),
+        correcting.draw_uniform(archive, FOUR),
     )
     seeds = correcting.episode_seeds(archive, FOUR)
     with ThreadEvaluator(elites.make_task("qd-hopper", **SHORT), hidden=(8,), threads=1) as evaluator:

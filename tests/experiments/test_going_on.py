@@ -166,7 +166,7 @@ def test_without_a_state_nothing_is_changed(tmp_path):
     run(plain(), tmp_path / "run", execution=Execution(log=quiet, keep_state=False))
     before = everything(tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
-    with pytest.raises(ElitesError, match=r"kept no state to go on from .*; `elites run … --from .*run`"):
+    with pytest.raises(ElitesError, match=r"no saved state to continue from .*; `elites run … --from .*run`"):
         resume(tmp_path / "run", evaluations=MORE)
     assert everything(tmp_path / "run") == before
 
@@ -410,10 +410,10 @@ def test_the_documents_commands_run(tmp_path, monkeypatch, capsys):
         out, err = capsys.readouterr()
         assert err == ""
         folder = words[1] if words[0] == "resume" else words[-1]
-        assert re.search(rf"`elites resume {folder} --evaluations N` goes on .* takes [\d.]+ [kM]B", out)
+        assert re.search(rf"`elites resume {folder} --evaluations N` continues .* takes [\d.]+ [kM]B", out)
     assert load_archive("runs/hopper").about["evaluations"] == 80
     assert "start" in load_archive("runs/more").operator
     assert cli.main(["resume", "runs/hopper", "--evaluations", "10"]) == 2
     assert "must be at least 80" in capsys.readouterr().err
     assert cli.main(["resume", "runs/hopper", "--no-keep-state"]) == 0
-    assert "goes on from here" not in capsys.readouterr().out
+    assert "continues from here" not in capsys.readouterr().out

@@ -28,7 +28,7 @@ def programs(draw):
     graph = Graph()
     inputs = [graph.new("input", (), "float32", OUTERMOST, k) for k in range(3)]
     zeros = [graph.const(value, "float32") for value in (0, 0, -0.0)]
-    others = [graph.const(value, "float32") for value in (1, -2, 0.3, np.inf)]
+    others = [graph.const(value, "float32") for value in (1, -2, 0.3, np.inf, 2.0**-80, 2.0**90)]
     number = st.integers(0, 10**6)
 
     def extended(values, count):
@@ -74,11 +74,11 @@ def same_numbers(ours, theirs):
 @settings(max_examples=200, deadline=None)
 @given(programs())
 def test_a_shorter_program_gives_the_same_numbers(program):
-    before, finite._SAVING = finite._SAVING, 10.0
+    before, finite._MOST_LEFT = finite._MOST_LEFT, 10.0
     try:
         short = finite.shorter_program(program)
     finally:
-        finite._SAVING = before
+        finite._MOST_LEFT = before
     if short is not None:
         [ours], [theirs] = made(program, short)([ROWS])[0], made(program, None)([ROWS])[0]
         assert same_numbers(ours, theirs)
@@ -119,6 +119,46 @@ def test_the_bits_of_a_lane_do_not_depend_on_other_lanes():
     assert np.isnan(beside[~kept]).all()
 
 
+def test_a_bound_above_the_largest_number_is_infinite():
+    """(x · x)² is infinite at 2^33, although times 2^-80 it would be small again."""
+
+    def function(x):
+        small = (x * x) * (x * x) * 2.0**-80
+        return jnp.where(small > 1, 1.0, 2.0) + small * 0, x + x * 0 + x * 0 * 0
+
+    values = np.float32([1, 2.0**33, 2.0**40, np.inf, np.nan])
+    ours = compile_function(function, jax.ShapeDtypeStruct((), jnp.float32))(values)
+    for [mine], theirs in zip(ours, jax.jit(jax.vmap(function))(values), strict=True):
+        assert same_numbers(mine, theirs)
+
+
+def test_a_loop_without_a_length_stays_whole():
+    """Its turns may depend on products by zero: this one would not end."""
+
+    def function(x):
+        return (jax.lax.while_loop(lambda s: s * 0 == 0, lambda s: s * s + s * 0 + s * 0 * 0, x),)
+
+    example = jax.ShapeDtypeStruct((), jnp.float32)
+    assert finite.shorter_program(trace.trace(function, example)[0]) is None
+    [[ours]] = compile_function(function, example)(np.float32([2]))
+    assert ours.tolist() == [np.inf]
+
+
+def test_an_empty_result_is_not_written():
+    def function(x):
+        return x[:0], turned(x)[0], x[:0]
+
+    made = compile_function(function, jax.ShapeDtypeStruct((3,), jnp.float32))
+    arguments, results = made.buffers(1)
+    arguments[0].view(np.float32)[:] = np.nan
+    beside = [np.full(64, 7, np.uint32) for _ in results]
+    results[0], results[2] = beside[0], beside[2]
+    made.run(arguments, results)
+    assert (beside[0] == 7).all()
+    assert (beside[2] == 7).all()
+    assert np.isnan(results[1].view(np.float32)).all()
+
+
 def test_a_program_that_would_not_be_shorter_stays():
     program = trace.trace(lambda x: (x * 2 + 1,), jax.ShapeDtypeStruct((3,), jnp.float32))[0]
     assert finite.shorter_program(program) is None
@@ -138,5 +178,5 @@ def test_the_shorter_program_of_a_robot_is_used(name):
     guarded, advance = Compiled(code, 8), jax.jit(jax.vmap(step))
     for action in actions(task, 40):
         *_, [guard] = guarded(states, action)
-        assert (guard < finite.GUARD).all()
+        assert (guard < finite.GUARD_LIMIT).all()
         states = advance(states, action)[0]

@@ -125,7 +125,7 @@ class CMAMAPElites(Algorithm):
                 order=jnp.lexsort((gain, rank))[:, ::-1],
                 values=jnp.stack([rank, gain], -1),
                 parents=(rank > 0).sum(1),
-                fresh=archive.elites.parameters[elites],
+                restart_points=archive.elites.parameters[elites],
             ),
         )
         progress = advance(state.progress, evaluation)

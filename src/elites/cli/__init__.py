@@ -154,7 +154,7 @@ def _main(arguments: Sequence[str]) -> int:
                 try:
                     return command.run()
                 except SystemExit as error:  # raised by the user's module
-                    return _refuse(f"a module of yours ended the program: {error_line(error)}")
+                    return _refuse(f"your module called sys.exit: {error_line(error)}")
         return 0
     except ElitesError as error:
         return _refuse(str(error))

@@ -47,7 +47,7 @@ class ExecutionOptions:
     """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
     time."""
     keep_state: bool = True
-    """Whether a finished run keeps the state that `elites resume --evaluations` goes on from: one checkpoint,
+    """Whether a finished run keeps the state that `elites resume --evaluations` continues from: a checkpoint,
     which is as large as the archive, with a replay buffer up to 300 MB larger."""
     cluster: str | None = None
     """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
@@ -214,7 +214,7 @@ def conclude(outcome: Outcome) -> int:
     kept = sum(RunFolder(folder).checkpoints.size() for folder in folders)
     if kept:
         print(
-            f"`elites resume {outcome.folder} --evaluations N` goes on from here: its state takes "
+            f"`elites resume {outcome.folder} --evaluations N` continues from here: its state takes "
             f"{in_bytes(kept)} (--no-keep-state: none)"
         )
     return 0

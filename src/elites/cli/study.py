@@ -66,7 +66,7 @@ class StudyRun(StudyExecution, StudyOptions):
     """
 
     plan: bool = False
-    """Show the plan and do nothing else."""
+    """Whether to show the plan and not run it."""
 
     def run(self) -> int:
         """Runs the study. Returns the exit status."""
@@ -94,10 +94,10 @@ class StudyMerge:
     out: Path
     """New folder for all of their runs."""
     without_parameters: bool = False
-    """Leave out the parameters of all controllers, and lineages: a small folder, with the same report, to
-    share."""
+    """Whether to omit the parameters of all controllers, and lineages. The folder is small and gives the same
+    report."""
     mixed: bool = False
-    """Join runs that were made with different versions of packages, or different physics."""
+    """Whether to join runs that were made with different versions of packages, or different physics."""
 
     def run(self) -> int:
         """Joins the folders. Returns the exit status."""

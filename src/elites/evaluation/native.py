@@ -49,7 +49,7 @@ def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
     reset = jax.jit(lambda seed: task.reset(seed))  # traced once
     version = task.code_version
 
-    def known(function: str) -> str | None:
+    def known_as(function: str) -> str | None:
         return None if version is None else f"{function} of {version}"
 
     @functools.cache
@@ -103,11 +103,15 @@ def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
     @functools.cache
     def acting(noisy: bool) -> Compiled:
         function = functools.partial(act, noisy=noisy)
-        return compile_function(function, numbers, moment, lanes=lanes, known=known(f"act, noisy {noisy},"))
+        return compile_function(
+            function, numbers, moment, lanes=lanes, known_as=known_as(f"act, noisy {noisy},")
+        )
 
     return Programs(
-        compile_function(begin, seed, lanes=lanes, known=known("reset")),
-        compile_function(advance, start, numbers, lanes=lanes, state=True, fused=True, known=known("step")),
+        compile_function(begin, seed, lanes=lanes, known_as=known_as("reset")),
+        compile_function(
+            advance, start, numbers, lanes=lanes, state=True, fused=True, known_as=known_as("step")
+        ),
         acting,
     )
 

@@ -59,7 +59,7 @@ class Settings:
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
 
 
-def not_xla(physics: Physics | None) -> Physics | None:
+def recorded_physics(physics: Physics | None) -> Physics | None:
     """The physics as corrections record it: None for XLA, as in versions without the choice."""
     return None if physics == "xla" else physics
 
@@ -110,7 +110,7 @@ def correct(
     if task is not None:
         provide_functions(record.task, record.task_parameters, task)
     chosen = physics or record.physics
-    settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=not_xla(chosen))
+    settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=recorded_physics(chosen))
     with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
@@ -168,7 +168,7 @@ def correct_archive(
     chosen = None
     most = len(archive.cell)
     if members is not None:
-        chosen = members.draw(archive.cell, chances(archive, settings))
+        chosen = members.draw(archive.cell, draw_uniform(archive, settings))
         most = max(1, DRAWN_BYTES // (4 * settings.replications * archive.parameters.shape[1]))
     progress = _Progress(fitness.size, done * settings.replications, stop, on_progress)
     progress.report()
@@ -249,7 +249,7 @@ def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
     return np.array(rows, np.int64).reshape(-1, settings.replications)
 
 
-def chances(archive: SavedArchive, settings: Settings) -> np.ndarray:
+def draw_uniform(archive: SavedArchive, settings: Settings) -> np.ndarray:
     """A uniform random number in [0, 1) for each replication of each cell, `[n, N]`: selects the member."""
     sequences = _seed_sequences(archive, settings, MEMBERS)
     rows = [np.random.default_rng(one).random(settings.replications) for one in sequences]

@@ -171,7 +171,7 @@ class Generation:
         return whole
 
     def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> jax.Array:
-        """The seed of each episode of a round, `[replications, …]`, after so many evaluations.
+        """The seed of each episode of a round, `[replications, …]`, after this number of evaluations.
 
         A seed is a function of the replication's key and the number of the evaluation.
         """

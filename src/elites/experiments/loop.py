@@ -13,7 +13,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from elites.experiments.config import RunConfig
-from elites.experiments.correct import Settings, StoppedError, correct_archive, existing_correction, not_xla
+from elites.experiments.correct import (
+    Settings,
+    StoppedError,
+    correct_archive,
+    existing_correction,
+    recorded_physics,
+)
 from elites.experiments.execution import Execution, Report
 from elites.experiments.generation import FinishedGeneration, metric_columns, metric_rows
 from elites.experiments.guards import Interrupts, folder_lock
@@ -378,7 +384,7 @@ class _Loop:
         settings = Settings(
             replications=config.correct_replications,
             redraw=config.correct_redraw,
-            physics=not_xla(config.physics),
+            physics=recorded_physics(config.physics),
         )
         rows = []
         for index, (folder, archive) in enumerate(

@@ -403,7 +403,7 @@ def has_accelerator() -> bool:
 
 
 def asks_ahead(parts: int) -> bool:
-    """Whether replications in so many parts ask for the next generation in advance."""
+    """Whether replications in this number of parts ask for the next generation in advance."""
     return parts > 1 and has_accelerator()
 
 

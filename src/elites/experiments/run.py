@@ -281,7 +281,7 @@ def _extended(
     begun = checkpoints.paths() or any(run.has_archive for run in folders)
     if begun and checkpoints.extensible() is None:
         raise ElitesError(
-            f"{home} has kept no state to go on from (--keep-state; the runs of a study keep none); "
+            f"{home} has no saved state to continue from (--keep-state; the runs of a study keep none); "
             f"`elites run … --from {folders[0]}` begins a new run with its elites"
         )
     return [dataclasses.replace(config, evaluations=evaluations) for config in configs]

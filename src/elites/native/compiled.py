@@ -30,6 +30,9 @@ _OPTIONS_OF_TRACING = (
     "jax_threefry_partitionable",
     "jax_default_matmul_precision",
     "jax_numpy_dtype_promotion",
+    "jax_random_seed_offset",
+    "jax_legacy_prng_key",
+    "jax_enable_custom_prng",
 )
 LOCK = threading.RLock()  # LLVM's start is not safe in threads
 _ALIGNMENT = 64  # bytes
@@ -182,7 +185,7 @@ def compile_function(
     lanes: int | None = None,
     state: bool = False,
     fused: bool = False,
-    known: str | None = None,
+    known_as: str | None = None,
 ) -> Compiled:
     """A function of pytrees of arrays, which returns a tuple of such, as machine code.
 
@@ -190,8 +193,8 @@ def compile_function(
     step needs is left out of it. With `fused`, a product is rounded together with its sum, if the processor
     has an operation for that, as XLA does too.
 
-    An example may be a function that returns it. With `known`, a name that no other function has in any
-    process, code that is in the cache is found without examples or tracing.
+    An example may be a function that returns it. With `known_as`, a name that no other function or example
+    has in any process, code that is in the cache is found without examples or tracing.
     UnknownPrimitiveError, which names it, if an operation is not supported.
     """
     width = host().lanes if lanes is None else lanes
@@ -202,7 +205,7 @@ def compile_function(
         state=state,
         fused=fused and host().fuses,
         target=(width, host()),
-        known=known,
+        known_as=known_as,
         make=lambda program, short: machine_code(emit(program, width, short)),
     )
     return Compiled(made, width)
@@ -215,22 +218,24 @@ def kept_code(
     fused: bool,
     target: Any,
     make: Callable[[Program, Program | None], bytes],
-    known: str | None = None,
+    known_as: str | None = None,
 ) -> Code:
     """The code that `make` makes of a function's program and its shorter one, from the cache if it is there.
 
-    `target` is all that the code depends on beside the function.
+    `target` is all that the code depends on beside the function. `known_as` is as in `compile_function`.
     """
     import jax
 
     folder = cache_folder("native")
     settings = state, fused, target, llvmlite.__version__, jax.__version__
     compiler = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
-    name = None
-    if folder is not None and known is not None:
-        config = [getattr(jax.config, option) for option in _OPTIONS_OF_TRACING]
-        name = folder / f"{fingerprint([known.encode(), repr((settings, config)).encode(), *compiler])}.key"
-        if (key := _read_key(name)) and (made := _cached(folder / f"{key}.bin")):
+    alias = None
+    if folder is not None and known_as is not None:
+        config = [getattr(jax.config, option, None) for option in _OPTIONS_OF_TRACING]
+        alias = (
+            folder / f"{fingerprint([known_as.encode(), repr((settings, config)).encode(), *compiler])}.key"
+        )
+        if (key := _read_key(alias)) and (made := _cached(folder / f"{key}.bin")):
             return made
     closed, arguments, results = jaxpr_of(function, *(one() if callable(one) else one for one in examples))
     key = fingerprint([*_described(closed), repr((arguments, results, settings)).encode(), *compiler])
@@ -248,8 +253,8 @@ def kept_code(
         made = Code(make(program, short), takes, gives, kept, program.operations(), work)
         if folder is not None:
             _keep(folder / f"{key}.bin", msgspec.msgpack.encode(made))
-    if name is not None:
-        _keep(name, key.encode())
+    if alias is not None:
+        _keep(alias, key.encode())
     return made
 
 

@@ -65,7 +65,7 @@ class Driver(Protocol):
         """Code of a kernel in LLVM IR, to be kept on disk. `exact` is as in `ptx`."""
 
     def load(self, code: bytes, pointers: int) -> Function:
-        """The kernel of such code, which has so many pointers and a number as arguments."""
+        """The kernel of such code, which takes this number of pointers and a count."""
 
 
 class CudaDriver:

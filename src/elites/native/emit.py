@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.native.finite import GUARD
+from elites.native.finite import GUARD_LIMIT
 from elites.native.program import OUTERMOST, Loop, Program, in_order
 
 ENTRY, CAREFUL = "elites_program", "elites_careful_program"
@@ -122,6 +122,9 @@ class _Emitter:
         groups = (*self.program.inputs, *self.program.outputs)
         return {f"%{kind}{k}": group for k, (kind, group) in enumerate(zip(kinds, groups, strict=True))}
 
+    def output_groups(self) -> list[tuple[str, tuple[int, ...]]]:
+        return list(self.groups().items())[len(self.program.inputs) :]
+
     def parameters(self) -> str:
         return ", ".join(f"{self.pointer} {name}" for name in self.groups())
 
@@ -152,14 +155,15 @@ class _Emitter:
     def check(self) -> Iterator[str]:
         """Calls the whole program if the guard fails in a lane, and goes on to write results."""
         mask, vector = self.vector("bool"), self.vector("float32")
-        limit = self.all_lanes("float32", _literal(np.float32(GUARD)))
-        yield f"  %holds = fcmp olt {vector} {self.operand(self.guard or 0)}, {limit}"
+        limit = self.all_lanes("float32", _literal(np.float32(GUARD_LIMIT)))
+        assert self.guard is not None
+        yield f"  %holds = fcmp olt {vector} {self.operand(self.guard)}, {limit}"
         if self.lanes > 1:
             reduce = self.declare("i1", f"llvm.vector.reduce.and.v{self.lanes}i1", [mask])
-            yield f"  %hold = call i1 @{reduce}({mask} %holds)"
+            yield f"  %all_hold = call i1 @{reduce}({mask} %holds)"
         else:
-            yield "  %hold = freeze i1 %holds"
-        yield "  br i1 %hold, label %write, label %careful, !prof !0"
+            yield "  %all_hold = freeze i1 %holds"
+        yield "  br i1 %all_hold, label %write, label %careful, !prof !0"
         yield "careful:"
         # Its results are merged if there are several lanes, and final if not.
         names, inputs = list(self.groups()), len(self.program.inputs)
@@ -179,9 +183,9 @@ class _Emitter:
         if self.lanes == 1:
             yield "  br label %merged"
         else:
-            yield "  br i1 %hold, label %merged, label %merge0, !prof !0"
+            yield "  br i1 %all_hold, label %merged, label %merge0, !prof !0"
             words, mask = self.wide("i32"), self.vector("bool")
-            outputs = list(self.groups().items())[len(self.program.inputs) :]
+            outputs = [(name, group) for name, group in self.output_groups() if group]
             before = "write"
             for k, (name, group) in enumerate(outputs):
                 then = f"merge{k + 1}" if k + 1 < len(outputs) else "merged"
@@ -204,7 +208,7 @@ class _Emitter:
     def spare(self) -> Iterator[str]:
         """Memory for the results of the careful function."""
         if self.guard is not None and self.lanes > 1:
-            for name, group in list(self.groups().items())[len(self.program.inputs) :]:
+            for name, group in self.output_groups():
                 yield f"  {name}.spare = alloca [{len(group)} x {self.wide('i32')}], align {STACK}"
 
     def careful(self) -> Iterator[str]:

@@ -6,7 +6,7 @@ cannot drop them. Here they are dropped, and the guard holds only if each such x
 a branch to the whole program for all other cases.
 
 Few of these numbers are checked themselves. If a sum or product is finite, so are its terms and factors: a
-check of a result includes what led to it. And sums and products of numbers below `LARGEST` are finite.
+check of a result covered_by what led to it. And sums and products of numbers below `LARGEST` are finite.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ from typing import Any
 from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, in_order
 
 LARGEST = 2.0**40  # in size, of a checked number
-GUARD = LARGEST**2  # the guard, a sum of squares, is below it if all checked numbers are below `LARGEST`
+GUARD_LIMIT = LARGEST**2  # a sum of squares that is below it has no number above `LARGEST`
 _FINITE = 2.0**100  # a bound that no rounding makes infinite
-_SUMS = 4  # of squares at once: each has to wait for its last addition
-_SAVING = 0.9  # a program that is not shorter by a tenth is not worth its guard
+_SUMS = 4  # of squares, side by side: an addition waits for the one before
+_MOST_LEFT = 0.9  # of the operations: a program that is not shorter by a tenth is not worth its guard
 _NEED_FINITE = ("add", "sub", "mul", "neg", "abs", "sqrt")  # the result is finite only if the arguments are
 
 
 def shorter_program(program: Program) -> Program | None:
-    """The program for ordinary numbers; None if it would not be shorter.
+    """The program for ordinary numbers; None if it would not be shorter, or has a loop without a length.
+
+    The turns of such a loop may depend on what is dropped.
 
     Its last group of outputs is the guard. The other results are those of the program if the guard is less
-    than `GUARD`, but for the signs of zeros.
+    than `GUARD_LIMIT`, but for the signs of zeros.
     """
+    if any(loop.going is not None for loop in _loops(program).values()):
+        return None
     rebuilt, dropped = _Rebuild(program).result()
-    if not dropped or rebuilt.operations() > _SAVING * program.operations():
+    if not dropped or rebuilt.operations() > _MOST_LEFT * program.operations():
         return None
     checked = _numbers_to_check(rebuilt, dropped)
     return None if checked is None else _with_guard(rebuilt, checked)
@@ -75,7 +79,7 @@ class _Rebuild:
     def __init__(self, program: Program) -> None:
         self.program, self.nodes, self.blocks = program, program.graph.nodes, in_order(program)
         self.live, self.graph = program.live(), _ShortGraph()
-        self.new: dict[int, int] = {}  # node of each node of the program
+        self.new_of: dict[int, int] = {}  # node of each node of the program
         self.dropped: list[set[int]] = [set()]  # factors, for each block that is being built
 
     def result(self) -> tuple[Program, set[int]]:
@@ -87,15 +91,15 @@ class _Rebuild:
 
     def input(self, at: int) -> int:
         node = self.nodes[at]
-        self.new[at] = self.graph.new("input", (), node.dtype, OUTERMOST, node.value)
-        return self.new[at]
+        self.new_of[at] = self.graph.new("input", (), node.dtype, OUTERMOST, node.value)
+        return self.new_of[at]
 
     def of(self, at: int) -> int:
         """The new node; constants are made when they are needed."""
-        if at not in self.new:
+        if at not in self.new_of:
             assert self.nodes[at].op == "const", self.nodes[at]
-            self.new[at] = self.graph.const(self.nodes[at].value, self.nodes[at].dtype)
-        return self.new[at]
+            self.new_of[at] = self.graph.const(self.nodes[at].value, self.nodes[at].dtype)
+        return self.new_of[at]
 
     def block(self, block: int) -> None:
         for at in self.blocks.get(block, []):
@@ -103,10 +107,10 @@ class _Rebuild:
             if node.op == "loop":
                 self.loop(at)
             elif node.op == "select":
-                self.new[at] = self.graph.select(*(self.of(arg) for arg in node.args))
+                self.new_of[at] = self.graph.select(*(self.of(arg) for arg in node.args))
             elif node.op not in ("const", "input", "param", "index", "out"):
                 args = [self.of(arg) for arg in node.args]
-                self.new[at] = self.graph.op(node.op, *args, dtype=node.dtype)
+                self.new_of[at] = self.graph.op(node.op, *args, dtype=node.dtype)
                 if (factor := self.graph.dropped_factor(node.op, args)) is not None:
                     self.dropped[-1].add(factor)
 
@@ -117,8 +121,8 @@ class _Rebuild:
 
         def body(index: int, values: list[int]) -> tuple[int | None, list[int]]:
             nonlocal factors
-            self.new[loop.index] = index
-            self.new |= {loop.params[k]: value for k, value in zip(carried, values, strict=True)}
+            self.new_of[loop.index] = index
+            self.new_of |= {loop.params[k]: value for k, value in zip(carried, values, strict=True)}
             self.dropped.append(set())
             self.block(loop.block)
             factors = self.dropped.pop()  # of the last call: those before were attempts
@@ -130,7 +134,7 @@ class _Rebuild:
         self.dropped[-1] |= factors
         for out in self.blocks[self.nodes[at].block]:
             if self.nodes[out].op == "out" and self.nodes[out].args == (at,):
-                self.new[out] = results[self.nodes[out].value]
+                self.new_of[out] = results[self.nodes[out].value]
 
 
 def _loops(program: Program) -> dict[int, Loop]:
@@ -150,16 +154,16 @@ def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:
         return None
     results = {result for loop in loops.values() for result in loop.results}
     results |= {node for group in program.outputs for node in group}
-    includes: dict[int, int] = {}  # a result that is finite only if this number is
+    covered_by: dict[int, int] = {}  # a result that is finite only if this number is
     for at in sorted(live, reverse=True):
         node = nodes[at]
         if node.dtype == "float32" and at in results:
-            includes.setdefault(at, at)
-        if at in includes and (node.op in _NEED_FINITE or node.op == "div"):
+            covered_by.setdefault(at, at)
+        if at in covered_by and (node.op in _NEED_FINITE or node.op == "div"):
             for arg in node.args[: 1 if node.op == "div" else None]:
-                includes.setdefault(arg, includes[at])
-    checked = {includes[at] for at in dropped if at in includes}
-    left = dropped - includes.keys()
+                covered_by.setdefault(arg, covered_by[at])
+    checked = {covered_by[at] for at in dropped if at in covered_by}
+    left = dropped - covered_by.keys()
     cone, todo = set(left), list(left)  # with what leads to numbers that the program does not compute
     while todo:
         at = todo.pop()
@@ -185,7 +189,12 @@ def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:
 
 
 def _bound(node: Node, args: list[float]) -> float:
-    """A bound of the size of a number, given those of its arguments; infinite if nothing is known."""
+    """A bound of the size of a number, given those of its arguments; infinite if it may be too large."""
+    bound = _exact_bound(node, args)
+    return bound if bound <= _FINITE else math.inf
+
+
+def _exact_bound(node: Node, args: list[float]) -> float:
     if node.op == "const":
         size = abs(float(node.value))
         return size if math.isfinite(size) else math.inf

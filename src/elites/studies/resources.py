@@ -22,7 +22,7 @@ class StudyExecution:
     max_hours: Patience | None = None
     """Hours after which the whole study stops cleanly. The same command continues it."""
     keep_state: bool = False
-    """Whether finished runs keep the states that `elites resume --evaluations` goes on from."""
+    """Whether finished runs keep the states that `elites resume --evaluations` continues from."""
     calibrate: bool = True
     """Whether to measure the speed of the runs first, for the plan."""
 

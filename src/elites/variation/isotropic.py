@@ -23,7 +23,7 @@ class Ranking(NamedTuple):
     order: jax.Array  # indices of the samples from best to worst [strategies, batch]
     values: jax.Array  # ranking values of the samples, in their own order [strategies, batch, …]
     parents: jax.Array  # number of best samples to use [strategies]; 0 restarts the strategy
-    fresh: jax.Array  # starting points of restarts [strategies, dimensions]
+    restart_points: jax.Array  # starting points of restarts [strategies, dimensions]
 
 
 class IsotropicStrategies:
@@ -53,7 +53,7 @@ class IsotropicStrategies:
 
     def _tell(self, arrays: Arrays, samples: jax.Array, ranking: Ranking) -> Arrays:
         """As `tell`, for one strategy."""
-        order, values, parents, fresh = ranking
+        order, values, parents, restart_points = ranking
         n, mean, sigma = self.dimensions, arrays["mean"], arrays["sigma"]
         weights = recombination_weights(jnp.maximum(parents, 1), self.batch)
         mueff = 1 / jnp.square(weights).sum()
@@ -68,7 +68,9 @@ class IsotropicStrategies:
 
         flat = jnp.linalg.norm(values[order[0]] - values[order[-1]]) < FLAT
         stops = (parents == 0) | (moved["sigma"] < SMALLEST) | flat
-        return {name: jnp.where(stops, array, moved[name]) for name, array in self._start(fresh).items()}
+        return {
+            name: jnp.where(stops, array, moved[name]) for name, array in self._start(restart_points).items()
+        }
 
 
 def recombination_weights(parents: jax.Array, batch: int) -> jax.Array:

@@ -40,9 +40,12 @@ class BraxTask(DeviceTask):
     @property
     def code_version(self) -> str | None:
         """See `DeviceTask.code_version`: all parameters, and the files that define the robot."""
-        if type(self) is not BraxTask:
+        files = version_of_files("elites", "brax", "mujoco")
+        if files is None or type(self) is not BraxTask:
             return None  # a subclass may have other functions
-        return f"{self!r} {version_of_files('elites', 'brax', 'mujoco')}"
+        import jax
+
+        return f"{self!r} {files} {jax.default_backend()}"  # the simulation depends on the backend
 
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
         from elites.tasks.brax import simulation
@@ -67,7 +70,7 @@ class _Robot(NamedTuple):
     name: str
     observation_size: int
     action_size: int
-    feet: dict[str, str]  # shapes of Brax's model, with their names for people
+    feet: dict[str, str]  # shapes of Brax's model, with their display names
     noise: float
     cells: int
     grid: tuple[int, ...]

@@ -37,7 +37,7 @@ class Robot(NamedTuple):
     model: str  # Gymnasium's file
     sizes: Sizes  # of that model
     dimensions: int  # in which it moves over the ground: 1 or 2
-    feet: tuple[tuple[str, str], ...] = ()  # geoms of the model, and their names for people
+    feet: tuple[tuple[str, str], ...] = ()  # geoms of the model, and their display names
 
 
 class RobotRules:

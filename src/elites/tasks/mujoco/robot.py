@@ -56,7 +56,7 @@ class RobotTask(MujocoTask):
     place = "body"
     double_control = True
 
-    feet: tuple[tuple[str, str], ...] = ()  # geoms or bodies of the model, and their names for people
+    feet: tuple[tuple[str, str], ...] = ()  # geoms or bodies of the model, and their display names
     reward: str = ""  # path of a function of a moment; by default, velocity forwards minus a cost of control
     ends: str = ""  # path of a function of a moment; by default, nothing ends an episode early
     body: str = ""  # the one whose position and velocity count
@@ -164,7 +164,7 @@ def mujoco_task(
 
     Args:
         file: the model, an MJCF file. A run records a digest of it and of the files that it names.
-        feet: names of geoms or bodies, or a table from these to names for people.
+        feet: names of geoms or bodies, or a table from these to display names.
         reward: of a control step; by default `forward_reward_weight` (1) times the velocity along x minus
             `ctrl_cost_weight` (0) times the sum of the squared controls.
         ends: whether the episode ends after a control step; by default it does not.
@@ -264,7 +264,7 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named_feet(feet: Any) -> tuple[tuple[str, str], ...]:
-    allowed = "names of geoms or bodies, or a table from these to names for people"
+    allowed = "names of geoms or bodies, or a table from these to display names"
     require(isinstance(feet, list | tuple | Mapping), "feet", repr(feet), allowed)
     given = [*feet.items()] if isinstance(feet, Mapping) else feet
     pairs = [(foot, foot.replace("_", " ")) if isinstance(foot, str) else foot for foot in given]
