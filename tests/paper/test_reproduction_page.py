@@ -24,7 +24,7 @@ def test_the_page_has_the_final_values():
     for study in ("brax-walker2d", "brax-walker2d-250000"):
         with (DOCS / "reproduction" / study / "final.csv").open() as file:
             new = list(csv.DictReader(file))
-        assert {row["algorithm"] for row in new} == {"pga-map-elites", "map-elites"}
+        assert {row["algorithm"] for row in new} >= {"pga-map-elites", "map-elites"}
         rows += new
     with (DOCS / "reproduction" / "noise" / "final.csv").open() as file:
         rows += [row for row in csv.DictReader(file) if "loss" in row["metric"]]
