@@ -42,7 +42,8 @@ def frame(words):
 def stopped(tmp_path_factory):
     """The folder of a run that Ctrl-C has stopped, after a look at its screen all along."""
     folder = tmp_path_factory.mktemp("display") / "run"
-    with Terminal(*RUN, "--out", folder, NAP="2") as terminal:
+    cache = str(folder.parent / "cache")  # empty: compiling takes long enough to be seen
+    with Terminal(*RUN, "--out", folder, NAP="2", ELITES_CACHE=cache) as terminal:
         words = terminal.wait(lambda words: "first episodes" in words)
         assert TITLE in words
         assert "compiling" in terminal.written.decode()

@@ -106,10 +106,12 @@ class LiveView:
         self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def phase(self, doing: str) -> None:
-        """Shows the current activity. Without a live view, the first one is a line."""
-        if not self.is_live and self.doing == STARTING:
+        """Shows the current activity: the first one at once, as a line if there is no live view."""
+        is_first, self.doing = self.doing == STARTING, doing
+        if is_first and not self.is_live:
             self.log(doing)
-        self.doing = doing
+        elif is_first and isinstance(self._drawn, Live):
+            self._drawn.refresh()
 
     def stopping(self, awaited: str, times: int) -> None:
         """Shows what a stop waits for. `times` is the number of Ctrl-C so far."""
