@@ -88,7 +88,7 @@ def _module(kind: type[_Emitter], program: Program, lanes: int, short: Program |
         yield from whole.entry()
         yield from whole.declared.values()
         return
-    quick = kind(Program(short.graph, short.inputs, short.outputs[:-1]), lanes, short.outputs[-1][0])
+    quick = kind(short, lanes, is_guarded=True)
     yield from quick.entry()
     yield from whole.careful()
     yield from {**quick.declared, **whole.declared}.values()
@@ -104,13 +104,13 @@ class _Emitter:
     other_arguments: tuple[str, ...] = ()  # of the careful function, beside pointers
     careful_attributes = f"cold noinline alignstack({STACK})"
 
-    def __init__(self, program: Program, lanes: int, guard: int | None = None) -> None:
+    def __init__(self, program: Program, lanes: int, *, is_guarded: bool = False) -> None:
         self.program = program
         self.lanes = lanes
-        self.guard = guard
+        self.guard = program.outputs[-1][0] if is_guarded else None
+        self.outputs = program.outputs[:-1] if is_guarded else program.outputs
         self.nodes = program.graph.nodes
-        self.live = set(program.live() if guard is None else self.guarded().live())
-        self.blocks = in_order(program if guard is None else self.guarded())
+        self.blocks = in_order(program)
         self.names: dict[int, str] = {}
         self.declared: dict[str, str] = {}
         self.labels = count()
@@ -118,8 +118,8 @@ class _Emitter:
 
     def groups(self) -> dict[str, tuple[int, ...]]:
         """The groups of inputs and outputs by the names of their pointers."""
-        kinds = ["in"] * len(self.program.inputs) + ["out"] * len(self.program.outputs)
-        groups = (*self.program.inputs, *self.program.outputs)
+        kinds = ["in"] * len(self.program.inputs) + ["out"] * len(self.outputs)
+        groups = (*self.program.inputs, *self.outputs)
         return {f"%{kind}{k}": group for k, (kind, group) in enumerate(zip(kinds, groups, strict=True))}
 
     def output_groups(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -128,19 +128,14 @@ class _Emitter:
     def parameters(self) -> str:
         return ", ".join(f"{self.pointer} {name}" for name in self.groups())
 
-    def guarded(self) -> Program:
-        """The program with the guard among its outputs."""
-        assert self.guard is not None
-        return Program(self.program.graph, self.program.inputs, (*self.program.outputs, (self.guard,)))
-
     def body(self) -> list[str]:
         """Reads all inputs, computes, and writes all outputs; `%in0.here` is where a group begins."""
         inputs = len(self.program.inputs)
-        groups = list(self.groups().items())
+        groups, live = list(self.groups().items()), set(self.blocks.get(OUTERMOST, ()))
         body: list[str] = []
         for pointer, group in groups[:inputs]:
             for k, node in enumerate(group):
-                if node in self.live:
+                if node in live:
                     body += self.load(f"{pointer}.here", k, node)
         body += self.block(OUTERMOST)
         if self.guard is not None:

@@ -6,13 +6,14 @@ cannot drop them. Here they are dropped, and the guard holds only if each such x
 a branch to the whole program for all other cases.
 
 Few of these numbers are checked themselves. If a sum or product is finite, so are its terms and factors: a
-check of a result covered_by what led to it. And sums and products of numbers below `LARGEST` are finite.
+check of a result covers what led to it. And sums and products of numbers below `LARGEST` are finite.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, in_order
@@ -28,12 +29,10 @@ _NEED_FINITE = ("add", "sub", "mul", "neg", "abs", "sqrt")  # the result is fini
 def shorter_program(program: Program) -> Program | None:
     """The program for ordinary numbers; None if it would not be shorter, or has a loop without a length.
 
-    The turns of such a loop may depend on what is dropped.
-
-    Its last group of outputs is the guard. The other results are those of the program if the guard is less
-    than `GUARD_LIMIT`, but for the signs of zeros.
+    The turns of such a loop may depend on what is dropped. The last group of outputs is the guard; the other
+    results are those of the whole program if the guard is below `GUARD_LIMIT`, but for the signs of zeros.
     """
-    if any(loop.going is not None for loop in _loops(program).values()):
+    if any(loop.going is not None for loop in program.loops().values()):
         return None
     rebuilt, dropped = _Rebuild(program).result()
     if not dropped or rebuilt.operations() > _MOST_LEFT * program.operations():
@@ -62,11 +61,11 @@ class _ShortGraph(Graph):
             return self.like(args[0], 0)
         return super()._simplified(op, args)
 
-    def dropped_factor(self, op: str, args: Iterable[int]) -> int | None:
+    def dropped_factor(self, op: str, args: Sequence[int]) -> int | None:
         """The factor beside a constant 0; None if this is another operation."""
-        one, other, *_ = *args, -1
-        if op != "mul" or self.nodes[one].dtype != "float32":
+        if op != "mul" or self.nodes[args[0]].dtype != "float32":
             return None
+        one, other = args
         for factor, zero in ((one, other), (other, one)):
             if self.value(zero) == 0 and self.value(factor) is None and factor not in self.never_finite:
                 return factor
@@ -119,15 +118,14 @@ class _Rebuild:
         carried = [k for k, param in enumerate(loop.params) if param in self.live]
         factors: set[int] = set()
 
-        def body(index: int, values: list[int]) -> tuple[int | None, list[int]]:
+        def body(index: int, values: list[int]) -> tuple[None, list[int]]:
             nonlocal factors
             self.new_of[loop.index] = index
             self.new_of |= {loop.params[k]: value for k, value in zip(carried, values, strict=True)}
             self.dropped.append(set())
             self.block(loop.block)
             factors = self.dropped.pop()  # of the last call: those before were attempts
-            going = None if loop.going is None else self.of(loop.going)
-            return going, [self.of(loop.results[k]) for k in carried]
+            return None, [self.of(loop.results[k]) for k in carried]
 
         init = [self.of(self.nodes[at].args[k]) for k in carried]
         results = dict(zip(carried, self.graph.repeat(loop.length, init, body), strict=True))
@@ -137,19 +135,12 @@ class _Rebuild:
                 self.new_of[out] = results[self.nodes[out].value]
 
 
-def _loops(program: Program) -> dict[int, Loop]:
-    """The live loops by their nodes, those inside others last."""
-    nodes = program.graph.nodes
-    found = {at: nodes[at].value for at in program.live() if nodes[at].op == "loop"}
-    return dict(sorted(found.items(), key=lambda pair: program.graph.depths[pair[1].block]))
-
-
 def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:
     """Numbers such that all `dropped` factors are finite if these are less than `LARGEST`.
 
     None if they cannot be checked: in a loop that the program does not have any more, or of another type.
     """
-    nodes, live, loops = program.graph.nodes, program.live(), _loops(program)
+    nodes, live, loops = program.graph.nodes, program.live(), program.loops()
     if not {nodes[at].block for at in dropped} <= {OUTERMOST, *(loop.block for loop in loops.values())}:
         return None
     results = {result for loop in loops.values() for result in loop.results}
@@ -213,7 +204,7 @@ def _exact_bound(node: Node, args: list[float]) -> float:
 
 def _with_guard(program: Program, checked: set[int]) -> Program:
     """The program with a last group of outputs: the sum of the squares of the checked numbers."""
-    graph, loops = program.graph, _loops(program)
+    graph, loops = program.graph, program.loops()
     places: dict[int, int] = {}  # of new nodes: behind which node they are computed
     by_block: dict[int, list[int]] = {}
     for at in sorted(checked):
@@ -257,7 +248,7 @@ def _with_guard(program: Program, checked: set[int]) -> Program:
 
 
 def _renumbered(program: Program, order: list[int]) -> Program:
-    """The same program with its nodes in another order."""
+    """The same program, without loops that have no length, with its nodes in another order."""
     new = {at: position for position, at in enumerate(order)}
     graph = Graph()
     graph.depths = program.graph.depths
@@ -267,13 +258,11 @@ def _renumbered(program: Program, order: list[int]) -> Program:
         if node.op == "param" and value is not None:
             value = (new[value[0]], value[1])
         elif node.op == "loop":
-            value = Loop(
-                value.block,
-                new[value.index],
-                value.length,
-                [new[param] for param in value.params],
-                [new[result] for result in value.results],
-                None if value.going is None else new[value.going],
+            value = replace(
+                value,
+                index=new[value.index],
+                params=[new[param] for param in value.params],
+                results=[new[result] for result in value.results],
             )
         graph.nodes.append(node._replace(args=tuple(new[arg] for arg in node.args), value=value))
 

@@ -309,14 +309,18 @@ class Program:
         """The number of operations, each counted once."""
         return sum(self.graph.nodes[at].op not in _NOT_OPERATIONS for at in self.live())
 
+    def loops(self) -> dict[int, Loop]:
+        """The live loops by their nodes, those inside others last."""
+        nodes = self.graph.nodes
+        found = {at: _loop(nodes[at]) for at in self.live() if nodes[at].op == "loop"}
+        return dict(sorted(found.items(), key=lambda pair: self.graph.depths[pair[1].block]))
+
     def work(self) -> int:
         """The number of operations of a call. Those in a loop count for each turn, in a `while` once."""
-        nodes, live = self.graph.nodes, self.live()
-        turns = {OUTERMOST: 1}
-        loops = [(nodes[at].block, _loop(nodes[at])) for at in live if nodes[at].op == "loop"]
-        for around, loop in sorted(loops, key=lambda pair: self.graph.depths[pair[1].block]):
-            turns[loop.block] = turns[around] * (loop.length or 1)
-        return sum(turns[nodes[at].block] for at in live if nodes[at].op not in _NOT_OPERATIONS)
+        nodes, turns = self.graph.nodes, {OUTERMOST: 1}
+        for at, loop in self.loops().items():
+            turns[loop.block] = turns[nodes[at].block] * (loop.length or 1)
+        return sum(turns[nodes[at].block] for at in self.live() if nodes[at].op not in _NOT_OPERATIONS)
 
     def with_fused_products(self) -> Program:
         """The same program with products of float32 that are summed rounded once, together with the sum.

@@ -40,9 +40,11 @@ class BraxTask(DeviceTask):
     @property
     def code_version(self) -> str | None:
         """See `DeviceTask.code_version`: all parameters, and the files that define the robot."""
-        files = version_of_files("elites", "brax", "mujoco")
-        if files is None or type(self) is not BraxTask:
+        if type(self) is not BraxTask:
             return None  # a subclass may have other functions
+        files = version_of_files("elites", "brax", "mujoco")
+        if files is None:
+            return None
         import jax
 
         return f"{self!r} {files} {jax.default_backend()}"  # the simulation depends on the backend
