@@ -24,6 +24,37 @@ def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
     np.testing.assert_array_equal(of.of(jnp.array(descriptors)), nearest(of.centroids, descriptors))
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 4),
+    st.sampled_from([5, 60, 300]),
+    st.sampled_from([1.0, 1e-3, 1e4]),
+    st.integers(0, 2**32 - 1),
+)
+def test_bins_of_candidates_give_the_cells_of_a_search_in_all_centroids(dimensions, count, span, seed):
+    rng = np.random.default_rng(seed)
+    low = rng.uniform(-2, 2, dimensions) * span
+    bounds = np.stack([low, low + span * rng.uniform(0.5, 2, dimensions)], axis=1)
+    unit = rng.random((count, dimensions)) ** rng.choice([1, 4])  # some are crowded in a corner
+    of = cells.Cells(low + (bounds[:, 1] - low) * unit, bounds, ())
+    centroids = jnp.array(of.centroids, jnp.float32)
+    inside = low + (bounds[:, 1] - low) * rng.random((200, dimensions))
+    ties = (of.centroids[rng.integers(count, size=200)] + of.centroids[rng.integers(count, size=200)]) / 2
+    edges = low + (bounds[:, 1] - low) * rng.integers(0, 65, (200, dimensions)) / 64  # on the edges of bins
+    beyond = inside + 3 * span * rng.normal(size=inside.shape)
+    for descriptors in (inside, ties, edges, beyond, np.where(rng.random((200, 1)) < 0.1, np.nan, inside)):
+        given = jnp.array(descriptors, jnp.float32)
+        expected = cells._centroid_by_centroid(given, centroids, jnp.asarray(cells.spans(bounds)))
+        np.testing.assert_array_equal(of.of(given), expected)
+
+
+def test_bins_are_used_where_they_have_few_candidates():
+    walker, ant = (make_cells(make_task(name)) for name in ("qd-walker", "qd-ant"))
+    assert len(cells.make_bins(walker.centroids, walker.bounds).candidates) < 10
+    assert len(cells.make_bins(ant.centroids, ant.bounds).candidates) < 1296 / 8
+    assert cells.make_bins(np.random.default_rng(0).random((100, 8)), np.array([[0.0, 1.0]] * 8)) is None
+
+
 @given(points)
 @settings(max_examples=50)
 def test_a_grid_finds_the_nearest_centroid_too(descriptors):

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 from importlib.resources import as_file, files
 from typing import Literal, NamedTuple
 
@@ -25,6 +25,8 @@ from elites.tasks.task import Task
 
 SAMPLES = 100_000
 MOST_CELLS = 1_000_000  # of a grid
+MOST_COMPARED = 2**23  # pairs of a bin and a centroid, when the bins of a CVT are made
+FEWER = 8  # times fewer candidates than centroids: otherwise bins are not worth it
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
 CVT_SEED = 0  # the same for all runs, which share their cells
 CVT_VERSION = 2  # of the algorithm that computes centroids
@@ -40,8 +42,7 @@ class Cells(NamedTuple):
     def of(self, descriptors: jax.Array) -> jax.Array:
         """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
         if not self.grid:
-            cell: jax.Array = nearest(descriptors, self.centroids.astype(np.float32), spans(self.bounds))
-            return cell
+            return nearest(descriptors, self.centroids, self.bounds)
         low, high = self.bounds.T.astype(np.float32)
         shape = np.array(self.grid)
         places = jnp.floor((descriptors - low) / (high - low) * shape).astype(jnp.int32)
@@ -65,20 +66,92 @@ def spans(bounds: np.ndarray) -> np.ndarray:
     return high - low  # type: ignore[no-any-return]
 
 
-@jax.jit
-def nearest(descriptors: ArrayLike, centroids: ArrayLike, spans: ArrayLike) -> jax.Array:
+def nearest(descriptors: jax.Array, centroids: ArrayLike, bounds: np.ndarray) -> jax.Array:
     """The index of the centroid nearest to each descriptor `[n, d]`; the first one in case of a tie."""
+    on_cpu: Search = partial(_in_slices, _centroid_by_centroid, 1024)  # fits into the cache of a core
+    if isinstance(centroids, np.ndarray) and (bins := make_bins(centroids, bounds)) is not None:
+        on_cpu = partial(_in_bins, bins, on_cpu)
     cell: jax.Array = jax.lax.platform_dependent(
         jnp.asarray(descriptors),
-        jnp.asarray(centroids),
-        jnp.asarray(spans),
-        cpu=partial(_in_slices, _centroid_by_centroid, 1024),  # fits into the cache of a core
+        jnp.asarray(centroids, np.float32),
+        jnp.asarray(spans(bounds)),
+        cpu=on_cpu,
         default=partial(_in_slices, _all_centroids_at_once, 16_384),
     )
     return cell
 
 
 Search = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+class Bins(NamedTuple):
+    """A regular grid of bins, and the centroids that can be nearest to a descriptor in each."""
+
+    low: np.ndarray
+    span: np.ndarray
+    shape: tuple[int, ...]
+    candidates: np.ndarray  # int32 [most, bins], in the order of centroids; short lists repeat the first
+
+
+def make_bins(centroids: np.ndarray, bounds: np.ndarray) -> Bins | None:
+    """The bins of a CVT; None if most of its centroids would be candidates, as in many dimensions."""
+    return _bins(centroids.astype(np.float32).tobytes(), bounds.astype(np.float32).tobytes(), len(bounds))
+
+
+@lru_cache(maxsize=16)
+def _bins(centroid_bytes: bytes, bound_bytes: bytes, dimensions: int) -> Bins | None:
+    low, high = np.frombuffer(bound_bytes, np.float32).reshape(dimensions, 2).T
+    centroids = np.frombuffer(centroid_bytes, np.float32).reshape(-1, dimensions)
+    unit = (centroids.astype(float) - low) / (high.astype(float) - low)
+    per_dimension = int(min(4 * len(unit), MOST_COMPARED / len(unit)) ** (1 / dimensions))
+    if per_dimension < 2:
+        return None
+    shape = (per_dimension,) * dimensions
+    lists = [_candidates(np.array(place), per_dimension, unit) for place in np.ndindex(shape)]
+    most = max(map(len, lists))
+    if most * FEWER > len(unit):
+        return None
+    table = np.stack([np.append(own, np.full(most - len(own), own[0])) for own in lists], axis=1)
+    return Bins(low, high - low, shape, table.astype(np.int32))
+
+
+def _candidates(place: np.ndarray, per_dimension: int, centroids: np.ndarray) -> np.ndarray:
+    """The centroids in the unit cube that can be nearest to a point of the bin at `place`.
+
+    A centroid cannot if its distance to the whole bin is larger than another's to its farthest corner. The
+    tolerance is larger than the rounding errors of distances in float32.
+    """
+    before, after = place / per_dimension - centroids, centroids - (place + 1) / per_dimension
+    closest = (np.maximum(np.maximum(before, after), 0) ** 2).sum(1)
+    farthest = (np.maximum(np.abs(before), np.abs(after)) ** 2).sum(1)
+    return np.flatnonzero(closest <= farthest.min() * (1 + 1e-4) + 1e-9)
+
+
+def _in_bins(
+    bins: Bins, otherwise: Search, descriptors: jax.Array, centroids: jax.Array, spans: jax.Array
+) -> jax.Array:
+    """Searches the candidates of the bin of each descriptor; all centroids if one is beyond the bounds."""
+    low, high = bins.low, bins.low + bins.span
+    inside = ((descriptors >= low) & (descriptors <= high)).all()
+    search = partial(_in_slices, partial(_among_candidates, bins), 4096)
+    cell: jax.Array = jax.lax.cond(inside, search, otherwise, descriptors, centroids, spans)
+    return cell
+
+
+def _among_candidates(
+    bins: Bins, descriptors: jax.Array, centroids: jax.Array, spans: jax.Array
+) -> jax.Array:
+    """A step takes one candidate of each descriptor."""
+    shape = np.array(bins.shape)
+    places = jnp.clip(((descriptors - bins.low) / bins.span * shape).astype(jnp.int32), 0, shape - 1)
+    bin = jnp.ravel_multi_index(tuple(places.T), bins.shape, mode="clip")
+    compare, start = _comparison(descriptors, spans)
+
+    def step(best: Best, candidates: jax.Array) -> tuple[Best, None]:
+        numbers = candidates[bin]
+        return compare(best, numbers, tuple(centroids[numbers].T)), None
+
+    return jax.lax.scan(step, start, jnp.asarray(bins.candidates))[0].cell
 
 
 def _in_slices(
@@ -94,7 +167,29 @@ def _in_slices(
 
 
 def _centroid_by_centroid(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
-    """For CPUs: a step takes one centroid and all descriptors. This is vectorised, unlike `argmin`.
+    """For CPUs: a step takes one centroid and all descriptors. This is vectorised, unlike `argmin`."""
+    compare, start = _comparison(descriptors, spans)
+
+    def step(best: Best, centroid: tuple[jax.Array, jax.Array]) -> tuple[Best, None]:
+        number, place = centroid
+        return compare(best, number, tuple(place)), None
+
+    numbers = jnp.arange(len(centroids), dtype=jnp.int32)
+    return jax.lax.scan(step, start, (numbers, centroids))[0].cell
+
+
+class Best(NamedTuple):
+    """The nearest centroid so far of each descriptor, `[n]`."""
+
+    distance: jax.Array
+    cell: jax.Array
+
+
+def _comparison(
+    descriptors: jax.Array, spans: jax.Array
+) -> tuple[Callable[[Best, jax.Array, tuple[jax.Array, ...]], Best], Best]:
+    """A function that compares the best centroids with others, given their numbers and coordinates, and the
+    best before the first comparison.
 
     Distances in 1, 2 and 4 dimensions have the same bits as those of `_all_centroids_at_once` on a CPU, so
     that runs repeat those of earlier versions.
@@ -102,26 +197,21 @@ def _centroid_by_centroid(descriptors: jax.Array, centroids: jax.Array, spans: j
     coordinates = tuple(descriptors.T)  # separate: a sum over a short axis is slow
     scales = 1 / spans
 
-    def step(
-        nearest: tuple[jax.Array, jax.Array], centroid: tuple[jax.Array, jax.Array]
-    ) -> tuple[tuple[jax.Array, jax.Array], None]:
-        (least, cell), (number, place) = nearest, centroid
+    def compare(best: Best, numbers: jax.Array, places: tuple[jax.Array, ...]) -> Best:
         squares = [
             # The maximum changes no value. It prevents a fused multiply-add, which rounds only once.
             jax.lax.max(((coordinate - at) * scale) ** 2, jnp.zeros_like(coordinate))
-            for coordinate, at, scale in zip(coordinates, place, scales, strict=True)
+            for coordinate, at, scale in zip(coordinates, places, scales, strict=True)
         ]
         while len(squares) > 1 and len(squares) % 2 == 0:
             half = len(squares) // 2
             squares = [one + other for one, other in zip(squares[:half], squares[half:], strict=True)]
         distance = reduce(jnp.add, squares)
-        nearer = distance < least
-        return (jnp.where(nearer, distance, least), jnp.where(nearer, number, cell)), None
+        nearer = distance < best.distance
+        return Best(jnp.where(nearer, distance, best.distance), jnp.where(nearer, numbers, best.cell))
 
     count = len(descriptors)
-    start = jnp.full(count, jnp.inf, descriptors.dtype), jnp.zeros(count, jnp.int32)
-    numbers = jnp.arange(len(centroids), dtype=jnp.int32)
-    return jax.lax.scan(step, start, (numbers, centroids))[0][1]
+    return compare, Best(jnp.full(count, jnp.inf, descriptors.dtype), jnp.zeros(count, jnp.int32))
 
 
 def _all_centroids_at_once(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
