@@ -13,11 +13,11 @@ from ribs.schedulers import Scheduler
 
 from elites import ElitesError, RunConfig, Task, archive_metrics, make_algorithm, make_task
 from elites.algorithms import cma_map_elites
-from elites.algorithms.cma_map_elites import improvement
 from elites.archives.archive import Solutions, empty_archive
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.episode import Ending
 from elites.variation.covariance import PARTS, SEEDS, make_strategies, size_in_bytes
+from elites.variation.improvement import improvement
 from elites.variation.isotropic import Ranking
 
 RIBS = {"full": "cma_es", "separable": "sep_cma_es", "limited-memory": "lm_ma_es"}

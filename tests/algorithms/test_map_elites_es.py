@@ -66,7 +66,9 @@ def test_novelty_is_the_mean_squared_distance_to_the_nearest_centres():
     algorithm = small("map-elites-es", neighbours=2)
     state = jax.jit(algorithm.init)(jax.random.key(0))
     rows = state.centres.descriptor.at[:3, 0].set(jnp.array([0.0, 1.0, 3.0]))
-    novelty = algorithm.novelty(state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]]))
+    novelty = algorithm.select.novelty(
+        state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]])
+    )
     np.testing.assert_allclose(novelty, [(0 + 1) / 2, 1.0, np.nan])
 
 
@@ -137,7 +139,9 @@ def chooser(parents):
     )
     keys = jax.random.split(jax.random.key(0), KEYS)
     choose = jax.jit(
-        lambda state, exploring: jax.vmap(lambda key: algorithm._parent(state, key, exploring))(keys)
+        lambda state, exploring: jax.vmap(
+            lambda key: algorithm.select(state.archive, state.discoveries, state.centres, key, exploring)
+        )(keys)
     )
 
     def shares(state, *, exploring):

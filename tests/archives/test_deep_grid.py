@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites.archives.archive import Origin, Solutions, Status
-from elites.archives.deep_grid import best, empty_deep_grid, insert, select, size_in_bytes
+from elites.archives.deep_grid import best, empty_deep_grid, insert, size_in_bytes
+from elites.variation.selection import by_fitness
 
 CELLS, DEPTH, BATCH = 3, 4, 6
 batches = st.lists(
@@ -90,9 +91,10 @@ def test_parents_are_drawn_by_cell_then_by_fitness():
     grid = empty_deep_grid(CELLS, DEPTH, 2, 1)
     cells = jnp.array([0, 0, 0, 2, 2])
     grid, _ = insert(grid, cells, offspring(0, [1.0, 2.0, 4.0, 5.0, 5.0]), jax.random.key(0))
-    chosen, slots = select(grid, jax.random.key(1), 30_000)
-    counts = np.zeros((CELLS, DEPTH))
-    np.add.at(counts, (np.asarray(chosen), np.asarray(slots)), 1)
+    parents = by_fitness(grid, jax.random.key(1), 30_000)
+    numbers = np.asarray(grid.members.origin.evaluation)  # of the member in each slot
+    counts = np.array([[(parents.evaluation == number).sum() for number in row] for row in numbers])
+    np.testing.assert_array_equal(parents.parameters[:, 0], parents.evaluation)
     # In the first cell in proportion to 0, 1, 3; in the third, where all are as good, equally.
     expected = 15_000 * np.array([[0, 0.25, 0.75, 0], [0, 0, 0, 0], [0.5, 0.5, 0, 0]])
     assert np.abs(counts - expected).max() < 5 * np.sqrt(30_000 / 4)

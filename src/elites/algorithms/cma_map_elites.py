@@ -28,14 +28,15 @@ from elites.algorithms.base import (
     solutions,
     start,
 )
-from elites.archives.archive import Archive, Solutions, insert, select
+from elites.archives.archive import Archive, insert
 from elites.errors import ElitesError, require
 from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
 from elites.options import Range, Rate
 from elites.tasks.task import Task
 from elites.variation.covariance import Kind, make_strategies, size_in_bytes
-from elites.variation.isotropic import Arrays, Ranking
+from elites.variation.improvement import improvement, ranking
+from elites.variation.isotropic import Arrays
 from elites.variation.offspring import without_parents
 
 
@@ -116,34 +117,14 @@ class CMAMAPElites(Algorithm):
         if round.name == START:  # not samples of the strategies: with 0 parents, all restart
             rank = gain = jnp.zeros(shape)
             samples = jnp.zeros((*shape, samples.shape[1]))
-        rank, gain = rank.reshape(shape), gain.reshape(shape)
-        elites = select(archive, jax.random.fold_in(key, Stream.PARENT), self.config.emitters)
+        restart_key = jax.random.fold_in(key, Stream.PARENT)
         strategies = self.strategies.tell(
             state.strategies,
             samples.reshape(*shape, -1),
-            Ranking(
-                order=jnp.lexsort((gain, rank))[:, ::-1],
-                values=jnp.stack([rank, gain], -1),
-                parents=(rank > 0).sum(1),
-                restart_points=archive.elites.parameters[elites],
-            ),
+            ranking(archive, restart_key, rank.reshape(shape), gain.reshape(shape)),
         )
         progress = advance(state.progress, evaluation)
         return State(archive, strategies, progress), mark_skipped(evaluation, status)
-
-
-def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[jax.Array, jax.Array]:
-    """Rank and gain of each offspring, as if it were the only one. Offspring are ordered by rank, then gain.
-
-    The rank is 2 for a new cell, 1 for a better elite, 0 otherwise. The gain is the fitness in a new cell,
-    otherwise the difference to the elite's fitness.
-    """
-    valid = jnp.isfinite(offspring.fitness) & jnp.isfinite(offspring.descriptor).all(-1)
-    before = archive.elites.fitness[cells]
-    new = before == -jnp.inf
-    gain = offspring.fitness - jnp.where(new, 0, before)
-    rank = jnp.where(valid, jnp.where(new, 2, gain > 0), 0).astype(jnp.float32)
-    return rank, jnp.where(valid, gain, jnp.finfo(jnp.float32).min)
 
 
 def require_memory(config: CMAMAPElitesConfig, dimensions: int) -> None:

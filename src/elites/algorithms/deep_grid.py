@@ -29,7 +29,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
 from elites.options import Count
 from elites.tasks.task import Task
-from elites.variation.offspring import Offspring
+from elites.variation.selection import by_fitness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class DeepGrid(Algorithm):
         super().__init__(task, config)
         config = self.config
         self.keeps_members, self.members_per_cell = config.keep_members, config.depth
-        self.ga = make_ga(config, self.genome)
+        self.ga = make_ga(config, self.genome, by_fitness)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
         needed, free = deep_grid.size_in_bytes(*self._shape()), available_bytes()
@@ -87,12 +87,8 @@ class DeepGrid(Algorithm):
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
             return state, self.random(key, round.policies)
-        selection_key, variation_key = jax.random.split(jax.random.fold_in(key, Stream.GA))
-        cells, slots = deep_grid.select(state.grid, selection_key, 2 * round.policies)
-        members, pairs = state.grid.members, (2, round.policies)
-        first, second = members.parameters[cells, slots].reshape(*pairs, -1)
-        parents = members.origin.evaluation[cells, slots].reshape(pairs).T
-        return state, self.batch(ga=Offspring(self.ga.vary(variation_key, first, second), parents))
+        variation_key = jax.random.fold_in(key, Stream.GA)
+        return state, self.batch(ga=self.ga(state.grid, variation_key, round.policies))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]

@@ -28,6 +28,7 @@ from elites.genomes import Genome
 from elites.options import Count, Spread
 from elites.tasks.task import Task
 from elites.variation.isoline import IsoLine
+from elites.variation.selection import Selection, uniform
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +51,10 @@ class MAPElitesConfig(AlgorithmConfig):
         return {"initial": self.batch}
 
 
-def make_ga(config: MAPElitesConfig, genome: Genome) -> IsoLine:
+def make_ga(config: MAPElitesConfig, genome: Genome, select: Selection = uniform) -> IsoLine:
     """The GA variation."""
-    return IsoLine(config.sigma1, config.sigma2, genome.tensors if config.line_draw == "tensor" else ())
+    tensors = genome.tensors if config.line_draw == "tensor" else ()
+    return IsoLine(config.sigma1, config.sigma2, tensors, select)
 
 
 class State(NamedTuple):

@@ -31,7 +31,7 @@ from elites.algorithms.base import (
     mean_of_episodes,
     start,
 )
-from elites.archives.archive import Archive, Status, select
+from elites.archives.archive import Archive, Status
 from elites.archives.cells import spans
 from elites.errors import require
 from elites.evaluation.evaluation import Evaluation
@@ -40,15 +40,19 @@ from elites.policies import Policy, normc_layers
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation import evolution_strategy as es
+from elites.variation.exploit_explore import (
+    CENTRES,
+    Centres,
+    Discoveries,
+    ParentSelection,
+    add_centre,
+    no_centres,
+    no_discoveries,
+)
 from elites.variation.offspring import children, without_parents
 
-MOST_NOVEL = 5  # cells that explore steps choose their parent from
-RECENT_DISCOVERIES = 5  # discoveries of cells; exploit steps choose one of the best two
-BEST = 0.5  # probability that exploit steps choose the best cell of all instead
-UNIFORM = 0.1  # probability that explore steps choose from all cells instead
 NORM = 0.01  # of the initial weights into each unit
 MOST_CHUNKS = 1000  # of a generation; each is a separate part of the program
-CENTRES = 10_000  # the last descriptors of centres, to which novelty is the distance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,20 +120,6 @@ class Search(NamedTuple):
     best: jax.Array  # highest fitness of this step's perturbations so far; -inf: none
 
 
-class Discoveries(NamedTuple):
-    """Facts about each cell, `[cells]`, by which exploit steps choose their parent."""
-
-    generation: jax.Array  # int32, in which it was first filled; 0: empty
-    best: jax.Array  # highest fitness of the perturbations in the last step from its elite, or to it
-
-
-class Centres(NamedTuple):
-    """A ring buffer of the descriptors of evaluated centres."""
-
-    descriptor: jax.Array  # [CENTRES, d]
-    seen: jax.Array  # since the start of the run
-
-
 class Moments(NamedTuple):
     """Running moments of all observations."""
 
@@ -167,6 +157,7 @@ class MAPElitesES(Algorithm):
             self.require_policy()
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
+        self.select = ParentSelection(config.parents, config.neighbours, spans(self.cells.bounds))
         self.optimiser = optax.adam(config.learning_rate)
         self.divisor = 1.0 if config.gradient_scale == "ranks" else 2 * config.sigma
         self.opening = ((Round("random", 1, config.centre_samples),),)
@@ -197,8 +188,8 @@ class MAPElitesES(Algorithm):
                 cell=jnp.int32(cells),
                 best=jnp.float32(-jnp.inf),
             ),
-            Discoveries(jnp.zeros(cells, jnp.int32), jnp.full(cells, -jnp.inf)),
-            Centres(jnp.full((CENTRES, dimensions), jnp.inf), jnp.int32(0)),
+            no_discoveries(cells),
+            no_centres(dimensions),
             Moments(jnp.float32(0), observation, jnp.zeros_like(observation)),
             start(),
         )
@@ -231,7 +222,7 @@ class MAPElitesES(Algorithm):
         """Stores the scores of the perturbations, or adds the centre to the archive."""
         if round.name == "perturbations":
             search = state.search
-            novelty = self.novelty(state.centres, jnp.asarray(evaluation.descriptor))
+            novelty = self.select.novelty(state.centres, jnp.asarray(evaluation.descriptor))
             fitness = jnp.asarray(evaluation.fitness)
             scores = jnp.where(search.exploring, novelty, fitness).reshape(2, self.pairs)
             search = search._replace(
@@ -259,18 +250,9 @@ class MAPElitesES(Algorithm):
                 ),
                 _updated_best(state.discoveries.best, state.search, entered, fitness[0]),
             ),
-            centres=_add_centre(state.centres, descriptor),
+            centres=add_centre(state.centres, descriptor),
             progress=progress,
         ), status
-
-    def novelty(self, centres: Centres, descriptors: jax.Array) -> jax.Array:
-        """Mean squared distance of descriptors `[n, d]` to the nearest centres so far."""
-        difference = (descriptors[:, None] - centres.descriptor) / spans(self.cells.bounds)
-        squared = (difference**2).sum(-1)  # inf for empty rows
-        nearest = -jax.lax.top_k(-squared, min(self.config.neighbours, CENTRES))[0]
-        finite = jnp.isfinite(nearest)
-        mean = jnp.where(finite, nearest, 0).sum(1) / jnp.maximum(finite.sum(1), 1)
-        return jnp.where(jnp.isfinite(descriptors).all(1), mean, jnp.nan)
 
     def _first(self, key: jax.Array) -> Batch:
         """The first controller. For a function, it is a vector within the initial bounds of the task."""
@@ -284,7 +266,8 @@ class MAPElitesES(Algorithm):
         search, archive = state.search, state.archive
         switching = search.step % self.config.steps == 0
         exploring = jnp.where(switching, ~search.exploring, search.exploring)
-        cell = self._parent(state, jax.random.fold_in(key, Stream.PARENT), exploring)
+        parent_key = jax.random.fold_in(key, Stream.PARENT)
+        cell = self.select(archive, state.discoveries, state.centres, parent_key, exploring)
         fresh = self.optimiser.init(search.centre)
         return search._replace(
             centre=jnp.where(
@@ -298,27 +281,6 @@ class MAPElitesES(Algorithm):
             cell=jnp.where(switching, cell, search.cell).astype(jnp.int32),
             key=jax.random.key_data(jax.random.fold_in(key, Stream.NOISE)),
         )
-
-    def _parent(self, state: State, key: jax.Array, exploring: jax.Array) -> jax.Array:
-        """The cell of a new parent."""
-        coin_key, selection_key, rank_key = jax.random.split(key, 3)
-        elites, filled = state.archive.elites, state.archive.filled
-        uniform = select(state.archive, selection_key, 1)[0]
-        novelty = self.novelty(state.centres, jnp.where(filled[:, None], elites.descriptor, 0))
-        most = min(MOST_NOVEL, len(filled))
-        amounts, novel = jax.lax.top_k(jnp.where(filled, novelty, -jnp.inf), most)
-        if self.config.parents == "uniform":
-            fit = jnp.where(jax.random.bernoulli(coin_key), elites.fitness.argmax(), uniform)
-            place = jax.random.randint(rank_key, (), 0, jnp.minimum(filled.sum(), most))
-            return jnp.where(exploring, novel[place], fit)
-        coin = jax.random.uniform(coin_key)
-        recent, weights = _recent_best(state.discoveries, filled)
-        few = filled.sum() < RECENT_DISCOVERIES
-        best = jnp.where(filled, state.discoveries.best, -jnp.inf).argmax()
-        fit = jnp.where(few | (coin < BEST), best, recent[_draw(rank_key, weights)])
-        none_novel = amounts[0] <= 0
-        new = jnp.where(none_novel | (coin < UNIFORM), uniform, novel[_draw(rank_key, amounts)])
-        return jnp.where(exploring, new, fit)
 
     def _move(self, search: Search) -> Search:
         """A step of Adam along the estimated gradient, less the weight decay."""
@@ -377,25 +339,6 @@ class MAPElitesES(Algorithm):
         )
 
 
-def _recent_best(discoveries: Discoveries, filled: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The best two of the cells discovered last, and their weights in a draw.
-
-    "Last" means the last five cells, or the later half if there are fewer than nine. Fitness may be negative:
-    a weight is the difference to the worst of all cells, plus 1. All this is as in the released code.
-    """
-    count, best = filled.sum(), discoveries.best
-    last = jax.lax.top_k(discoveries.generation, min(RECENT_DISCOVERIES, len(filled)))[1]
-    among = jnp.arange(len(last)) < (count + 1) // 2
-    values, places = jax.lax.top_k(jnp.where(among, best[last], -jnp.inf), min(2, len(last)))
-    worst = jnp.where(filled, best, jnp.inf).min()
-    return last[places], values - worst + 1
-
-
-def _draw(key: jax.Array, weights: jax.Array) -> jax.Array:
-    """A random index, with a probability in proportion to its weight; 0 for a negative weight."""
-    return jax.random.categorical(key, jnp.log(jnp.maximum(weights, 0)))
-
-
 def _updated_best(best: jax.Array, search: Search, entered: jax.Array, fitness: jax.Array) -> jax.Array:
     """`Discoveries.best` after a step: of the cell that it started from, and of the one that it entered.
 
@@ -405,12 +348,3 @@ def _updated_best(best: jax.Array, search: Search, entered: jax.Array, fitness: 
     started = jnp.where(valid, search.cell, len(best))
     best = best.at[started].set(search.best, mode="drop")
     return best.at[entered].set(jnp.where(valid, search.best, fitness), mode="drop")
-
-
-def _add_centre(centres: Centres, descriptor: jax.Array) -> Centres:
-    """Adds a centre, if its descriptor is finite."""
-    finite = jnp.isfinite(descriptor).all()
-    place = jnp.where(finite, centres.seen % CENTRES, CENTRES)
-    return Centres(
-        centres.descriptor.at[place].set(descriptor[0], mode="drop"), centres.seen + finite.astype(jnp.int32)
-    )

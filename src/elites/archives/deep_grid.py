@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from elites.archives.archive import Archive, Solutions, Status, draw, empty_archive, sort_by_group
+from elites.archives.archive import Archive, Solutions, Status, empty_archive, sort_by_group
 
 
 class DeepGrid(NamedTuple):
@@ -109,19 +109,6 @@ def _best_of_intervals(values: jax.Array, first: jax.Array, last: jax.Array) -> 
         later = jnp.pad(passed, (min(1 << half, size), 0), constant_values=-jnp.inf)[:size]
         passed = jnp.maximum(best[half], jnp.maximum(passed, later))
     return passed
-
-
-def select(grid: DeepGrid, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """(cells, slots) of `count` parents: a filled cell, sampled uniformly, then a member by its fitness.
-
-    The probability of a member is proportional to its fitness above the worst of the cell; uniform if all are
-    equal.
-    """
-    cell_key, member_key = jax.random.split(key)
-    fitness = grid.members.fitness
-    cells = draw((fitness > -jnp.inf).any(1), cell_key, count)
-
-    return cells, jax.random.categorical(member_key, jnp.log(weights(fitness[cells]))).astype(jnp.int32)
 
 
 def weights(fitness: jax.Array) -> jax.Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.archives.archive import Archive, select
 from elites.variation.offspring import Offspring
+from elites.variation.selection import Selection, uniform
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,14 @@ class IsoLine:
     sigma1: float
     sigma2: float
     tensors: tuple[int, ...] = ()  # lengths of the parts with a line draw of their own; none: one for all
+    select: Selection = uniform
 
-    def __call__(self, archive: Archive, key: jax.Array, count: int) -> Offspring:
-        """Offspring of `count` pairs of elites, each sampled uniformly."""
+    def __call__(self, archive: Any, key: jax.Array, count: int) -> Offspring:
+        """Offspring of `count` pairs of parents, each selected independently."""
         selection_key, variation_key = jax.random.split(key)
-        pairs = select(archive, selection_key, 2 * count).reshape(2, count)
-        first, second = archive.elites.parameters[pairs]
-        return Offspring(self.vary(variation_key, first, second), archive.elites.origin.evaluation[pairs].T)
+        parents = self.select(archive, selection_key, 2 * count)
+        first, second = parents.parameters.reshape(2, count, -1)
+        return Offspring(self.vary(variation_key, first, second), parents.evaluation.reshape(2, count).T)
 
     def vary(self, key: jax.Array, first: jax.Array, second: jax.Array) -> jax.Array:
         """x + σ1 N(0, I) + σ2 (y - x) N(0, 1) for parents x, y `[n, P]`.

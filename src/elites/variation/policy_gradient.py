@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from elites.archives.archive import Archive, select
+from elites.archives.archive import Archive
 from elites.learning.critics import TD3, first, value
 from elites.learning.products import PRODUCTS, Precision
 from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
 from elites.variation.offspring import Offspring, children
+from elites.variation.selection import uniform
 
 GROUPS: tuple[int, ...] = (8, 7, 9, 6, 10, 5, 11, 4, 12)
 """Sizes of the groups of actors that ascend together on a CPU: more would not fit into its cache."""
@@ -41,9 +42,9 @@ class PolicyGradient:
     ) -> Offspring:
         """Offspring of `count` elites, sampled uniformly."""
         selection_key, ascent_key = jax.random.split(key)
-        parents, elites = select(archive, selection_key, count), archive.elites
-        parameters = self.vary(ascent_key, elites.parameters[parents], first(td3.critics), buffer)
-        return children(parameters, elites.origin.evaluation[parents])
+        parents = uniform(archive, selection_key, count)
+        parameters = self.vary(ascent_key, parents.parameters, first(td3.critics), buffer)
+        return children(parameters, parents.evaluation)
 
     def working_bytes(self, count: int) -> int:
         """Lower bound for the memory of the transitions of all steps and the units of `count` actors."""
