@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from elites.experiments.run import resume, run
     from elites.explorer.explore import explore
     from elites.loggers.logger import LoggedRun, Logger
-    from elites.metrics.archive import ArchiveMetrics, archive_metrics
-    from elites.metrics.corrected import Losses
-    from elites.metrics.metric import GenerationMetric, Metric
+    from elites.metrics.archive import archive_metrics
+    from elites.metrics.metric import ArchiveMetrics, GenerationMetric, Losses, Metric
     from elites.metrics.pyribs import from_pyribs
     from elites.paper.presets import make_study
     from elites.policies import Policy
@@ -75,7 +74,7 @@ _HOME = {
     "ALGORITHMS": "elites.algorithms",
     "Algorithm": "elites.algorithms.base",
     "AlgorithmConfig": "elites.algorithms.base",
-    "ArchiveMetrics": "elites.metrics.archive",
+    "ArchiveMetrics": "elites.metrics.metric",
     "Batch": "elites.algorithms.base",
     "Controller": "elites.policies.controller",
     "CorrectedArchive": "elites.results.corrected",
@@ -93,7 +92,7 @@ _HOME = {
     "Lineage": "elites.results.lineage",
     "LoggedRun": "elites.loggers.logger",
     "Logger": "elites.loggers.logger",
-    "Losses": "elites.metrics.corrected",
+    "Losses": "elites.metrics.metric",
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
     "Metric": "elites.metrics.metric",

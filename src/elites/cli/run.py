@@ -196,7 +196,8 @@ class Resume(ExecutionOptions):
 def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.files import in_bytes
-    from elites.metrics.archive import ArchiveMetrics, summary
+    from elites.metrics.archive import summary
+    from elites.metrics.metric import ArchiveMetrics
     from elites.results.folder import RunFolder
 
     if not outcome.finished:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from elites.metrics.metric import METRICS, Elites
-
-
-class ArchiveMetrics(NamedTuple):
-    """The built-in metrics."""
-
-    qd_score: float  # sum over elites of fitness above the offset; those below it count 0
-    max_fitness: float  # NaN for an empty archive
-    coverage: float  # share of cells that are filled
+from elites.metrics.metric import METRICS, ArchiveMetrics, Elites
 
 
 def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> ArchiveMetrics:

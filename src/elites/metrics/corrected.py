@@ -15,15 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.metrics.archive import ArchiveMetrics, archive_metrics
-
-
-class Losses(NamedTuple):
-    """The share of each metric that is lost in the correction; see `loss`."""
-
-    qd_score: float
-    max_fitness: float
-    coverage: float
+from elites.metrics.archive import archive_metrics
+from elites.metrics.metric import ArchiveMetrics, Losses
 
 
 class Correction(NamedTuple):

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -117,10 +117,24 @@ def _coverage(elites: Elites) -> float:
     return elites.fitness.size / elites.cells
 
 
-METRICS = (
-    Metric("qd_score", "QD-score", ",.0f", _qd_score),  # an elite below the offset counts 0
-    Metric("max_fitness", "max-fitness", ",.1f", _max_fitness),  # NaN for an empty archive
-    Metric("coverage", "coverage", ".1%", _coverage),  # share of cells that are filled
+class ArchiveMetrics(NamedTuple):
+    """The built-in metrics of an archive. A line here makes a column, a curve, a loss and so on."""
+
+    qd_score: Annotated[float, "QD-score", ",.0f", _qd_score]
+    """Sum over elites of fitness above the offset; those below it count 0."""
+    max_fitness: Annotated[float, "max-fitness", ",.1f", _max_fitness]
+    """NaN for an empty archive."""
+    coverage: Annotated[float, "coverage", ".1%", _coverage]
+    """Share of cells that are filled."""
+
+
+class Losses(ArchiveMetrics):
+    """The share of each built-in metric that is lost in the correction; see `elites.metrics.corrected`."""
+
+
+METRICS: tuple[Metric, ...] = tuple(
+    Metric(name, *kind.__metadata__)  # label, format and function
+    for name, kind in get_type_hints(ArchiveMetrics, include_extras=True).items()
 )
 
 
@@ -151,9 +165,8 @@ GENERATION_METRICS = (
         lambda result: _mean(result.greedy_fitness, result.greedy_episodes),
     ),
 )
-BY_NAME: dict[str, Metric | GenerationMetric] = {
-    metric.name: metric for metric in (*METRICS, *GENERATION_METRICS)
-}
+_BUILT_IN: tuple[Metric | GenerationMetric, ...] = (*METRICS, *GENERATION_METRICS)
+BY_NAME = {metric.name: metric for metric in _BUILT_IN}
 
 
 class Metrics(NamedTuple):

@@ -12,9 +12,9 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.archive import ArchiveMetrics, summary
-from elites.metrics.corrected import Losses, Spread, correct, loss, spread
-from elites.metrics.metric import METRICS, Elites, Metric
+from elites.metrics.archive import summary
+from elites.metrics.corrected import Spread, correct, loss, spread
+from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric
 from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
@@ -46,13 +46,8 @@ class CorrectedArchive(DrawableArchive):
     centroids: np.ndarray
     bounds: np.ndarray
     grid: np.ndarray
-    qd_score: np.ndarray  # of the corrected archive, like all following fields
-    max_fitness: np.ndarray
-    coverage: np.ndarray
-    qd_score_loss: np.ndarray
-    max_fitness_loss: np.ndarray
-    coverage_loss: np.ndarray
     invalid: np.ndarray  # how many elites have a replication that is not finite
+    summary: dict[str, np.ndarray]  # metrics of the corrected archive, and losses, by the names of columns
     about: dict[str, Any]
 
     def __len__(self) -> int:
@@ -84,12 +79,12 @@ class CorrectedArchive(DrawableArchive):
     @property
     def metrics(self) -> ArchiveMetrics:
         """The metrics of the corrected archive."""
-        return ArchiveMetrics(*(float(getattr(self, metric.name)) for metric in METRICS))
+        return ArchiveMetrics(*(float(self.summary[metric.name]) for metric in METRICS))
 
     @property
     def losses(self) -> Losses:
         """The loss of each metric, as a share of the original."""
-        return Losses(*(float(getattr(self, metric.loss.name)) for metric in METRICS))
+        return Losses(*(float(self.summary[metric.loss.name]) for metric in METRICS))
 
     def is_correction_of(self, archive: SavedArchive) -> bool:
         """Whether it was made from this archive."""
@@ -98,9 +93,9 @@ class CorrectedArchive(DrawableArchive):
     def change(self, metric: Metric) -> tuple[float, float, float]:
         """A metric of the original archive, of the corrected one, and the loss."""
         cells, offset = len(self.centroids), float(self.about["task"]["qd_offset"])
-        before = metric.of(Elites(self.original_fitness, self.original_descriptor, cells, offset))
+        before = metric.value(Elites(self.original_fitness, self.original_descriptor, cells, offset))
         kept = self.kept
-        after = metric.of(Elites(self.mean_fitness[kept], self.mean_descriptor[kept], cells, offset))
+        after = metric.value(Elites(self.mean_fitness[kept], self.mean_descriptor[kept], cells, offset))
         return before, after, loss(before, after)
 
     def spread(self) -> Spread:
@@ -115,7 +110,7 @@ class CorrectedArchive(DrawableArchive):
         )
 
 
-ARRAYS = tuple(name for name in CorrectedArchive.__dataclass_fields__ if name != "about")
+ARRAYS = tuple(name for name in CorrectedArchive.__dataclass_fields__ if name not in ("summary", "about"))
 
 
 def corrected_archive(
@@ -149,12 +144,12 @@ def corrected_archive(
         centroids=archive.centroids,
         bounds=archive.bounds,
         grid=archive.grid,
-        **{metric.name: np.array(value) for metric, value in zip(METRICS, correction.metrics, strict=True)},
-        **{
-            metric.loss.name: np.array(value)
-            for metric, value in zip(METRICS, correction.losses, strict=True)
-        },
         invalid=np.array(correction.invalid),
+        summary={
+            name: np.array(value)
+            for metric, now, lost in zip(METRICS, correction.metrics, correction.losses, strict=True)
+            for name, value in ((metric.name, now), (metric.loss.name, lost))
+        },
         about={"format": VERSION, **(about or describe_correction(archive, fitness.shape[1]))},
     )
 
@@ -182,7 +177,7 @@ def describe_correction(
 
 def save_corrected(path: Path, corrected: CorrectedArchive, *, compressed: bool = False) -> None:
     """Writes a `corrected.npz`."""
-    arrays = {name: getattr(corrected, name) for name in ARRAYS}
+    arrays = {name: getattr(corrected, name) for name in ARRAYS} | corrected.summary
     arrays["about"] = np.array(json.dumps(corrected.about))
     write_arrays(path, arrays, compressed=compressed)
 
@@ -195,7 +190,8 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
     arrays = read_arrays(path, schemas.CORRECTED, "a corrected archive")
     about = schemas.read_about(path, arrays.pop("about"), schemas.CorrectedAbout, VERSION)
     schemas.check_corrected(path, arrays, about)
-    return CorrectedArchive(**arrays, about=about)
+    summary = {name: arrays.pop(name) for name in schemas.SUMMARY}
+    return CorrectedArchive(**arrays, summary=summary, about=about)
 
 
 def load_corrected_metrics(path: Path) -> tuple[int, dict[str, float]]:

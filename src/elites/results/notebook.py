@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elites.drawing import draw_archive, plot_archive
-from elites.metrics.archive import ArchiveMetrics
+from elites.metrics.metric import ArchiveMetrics
 from elites.text import shortened
 
 if TYPE_CHECKING:
