@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from elites import RunConfig, make_algorithm, make_task
+from elites import Execution, RunConfig, make_algorithm, make_task
 from elites.archives.archive import Status
 from elites.experiments.replications import make_replications
 from elites.tasks.episode import Ending, Transitions
@@ -279,7 +279,7 @@ def test_a_run_gives_the_noise_to_its_episodes(task):
             hyper_parameters=chosen("map-elites-es", action_noise=noise),
             task_parameters={"episode_length": 12},
         )
-        replications = make_replications([config], threads=1)
+        replications = make_replications([config], Execution(threads=1))
         try:
             while replications.evaluations < 70:
                 replications.advance(70)

@@ -78,8 +78,7 @@ class FinishedGeneration(NamedTuple):
 
     number: int  # from 1
     evaluations: int  # of each replication so far
-    environment_steps: list[int]  # of the episodes of each replication so far
-    row: Row
+    metrics: list[dict[str, Any]]  # of each replication: a row of `metrics.csv`; None is an empty cell
     offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.lineage_records`
     timings: dict[str, float]
 
@@ -335,13 +334,20 @@ def metric_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
     return [*progress, *names, invalid, *by_operator]
 
 
-def metric_rows(finished: FinishedGeneration, algorithm: Algorithm, metrics: Metrics) -> list[dict[str, Any]]:
+def metric_rows(
+    generation: int,
+    evaluations: int,
+    environment_steps: Sequence[int],
+    row: Row,
+    algorithm: Algorithm,
+    metrics: Metrics,
+) -> list[dict[str, Any]]:
     """A row of `metrics.csv` for each replication. None is an empty cell."""
-    columns, rows, row = metric_columns(algorithm, metrics), [], finished.row
-    for index, steps in enumerate(finished.environment_steps):
+    columns, rows = metric_columns(algorithm, metrics), []
+    for index, steps in enumerate(environment_steps):
         counts = {
-            "generation": finished.number,
-            "evaluations": finished.evaluations,
+            "generation": generation,
+            "evaluations": evaluations,
             "environment_steps": steps + int(row.training_steps[index]),
             "gradient_steps": int(row.gradient_steps[index]),
             "invalid": int(row.counts.invalid[index]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from elites.experiments.correct import (
     recorded_physics,
 )
 from elites.experiments.execution import Execution, Report
-from elites.experiments.generation import FinishedGeneration, metric_columns, metric_rows
+from elites.experiments.generation import FinishedGeneration
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
-from elites.experiments.replications import Replications, StartGenomes, make_replications
+from elites.experiments.replications import Replications
 from elites.files import error_in_one_line, one_line, remove_partials
 from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
@@ -57,25 +57,15 @@ class Outcome:
 
 def drive(
     home: Path,
-    configs: list[RunConfig],
+    folders: list[RunFolder],
+    current: Replications,
     execution: Execution,
-    open_folders: AbstractContextManager[list[RunFolder]],
-    start_genomes: StartGenomes | None,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
-    """Runs until the end or a stop. The checkpoints are in `home`.
-
-    `open_folders` makes or opens the folder of each run, and is entered last: what is wrong with a run is
-    known before anything is written. `start_genomes` is as in `make_replications`.
-    """
-    resources = execution.threads, execution.cluster
+    """Runs the replications, each in its folder, until the end or a stop. The checkpoints are in `home`."""
+    if current.algorithm.training_precision == "bfloat16" and not products.gains_speed():
+        execution.log("this processor has no bfloat16 products: training is not faster than in float32")
     with ExitStack() as stack:
-        current = stack.enter_context(
-            make_replications(configs, *resources, start_genomes, execution.on_phase)
-        )
-        if current.algorithm.training_precision == "bfloat16" and not products.gains_speed():
-            execution.log("this processor has no bfloat16 products: training is not faster than in float32")
-        folders = stack.enter_context(open_folders)
         for folder in folders:
             if folder.path != home:
                 stack.enter_context(folder_lock(folder.path))
@@ -116,7 +106,7 @@ def _drive(
                 stack.enter_context(
                     Logs(
                         folder.path,
-                        metric_columns(current.algorithm, current.metrics),
+                        current.columns,
                         [*timings, *["corrections_s"] * corrects],
                         correction_columns(current.metrics.archive) if corrects else (),
                         current.algorithm.operators,
@@ -288,8 +278,7 @@ class _Loop:
 
     def log(self, finished: FinishedGeneration) -> None:
         """Writes rows of the logs and snapshots that are due; reports the generation."""
-        metrics = metric_rows(finished, self.current.algorithm, self.current.metrics)
-        evaluations = finished.evaluations
+        metrics, evaluations = finished.metrics, finished.evaluations
         before, self.logged, self.metrics = self.logged, evaluations, metrics
         timings = {
             **finished.timings,

@@ -25,7 +25,7 @@ from elites.evaluation.physics import runs_inside
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.device_program import DeviceProgram, device_program
-from elites.experiments.execution import ignore
+from elites.experiments.execution import Execution
 from elites.experiments.generation import (
     FinishedGeneration,
     Row,
@@ -34,6 +34,8 @@ from elites.experiments.generation import (
     evaluations_of,
     keys_of,
     make_generation,
+    metric_columns,
+    metric_rows,
     within_budget,
 )
 from elites.memory import require_bytes
@@ -59,17 +61,15 @@ class Replications(ABC):
         self,
         configs: list[RunConfig],
         algorithm: Algorithm,
-        threads: int | None,
-        cluster: str | None,
+        execution: Execution,
         start_genomes: StartGenomes | None,
-        on_phase: Callable[[str], None],
     ) -> None:
-        self.started, self.on_phase = time.perf_counter(), on_phase
+        self.started, self.on_phase = time.perf_counter(), execution.on_phase
         self._start_genomes = None if start_genomes is None else functools.cache(start_genomes)
         self.configs, self.metrics = configs, configs[0].make_metrics()
         self.physics = configs[0].physics
         require_memory(algorithm, self.physics, len(configs))
-        on_phase(COMPILING)
+        self.on_phase(COMPILING)
         self.parts = self.parts_of(len(configs))
         self.asks_ahead = asks_ahead(self.parts)
         size, self.budget = len(configs) // self.parts, configs[0].evaluations
@@ -79,8 +79,11 @@ class Replications(ABC):
         self.compiled = self.functions.compiled
         seeds = [config.seed for config in configs]
         self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
+        self.columns = metric_columns(algorithm, self.metrics)  # of `metrics.csv`
         self.algorithm, hidden = algorithm, algorithm.config.hidden
-        self.evaluator = evaluator_of(algorithm.task, hidden, threads, cluster, self.physics)
+        self.evaluator = evaluator_of(
+            algorithm.task, hidden, execution.threads, execution.cluster, self.physics
+        )
         self.generation = self.evaluations = 0  # so far, of each replication
         self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.environment_steps = [0] * len(configs)
@@ -174,41 +177,40 @@ class Replications(ABC):
     def _finish(
         self, row: Row, offspring: np.ndarray, evaluations: int, timings: dict[str, float]
     ) -> FinishedGeneration:
-        """Updates the counters after a generation."""
+        """Updates the counters after a generation, and computes its metrics."""
         self.generation += 1
         self.evaluations = min(self.evaluations + evaluations, self.budget)
         steps = zip(self.environment_steps, row.counts.steps, strict=True)
         self.environment_steps = [before + int(new) for before, new in steps]
         counters = self.generation, self.evaluations, self.environment_steps
-        return FinishedGeneration(*counters, row, offspring, timings)
+        metrics = metric_rows(*counters, row, self.algorithm, self.metrics)
+        return FinishedGeneration(self.generation, self.evaluations, metrics, offspring, timings)
 
 
 def make_replications(
     configs: list[RunConfig],
-    threads: int | None = None,
-    cluster: str | None = None,
+    execution: Execution | None = None,
     start_genomes: StartGenomes | None = None,
-    on_phase: Callable[[str], None] = ignore,
 ) -> Replications:
     """The runs of these configurations, which differ only in their seeds, if they fit into memory.
 
     `start_genomes` returns the genomes that they begin with, if their configuration has a `start`.
     """
     keep_compiled_programs()
-    algorithm = configs[0].make_algorithm()
+    execution, algorithm = execution or Execution(), configs[0].make_algorithm()
     task = algorithm.task
     driver: type[Replications] = EpisodesOutside
     if isinstance(task, DeviceTask):
         if problem := task.missing():
             raise ElitesError(problem)
-        refuse_cluster(task, cluster)
+        refuse_cluster(task, execution.cluster)
     if configs[0].correct_every:
         elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
         settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
         driver = EpisodesInside
-    return driver(configs, algorithm, threads, cluster, start_genomes, on_phase)
+    return driver(configs, algorithm, execution, start_genomes)
 
 
 class _PlannedRound(NamedTuple):

@@ -26,7 +26,7 @@ from elites.experiments.display import displayed
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import STOP_AWAITS, Outcome, drive, medians, remove_checkpoints
-from elites.experiments.replications import StartGenomes, require_memory
+from elites.experiments.replications import StartGenomes, make_replications, require_memory
 from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
 from elites.results.archive import SavedArchive, save_archive
@@ -92,13 +92,15 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
     require_memory(algorithm, physics, together)
     _warn_if_only_opening(config, algorithm, execution)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
-    open_folders = _new_folders(path, configs, start, group=group)
+    new_folders = _new_folders(path, configs, start, group=group)
     if group and not config.shares_program:
-        with open_folders:
+        with new_folders:
             pass
         return _resume(path, execution, None)
     genomes = None if start is None else lambda: start.parameters
-    outcomes = drive(path, configs, execution, open_folders, genomes)
+    # What is wrong with a run is known before anything is written.
+    with make_replications(configs, execution, genomes) as current, new_folders as folders:
+        outcomes = drive(path, folders, current, execution)
     return _group_outcome(path, outcomes) if group else outcomes[0]
 
 
@@ -257,8 +259,8 @@ def _continue(
         rows = [{"evaluations": outcome.evaluations, **outcome.metrics} for outcome in known]
         seeds = tuple(config.seed for config in configs)
         execution.on_resume(Report(medians(rows), {}, configs[0].evaluations, seeds))
-    opened = contextlib.nullcontext(folders)
-    return drive(home, configs, execution, opened, start_genomes, interrupts)
+    with make_replications(configs, execution, start_genomes) as current:
+        return drive(home, folders, current, execution, interrupts)
 
 
 def _extended(

@@ -19,6 +19,7 @@ from elites.metrics.effects import (
 )
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, quartiles, rank_sum_p
+from elites.paper.claims import evaluate_claims
 from elites.paper.presets import GA_SHARE, PGA
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.studies.merge.pooled import POOLED
@@ -95,11 +96,25 @@ class Findings:
     common_finals: list[Final]  # at the common budget; empty if all runs are compared there anyway
     common_comparisons: list[Comparison]
     claims: list[Claim]
+    notes: tuple[str, ...]
 
 
-def make_findings(study: StudyResults, reference: str, claims: list[Claim]) -> Findings:
-    """The final values of a study, compared with those of the reference."""
+def make_findings(study: StudyResults, reference: str, recorded_reference: str, *, papers: bool) -> Findings:
+    """The final values of a study, compared with those of the reference, and the paper's claims.
+
+    The reference in the study's record does not count while it has no runs. Studies other than the paper's
+    have claims only if their runs test one.
+    """
+    notes: tuple[str, ...] = ()
+    try:
+        reference = reference_of(study, reference or recorded_reference)
+    except ElitesError as error:
+        if reference:
+            raise
+        reference = reference_of(study)  # a study that is not complete yet
+        notes = (f"The study's {error}. All others are compared with {reference}.",)
     common = study.at_common_budget if study.uneven else None
+    claims = evaluate_claims(study)
     return Findings(
         study,
         reference,
@@ -108,7 +123,8 @@ def make_findings(study: StudyResults, reference: str, claims: list[Claim]) -> F
         aggregate(study, reference),
         finals(common) if common else [],
         compare(common, reference) if common else [],
-        claims,
+        claims if papers or any(claim.tested for claim in claims) else [],
+        notes,
     )
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import ant_suite, evaluate_claims
+from elites.paper.claims import ant_suite
 from elites.paper.presets import Suite, suite_of
 from elites.reports.plain import plain_text
-from elites.reports.study.comparisons import counted, make_findings, reference_of
+from elites.reports.study.comparisons import counted, make_findings
 from elites.reports.study.figures import draw_figures
 from elites.reports.study.page import make_page
 from elites.reports.study.tables import aligned_claims, make_tables, results_text, write_tables
@@ -46,20 +46,9 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     study = read_study(home.path, report.metrics, group_across_tasks=ant_suite)
     record = _record(home)
     papers = _papers_suite(record)
-    notes = list(study.notes)
-    try:
-        reference = reference_of(study, reference or record.reference)
-    except ElitesError as error:
-        if reference:
-            raise
-        reference = reference_of(study)  # a study that is not complete yet
-        notes.append(f"The study's {error}. All others are compared with {reference}.")
-    claims = evaluate_claims(study)
-    if not papers and not any(claim.tested for claim in claims):
-        claims = []
-    findings = make_findings(study, reference, claims)
+    findings = make_findings(study, reference, record.reference, papers=papers is not None)
     captions, archive_notes = draw_figures(study, report)
-    notes += archive_notes
+    notes = [*study.notes, *findings.notes, *archive_notes]
     tables = make_tables(findings)
     write_tables(findings, tables, report)
     name = record.name
@@ -75,7 +64,7 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
         *(f"  {printable(note)}" for note in notes),
         *([] if papers else results_text(findings)),
         *aligned_claims(
-            [claim for claim in claims if claim.tested or (papers and claim.suite == papers.title)]
+            [claim for claim in findings.claims if claim.tested or (papers and claim.suite == papers.title)]
         ),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]
