@@ -17,6 +17,7 @@ from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
 from elites.options import Physics, Seed, Seeds, check_fields, values_of
 from elites.results.names import seed_folder
+from elites.results.schemas import StudyRecord
 from elites.results.study import RUNS
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import DeviceTask
@@ -172,7 +173,7 @@ def read_study(path: Path) -> dict[str, Any]:
         raise ElitesError(f"{path} is not a TOML file: {one_line(error)}") from None
     except RecursionError:
         raise ElitesError(f"{path} is not the TOML file of a study: it is nested too deep") from None
-    allowed = [field.name for field in dataclasses.fields(Study)]
+    allowed = StudyRecord.__struct_fields__
     for name in record:
         if name not in allowed:
             raise ElitesError(f"{path} has a field {name!r}; a study has {', '.join(allowed)}")
