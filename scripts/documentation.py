@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from griffe import Attribute, Class, Docstring, Extension
+from griffe import Attribute, Class, Docstring, Extension, Module
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -41,24 +42,46 @@ def _page(path: str, notebook: dict[str, Any]) -> str:
 class Fields(Extension):
     """The fields of a class as one table: name, type, and its docstring or the comment behind it."""
 
-    def on_class(self, *, cls: Class, **kwargs: Any) -> None:
-        fields = [
-            member
-            for member in cls.members.values()
-            if member.is_attribute
-            and not member.name.startswith("_")
-            and not ("property" in member.labels and member.docstring)
-        ]
-        if not fields or cls.docstring is None:
-            return
-        rows = []
-        for field in fields:
+    def on_package(self, *, pkg: Module, **kwargs: Any) -> None:
+        """Adds the tables of all classes. Called when all of their bases are known."""
+        described = [(cls, _table(cls)) for cls in _classes(pkg) if cls.docstring is not None]
+        for cls, rows in described:
+            if rows and cls.docstring is not None:
+                text = "\n".join([cls.docstring.value, "", "Attributes:", *rows])
+                cls.docstring = Docstring(text, lineno=cls.docstring.lineno, parent=cls)
+                for field in _fields(cls):
+                    field.docstring = None  # the table is enough
+
+
+def _classes(where: Module | Class) -> Iterator[Class]:
+    for member in where.members.values():
+        if isinstance(member, Class):
+            yield member
+        if isinstance(member, Module | Class):
+            yield from _classes(member)
+
+
+def _fields(cls: Class) -> list[Attribute]:
+    return [
+        member
+        for member in cls.members.values()
+        if isinstance(member, Attribute)
+        and not member.name.startswith("_")
+        and not ("property" in member.labels and member.docstring)
+    ]
+
+
+def _table(cls: Class) -> list[str]:
+    """A row for each field of a class, and for those of its bases that are only there to be shared."""
+    rows: dict[str, str] = {}
+    for one in (cls, *(base for base in cls.mro() if base.module.name == "options")):
+        for field in _fields(one):
             kind = "" if field.annotation else f" ({field.value})"
             text = textwrap.indent(_description(field), "        ").strip()
-            rows.append(f"    {field.name}{kind}: {text}")
-            field.docstring = None  # the table is enough
-        text = "\n".join([cls.docstring.value, "", "Attributes:", *rows])
-        cls.docstring = Docstring(text, lineno=cls.docstring.lineno, parent=cls)
+            if rows.get(field.name, "").endswith(": -"):  # another default, described in the base
+                rows[field.name] = rows[field.name][:-1] + text
+            rows.setdefault(field.name, f"    {field.name}{kind}: {text}")
+    return list(rows.values())
 
 
 def _description(field: Attribute) -> str:

@@ -101,6 +101,16 @@ def types_of(kind: type[Any]) -> dict[str, Any]:
     return {name: types[name] for name in fields if name in types}
 
 
+def values_of(instance: Any, kind: type[Any]) -> dict[str, Any]:
+    """The values of the fields that a dataclass shares with `kind`, by name."""
+    shared = {field.name for field in dataclasses.fields(kind)}
+    return {
+        field.name: getattr(instance, field.name)
+        for field in dataclasses.fields(instance)
+        if field.name in shared
+    }
+
+
 def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[str] = ()) -> dict[str, Any]:
     """The values for the dataclass `kind`: NumPy's numbers as Python's, lists as tuples.
 

@@ -133,7 +133,7 @@ def arguments_of(base, options):
     """The words of a command line."""
     words = list(base.words)
     for name, value in options.items():
-        flag = "from" if name == "start" else name.replace("_", "-")
+        flag = {"start": "from", "loggers": "log"}.get(name, name.replace("_", "-"))
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:

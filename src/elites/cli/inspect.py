@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elites.cli.command import Folder, exit_at_once
-from elites.options import Evaluations, Physics, Replications, Seed, Threads
+from elites.experiments.options import PhysicsOptions
+from elites.options import Evaluations, Replications, Seed, Threads
 from elites.reports.style import Format, Style
 
 
@@ -41,7 +42,7 @@ class Show(Style):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Correct:
+class Correct(PhysicsOptions):
     """Evaluate every elite of a run again, to see how much of its archive was luck.
 
     Saves all replications, and the corrected archive of their means, as corrected.npz in the run's folder.
@@ -60,8 +61,6 @@ class Correct:
     """deep-grid: whether a member of the cell is drawn for each replication, instead of its best."""
     threads: Threads | None = None
     """Threads; the default is one per core."""
-    physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla, native or cuda; the default is the run's."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from elites.options import (
     Finite,
     Patience,
     Spread,
+    values_of,
 )
 from elites.text import shortened
 
@@ -65,8 +65,7 @@ class TaskOptions:
 
     def task_parameters(self) -> dict[str, Any]:
         """The parameters that were given."""
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(TaskOptions)}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in values_of(self, TaskOptions).items() if value is not None}
         if (bounds := given.get("descriptor_bounds")) is not None:
             pairs = len(bounds) >= 2 and len(bounds) % 2 == 0
             require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")

@@ -11,7 +11,8 @@ import tyro
 
 from elites.cli.options import TaskOptions
 from elites.errors import require
-from elites.options import Count, Physics, Seed, Threads
+from elites.experiments.options import PhysicsOptions
+from elites.options import Count, Seed, Threads
 from elites.text import shortened
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ HIDDEN = (128, 128)  # units of the controllers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Random(TaskOptions):
+class Random(PhysicsOptions, TaskOptions):
     """Evaluate random controllers and print their fitness, descriptors and speed."""
 
     tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
@@ -32,8 +33,6 @@ class Random(TaskOptions):
     """Seed of the controllers and of their episodes."""
     threads: Threads | None = None
     """Threads; the default is one per core."""
-    physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: the fastest."""
 
     def run(self) -> int:
         from elites.evaluation.physics import refuse_physics

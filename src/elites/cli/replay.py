@@ -9,11 +9,12 @@ from typing import Annotated
 import tyro
 
 from elites.errors import ElitesError
-from elites.options import EpisodeLength, Finite, Index, Physics, Pixels, Seed
+from elites.experiments.options import PhysicsOptions
+from elites.options import EpisodeLength, Finite, Index, Pixels, Seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay:
+class Replay(PhysicsOptions):
     """Run the episodes of elites again and render them as MP4 or GIF.
 
     Prints the fitness and the descriptor of each episode and the recorded ones.
@@ -37,8 +38,6 @@ class Replay:
     """Largest number of steps to show. Default: the whole episode."""
     size: tuple[Pixels, Pixels] | None = None
     """Width and height of each elite's picture in pixels. Default: 480 360, with --grid 240 180."""
-    physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: the run's."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

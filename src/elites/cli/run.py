@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +13,8 @@ from elites.cli.command import Folder, exit_at_once
 from elites.cli.inspect import Show
 from elites.cli.options import TaskOptions
 from elites.errors import ElitesError
-from elites.options import (
-    Evaluations,
-    Interval,
-    Patience,
-    Physics,
-    Pictures,
-    Replications,
-    RowInterval,
-    Seconds,
-    Seed,
-    Seeds,
-    Snapshots,
-    Workers,
-)
+from elites.experiments.options import ExecutionOptions, RunSettings
+from elites.options import Evaluations, Seed, Seeds, values_of
 
 if TYPE_CHECKING:
     from elites.experiments.config import RunConfig
@@ -36,45 +23,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExecutionOptions:
-    """Options that do not change the result."""
+class ExecutionArguments(ExecutionOptions):
+    """Options of a command that do not change the result."""
 
-    threads: Workers | None = None
-    """Number of rollout threads (worker processes for gym: tasks); the default is one per core."""
-    max_hours: Patience | None = None
-    """Hours after which the run stops cleanly; `elites resume` continues it."""
-    checkpoint_seconds: Seconds = 60.0
-    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
-    time."""
-    keep_state: bool = True
-    """Whether a finished run keeps the state that `elites resume --evaluations` continues from: a checkpoint,
-    which is as large as the archive, with a replay buffer up to 300 MB larger."""
-    cluster: str | None = None
-    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
-    log: tuple[str, ...] = ()
-    """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own. A
-    resumed run continues with its loggers."""
-    pictures: Pictures | None = None
-    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
-    take at most 2 % of the time; 0: none."""
+    loggers: Annotated[tuple[str, ...], tyro.conf.arg(name="log")] = ()
 
     def execution(self, **callbacks: Any) -> Execution:
         """The `Execution` with these options."""
         from elites.experiments.execution import Execution
 
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(ExecutionOptions)}
-        loggers = given.pop("log")
-        return Execution(**given, loggers=loggers, **callbacks)
+        return Execution(**values_of(self, ExecutionOptions), **callbacks)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(TaskOptions, ExecutionOptions):
+class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
     """Options of every `elites run ALGORITHM`; the algorithm's hyper-parameters are added."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Task: one of `elites tasks`, gym:ID for a Gymnasium environment, or module:task for your own."""
-    evaluations: Evaluations = 1_000_000
-    """Budget: number of evaluated episodes."""
     seed: Seed = 0
     """Seed of everything random."""
     seeds: Seeds = 1
@@ -85,53 +51,27 @@ class RunOptions(TaskOptions, ExecutionOptions):
     start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="DIR")] = None
     """Folder of a run, or file of an archive, whose elites are evaluated first, in place of random
     controllers. Their evaluations count."""
-    snapshots: Snapshots = 0
-    """Number of archives to keep along the way, evenly spaced."""
-    log_every: RowInterval = 1
-    """Interval between rows of metrics.csv, in generations. The last generation always has a row."""
-    metrics: tuple[str, ...] = ()
-    """Metrics of your own, each as module:metric."""
-    correct_every: Interval = 0
-    """Evaluations between corrections of the archive, as `elites correct` does them; 0: none."""
-    correct_replications: Replications = 50
-    """Episodes per elite and correction."""
     correct_redraw: bool = False
     """deep-grid: whether a correction draws a member of the cell for each replication."""
 
-    physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a
-    kernel for the steps). They round differently. The default is native where the task can be compiled, and
-    cuda on a GPU with more than 1.25 seeds per CPU thread (one if steps are long)."""
-
     def run(self) -> int:
+        from elites.algorithms import find_algorithm
         from elites.experiments.display import Display
 
-        hyper_parameters = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in RunOptions.__dataclass_fields__
-        }
-        _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         algorithm = type(self).__name__
+        hyper_parameters = values_of(self, find_algorithm(algorithm).Config)
+        _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         with Display(f"{algorithm} on {self.task}", end_process=exit_at_once) as display:
             from elites.experiments.config import RunConfig
             from elites.experiments.run import run
 
             config = RunConfig(
-                algorithm=algorithm,
-                task=self.task,
-                evaluations=self.evaluations,
-                seed=self.seed,
-                snapshots=self.snapshots,
-                log_every=self.log_every,
-                metrics=self.metrics,
-                correct_every=self.correct_every,
-                correct_replications=self.correct_replications,
-                correct_redraw=self.correct_redraw,
-                physics=self.physics,
-                start=self.start,
-                hyper_parameters=hyper_parameters,
-                task_parameters=self.task_parameters(),
+                **values_of(self, RunConfig)
+                | {
+                    "algorithm": algorithm,
+                    "hyper_parameters": hyper_parameters,
+                    "task_parameters": self.task_parameters(),
+                }
             )
             _warn_if_replay_cannot_draw(config)
             execution = self.execution(**display.callbacks())
@@ -162,7 +102,7 @@ def run_command(name: str) -> type[RunOptions]:
     from elites.algorithms import find_algorithm
 
     config: Any = find_algorithm(name).Config
-    clashing = sorted(set(config.__dataclass_fields__) & set(RunOptions.__dataclass_fields__))
+    clashing = sorted(set(config.__dataclass_fields__) & {*RunOptions.__dataclass_fields__, "log"})
     if clashing:
         raise ElitesError(
             f"hyper-parameters of {name} have names of options of `elites run`: {', '.join(clashing)}"
@@ -174,7 +114,7 @@ def run_command(name: str) -> type[RunOptions]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resume(ExecutionOptions):
+class Resume(ExecutionArguments):
     """Continue a run that was killed, interrupted or out of time, or extend one that is finished."""
 
     folder: Folder

@@ -9,21 +9,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from elites.options import (
-    Evaluations,
-    Interval,
-    Physics,
-    Replications,
-    RowInterval,
-    Seed,
-    Seeds,
-    Snapshots,
-)
+from elites.experiments.options import PhysicsOptions
+from elites.options import Evaluations, Interval, Replications, RowInterval, Seed, Seeds, Snapshots, values_of
 from elites.studies.resources import StudyExecution
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyOptions:
+class StudyOptions(PhysicsOptions):
     """What a study consists of."""
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
@@ -53,8 +45,6 @@ class StudyOptions:
     """Number of archives of each run to keep during the run."""
     log_every: RowInterval | None = None
     """Interval between rows of a run's metrics.csv, in generations. Default: 1."""
-    physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: each run chooses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +62,9 @@ class StudyRun(StudyExecution, StudyOptions):
         """Runs the study. Returns the exit status."""
         from elites.paper.presets import make_study
         from elites.studies.run import conclude, run_study
+        from elites.studies.study import Study
 
-        names = ("seeds", "first_seed", "evaluations", "correct", "correct_every", "correct_replications")
-        changes = {name: getattr(self, name) for name in (*names, "snapshots", "log_every", "physics")}
-        study = make_study(
-            self.study, suite=self.suite, tasks=self.tasks, algorithms=self.algorithms, **changes
-        )
+        study = make_study(self.study, suite=self.suite, **values_of(self, Study))
         states = run_study(study, self.out, self, only_plan=self.plan)
         return 0 if self.plan else conclude(self.out, states)
 

@@ -13,20 +13,11 @@ from elites.algorithms.base import Algorithm
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.evaluation.physics import refuse_physics
+from elites.experiments.options import RunSettings
 from elites.experiments.start import Start, read_start, start_of
 from elites.files import one_line
 from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric, Metric, Metrics, load_metric
-from elites.options import (
-    Evaluations,
-    Interval,
-    Physics,
-    Replications,
-    RowInterval,
-    Seed,
-    Snapshots,
-    converted,
-    types_of,
-)
+from elites.options import Seed, converted, types_of
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.tasks import make_task, parameters_of
@@ -35,20 +26,13 @@ from elites.versions import package_version
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(RunSettings):
     """Everything that a run's result depends on, except the machine."""
 
     algorithm: str  # a name, or module:Class
     task: str | Task  # a name, or module:task; a Task is replaced by its name and parameters
-    evaluations: Evaluations = 1_000_000
     seed: Seed = 0
-    snapshots: Snapshots = 0
-    log_every: RowInterval = 1  # generations between rows of `metrics.csv`
-    correct_every: Interval = 0
-    correct_replications: Replications = 50
-    correct_redraw: bool = False
-    metrics: tuple[str, ...] = ()  # module:metric of each additional metric
-    physics: Physics | None = None  # of a task in JAX; None: chosen when the run starts
+    correct_redraw: bool = False  # deep-grid: whether a correction draws a member of the cell each time
     start: Start | str | Path | None = None  # archive whose elites replace random genomes: a run's folder
     hyper_parameters: dict[str, Any] = field(default_factory=dict)
     task_parameters: dict[str, Any] = field(default_factory=dict)
@@ -116,6 +100,8 @@ class RunConfig:
     def record(self) -> dict[str, Any]:
         """The configuration as a dictionary, with all defaults and the versions of all packages."""
         return {
+            "algorithm": self.algorithm,
+            "task": self.task,
             **dataclasses.asdict(self),
             "hyper_parameters": dataclasses.asdict(make_config(self.algorithm, **self.hyper_parameters)),
             "task_parameters": parameters_of(self.make_task()),

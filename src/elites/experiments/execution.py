@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from elites.experiments.guards import write_stop
-from elites.loggers import Choice, find_logger
+from elites.experiments.options import ExecutionOptions
+from elites.loggers import find_logger
 from elites.metrics.metric import METRICS, GenerationMetric, Metric
-from elites.options import Patience, Pictures, Seconds, Threads, Workers, check_fields, converted
+from elites.options import Threads, check_fields, converted
 
 
 class Report(NamedTuple):
@@ -30,25 +31,9 @@ def ignore(*_: object) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Execution:
+class Execution(ExecutionOptions):
     """Resources, limits and callbacks of a run. Nothing in the result depends on them."""
 
-    threads: Workers | None = None
-    """Number of rollout threads (worker processes for gym: tasks); the default is one per core."""
-    max_hours: Patience | None = None
-    """Hours after which the run stops cleanly; `resume` continues it."""
-    checkpoint_seconds: Seconds = 60.0
-    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
-    time."""
-    keep_state: bool = True
-    """Whether a finished run keeps its state, which `resume` needs to go on with a larger budget."""
-    cluster: str | None = None
-    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
-    loggers: tuple[Choice, ...] = ()
-    """Loggers in addition to tables and TensorBoard: wandb, mlflow, module:Class, or a class of Loggers."""
-    pictures: Pictures | None = None
-    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
-    take at most 2 % of the time; 0: none."""
     on_generation: Callable[[Report], None] | None = None
     """Called after each generation."""
     on_correction: Callable[[int, int], None] | None = None

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from elites.results.schemas import BY_OPERATOR
-
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedRun:
@@ -50,6 +48,8 @@ METHODS = ("open", "row", "picture", "close")
 def numbers(row: Mapping[str, float | None]) -> dict[str, float]:
     """The numbers of a row without `evaluations`. Those of operators are named `made/ga` and so on, because
     viewers group such names."""
+    from elites.results.schemas import BY_OPERATOR  # only here: the command line reads the types above
+
     named = {}
     for column, number in row.items():
         if number is not None and column != "evaluations":

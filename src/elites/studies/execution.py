@@ -21,7 +21,9 @@ from typing import Any, Protocol
 from elites.children import describe_exit
 from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
+from elites.experiments.options import RunResources
 from elites.files import error_in_one_line
+from elites.options import values_of
 from elites.results.study import StudyFolder
 from elites.studies.resources import StudyExecution
 from elites.studies.study import Job
@@ -78,9 +80,7 @@ def make_request(job: Job, folder: Path, execution: StudyExecution) -> dict[str,
         "group": job.group,
         "correct": job.correct,
         "redraw": job.redraw,
-        "threads": execution.threads,
-        "checkpoint_seconds": execution.checkpoint_seconds,
-        "keep_state": execution.keep_state,
+        "resources": values_of(execution, RunResources),
     }
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elites.options import Patience, Seconds, Threads, Workers, check_fields, converted
+from elites.experiments.options import RunResources
+from elites.options import Patience, Threads, Workers, check_fields, converted
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyExecution:
+class StudyExecution(RunResources):
     """Resources and limits of a study. No result depends on them."""
 
     workers: Workers | None = None
     """Number of runs at once. Default: one per core, fewer where memory is short."""
-    threads: Workers | None = None
-    """Threads of each run's rollouts. Default: the cores divided by the workers."""
     cluster: str | None = None
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
-    checkpoint_seconds: Seconds = 60.0
-    """Minimum seconds between checkpoints of a run."""
     max_hours: Patience | None = None
     """Hours after which the whole study stops cleanly. The same command continues it."""
     keep_state: bool = False
-    """Whether finished runs keep the states that `elites resume --evaluations` continues from."""
     calibrate: bool = True
     """Whether to measure the speed of the runs first, for the plan."""
 

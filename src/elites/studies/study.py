@@ -13,19 +13,11 @@ from typing import Any
 from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
+from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
-from elites.options import (
-    Evaluations,
-    Interval,
-    Physics,
-    Replications,
-    RowInterval,
-    Seed,
-    Seeds,
-    Snapshots,
-    check_fields,
-)
+from elites.options import Physics, Seed, Seeds, check_fields, values_of
 from elites.results.names import seed_folder
+from elites.results.schemas import StudyRecord
 from elites.results.study import RUNS
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import DeviceTask
@@ -54,22 +46,15 @@ def _plain(value: Any) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(RunSettings):
     """Every algorithm on every task, with the seeds from `first_seed` on."""
 
     name: str
     tasks: tuple[Choice, ...]
     algorithms: tuple[Choice, ...]
-    evaluations: Evaluations = 1_000_000
     seeds: Seeds = 20
     first_seed: Seed = 0
-    snapshots: Snapshots = 0
-    log_every: RowInterval = 1  # generations between rows of `metrics.csv`
     correct: bool = False  # the final archives
-    correct_every: Interval = 0  # the archives along the way too
-    correct_replications: Replications = 50
-    metrics: tuple[str, ...] = ()  # module:metric of each additional metric
-    physics: Physics | None = None  # of tasks in JAX; None: each run chooses when it starts
     reference: str = ""  # algorithm that a report compares all others with; empty: the report's default
 
     def __post_init__(self) -> None:
@@ -119,24 +104,21 @@ class Study:
         seed: int,
     ) -> RunConfig:
         return RunConfig(
-            algorithm=algorithm.name,
-            task=task,
-            evaluations=self.evaluations,
-            seed=seed,
-            snapshots=self.snapshots,
-            log_every=self.log_every,
-            correct_every=self.correct_every,
-            correct_replications=self.correct_replications,
-            metrics=self.metrics,
-            physics=physics,
-            correct_redraw=bool(self.correct_every) and bool(algorithm.parameters.get("keep_members")),
-            hyper_parameters=dict(algorithm.parameters),
-            task_parameters=dict(parameters),
+            **values_of(self, RunConfig)
+            | {
+                "algorithm": algorithm.name,
+                "task": task,
+                "seed": seed,
+                "physics": physics,
+                "correct_redraw": bool(self.correct_every) and bool(algorithm.parameters.get("keep_members")),
+                "hyper_parameters": dict(algorithm.parameters),
+                "task_parameters": dict(parameters),
+            }
         )
 
     def record(self) -> dict[str, Any]:
         """The study as plain values, for its folder."""
-        return dataclasses.asdict(self)
+        return {"name": self.name, **dataclasses.asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -191,7 +173,7 @@ def read_study(path: Path) -> dict[str, Any]:
         raise ElitesError(f"{path} is not a TOML file: {one_line(error)}") from None
     except RecursionError:
         raise ElitesError(f"{path} is not the TOML file of a study: it is nested too deep") from None
-    allowed = [field.name for field in dataclasses.fields(Study)]
+    allowed = StudyRecord.__struct_fields__
     for name in record:
         if name not in allowed:
             raise ElitesError(f"{path} has a field {name!r}; a study has {', '.join(allowed)}")

@@ -75,13 +75,11 @@ def execute(request: dict[str, Any], send: Send) -> bool:
     from elites.experiments.execution import Execution
     from elites.experiments.run import resume, start_runs
 
-    folder, seeds, threads = Path(request["folder"]), request["seeds"], request["threads"]
+    folder, seeds = Path(request["folder"]), request["seeds"]
     config = RunConfig(**request["config"])
     progress = _Progress(send)
     execution = Execution(
-        threads=threads,
-        checkpoint_seconds=request["checkpoint_seconds"],
-        keep_state=request["keep_state"],
+        **request["resources"],
         pictures=0,
         on_generation=progress.generation,
         on_correction=progress.correction,
@@ -101,7 +99,7 @@ def execute(request: dict[str, Any], send: Send) -> bool:
                 one.folder,
                 replications=config.correct_replications,
                 redraw=request["redraw"],
-                threads=threads,
+                threads=execution.threads,
                 on_progress=progress.correction,
                 log=lambda text: None,
             )

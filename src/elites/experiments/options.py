@@ -1,0 +1,79 @@
+"""Options that Python and the command line share; each is declared and described once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elites.loggers import Choice
+from elites.options import (
+    Evaluations,
+    Interval,
+    Patience,
+    Physics,
+    Pictures,
+    Replications,
+    RowInterval,
+    Seconds,
+    Snapshots,
+    Workers,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhysicsOptions:
+    """The choice of what computes episodes."""
+
+    physics: Physics | None = None
+    """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a kernel for
+    the steps). They round differently. The default is the run's own; that of a new run is native where the
+    task can be compiled, and cuda on a GPU with more than 1.25 seeds per CPU thread (one if steps are
+    long)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(PhysicsOptions):
+    """Settings of a run, or of every run of a study."""
+
+    evaluations: Evaluations = 1_000_000
+    """Budget: number of evaluated episodes."""
+    snapshots: Snapshots = 0
+    """Number of archives to keep along the way, evenly spaced."""
+    log_every: RowInterval = 1
+    """Interval between rows of metrics.csv, in generations. The last generation always has a row."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of your own, each as module:metric."""
+    correct_every: Interval = 0
+    """Evaluations between corrections of the archive, as `elites correct` does them; 0: none."""
+    correct_replications: Replications = 50
+    """Episodes per elite and correction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResources:
+    """Resources of a run, or of every run of a study."""
+
+    threads: Workers | None = None
+    """Number of rollout threads of a run (worker processes for gym: tasks); the default is one per core, and
+    runs of a study at once share them."""
+    checkpoint_seconds: Seconds = 60.0
+    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
+    time."""
+    keep_state: bool = True
+    """Whether a finished run keeps the state that `resume` needs to go on with a larger budget: a checkpoint,
+    which is as large as the archive, with a replay buffer up to 300 MB larger."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionOptions(RunResources):
+    """Options that do not change the result of a run."""
+
+    max_hours: Patience | None = None
+    """Hours after which the run stops cleanly; `resume` continues it."""
+    cluster: str | None = None
+    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+    loggers: tuple[Choice, ...] = ()
+    """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own (in
+    Python also the class itself). A resumed run continues with its loggers."""
+    pictures: Pictures | None = None
+    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
+    take at most 2 % of the time; 0: none."""
