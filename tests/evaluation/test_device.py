@@ -11,11 +11,19 @@ import pytest
 
 from elites import ElitesError
 from elites.evaluation.device import CHECK_EVERY, DeviceEvaluator
+from elites.evaluation.function import FunctionEvaluator
 from elites.policies import Policy
 from elites.tasks.episode import Ending
+from elites.tasks.function import function_task
 from tests.toy import POINT, PointTask
 
 POLICY = Policy.of(POINT, (4,))
+SPHERE = function_task(
+    lambda vectors: (-(vectors**2).sum(1), vectors[:, :1]),
+    "sphere",
+    parameters=5,
+    descriptor_bounds=[(-1, 1)],
+)
 
 
 def controllers(count):
@@ -92,9 +100,26 @@ def test_nan_is_reported_and_ends_only_its_own_episode():
     assert np.isfinite(evaluation.fitness[~invalid]).all()
 
 
-def test_wrong_controllers_are_reported():
-    with pytest.raises(ElitesError, match=r"controllers are \[2, 3\]; they must be \[2, 26\]"):
-        DeviceEvaluator(POINT, hidden=(4,)).evaluate(np.zeros((2, 3)), np.arange(2))
+@pytest.mark.parametrize(
+    ("made", "takes"),
+    [
+        (lambda: DeviceEvaluator(POINT, hidden=(4,)), r"point with layers \(3, 4, 2\) takes \(n, 26\)"),
+        (lambda: FunctionEvaluator(SPHERE), r"sphere takes \(n, 5\)"),
+    ],
+    ids=["controllers", "vectors"],
+)
+def test_wrong_input_is_reported_and_none_is_fine(made, takes):
+    with made() as evaluator:
+        with pytest.raises(ElitesError, match=rf"parameters have shape \(2, 3\); {takes}"):
+            evaluator.evaluate(np.zeros((2, 3)), np.arange(2))
+        size = evaluator.parameter_count
+        with pytest.raises(ElitesError, match=r"seeds have shape \(1,\); 2 rows of parameters take"):
+            evaluator.evaluate(np.zeros((2, size)), [0])
+        with pytest.raises(ElitesError, match="must be whole numbers from 0"):
+            evaluator.evaluate(np.zeros((1, size)), [-1])
+        assert evaluator.evaluate(np.zeros((0, size)), np.zeros((0, 2), int)).fitness.shape == (0, 2)
+    with pytest.raises(ElitesError, match="the evaluator is closed"):
+        evaluator.evaluate(np.zeros((1, size)), [0])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from elites import ElitesError, Ending, Policy, ProcessEvaluator, gymnasium_task
+from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.gymnasium.simulator import _sum
 from tests import outside
+from tests.evaluation.own_task import DRIFT
 
 HIDDEN = (8,)
 
@@ -96,6 +98,20 @@ def test_a_blank_evaluation_has_the_same_form(options):
     blank = blank_evaluation(described, np.arange(2), transitions=True)
     forms = [[(array.dtype, array.shape) for array in jax.tree.leaves(made)] for made in (evaluation, blank)]
     assert forms[0] == forms[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"delay": 0.3, "patience": 1.0}], ids=["fast", "slow"])
+def test_a_task_of_ones_own_needs_only_a_simulator_as_declared(options):
+    """Even if an episode takes longer than the patience, which is for a step."""
+    own = DRIFT.with_parameters(options)
+    parameters = np.array([[0, 0], [0, 9], [0, -9]], np.float32)  # stays, goes right, goes left
+    with evaluator_of(own, (), threads=1) as evaluator:
+        assert isinstance(evaluator, ProcessEvaluator)
+        evaluation = evaluator.evaluate(parameters, [4, 4, 4], transitions=True)
+    start, moved = own.simulator().begin(4), np.array([0, 0.5, -0.5])
+    np.testing.assert_allclose(evaluation.descriptor[:, 0], np.clip(start + moved, -1, 1), rtol=1e-5)
+    np.testing.assert_allclose(evaluation.fitness, 5 * start + 3 * moved, rtol=1e-5)
+    np.testing.assert_array_equal(evaluation.transitions.observations[:, 0, 0], start.repeat(3))
 
 
 def test_rewards_that_have_no_sum_are_invalid():

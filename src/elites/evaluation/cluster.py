@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from elites.cluster import connect, differing_package, nodes, versions
 from elites.errors import ElitesError
 from elites.evaluation import evaluator_of
-from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
-from elites.evaluation.threads import checked_batch
+from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.imports import add_pickled
 from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
@@ -108,33 +106,25 @@ class ClusterEvaluator(Evaluator):
         if threads is not None and threads < 1:
             raise ElitesError(f"threads is {threads}; it must be at least 1")
         self._ray = connect(address)
-        self.task, self.sizes, self._hidden, self._threads = task, task.controller(hidden), hidden, threads
+        super().__init__(task, task.controller(hidden))
+        self._hidden, self._threads = hidden, threads
         self._actors: dict[str, _Actor] = {}
         self._searched = -np.inf  # time of the last search for machines
-        self._open = True
         self._start_actors()
         if not self._actors:
             raise ElitesError(f"the Ray cluster at {address!r} has no machine with a free core")
 
-    def evaluate(
+    def _run(
         self,
-        parameters: ArrayLike,
-        seeds: ArrayLike,
-        *,
-        transitions: bool = False,
-        action_noise: float = 0.0,
-        limit: int | None = None,
-        on_episode: Callable[[int], None] | None = None,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator.evaluate`. Episodes of a lost machine are run again by another one."""
-        if not self._open:
-            raise ElitesError("the evaluator is closed")
-        parameters, seeds, noise, total = checked_batch(
-            self.task, self.sizes, parameters, seeds, action_noise, limit
-        )
-        evaluation = blank_evaluation(self.task, seeds, transitions)
-        episodes = seeds.size // max(1, len(parameters))
-        flat = seeds.ravel()
+        """See `Evaluator._run`. Episodes of a lost machine are run again by another one."""
+        whole, episodes = by_episode(evaluation), evaluation.seed.size // len(parameters)
+        transitions = evaluation.transitions is not None
         waiting = deque(self._parts(total))
         flying: dict[Any, tuple[_Actor, Part]] = {}
         alone_since = time.monotonic()
@@ -145,7 +135,7 @@ class ClusterEvaluator(Evaluator):
                 rows = np.arange(part.first, part.last) // episodes
                 sent = parameters[rows[0] : rows[-1] + 1]
                 call = actor.handle.evaluate.remote(
-                    sent, rows - rows[0], flat[part.first : part.last], transitions, noise
+                    sent, rows - rows[0], whole.seed[part.first : part.last], transitions, noise
                 )
                 flying[call] = (actor, part)
                 actor.in_flight += 1
@@ -165,7 +155,7 @@ class ClusterEvaluator(Evaluator):
                     if result is None:
                         waiting.appendleft(part)
                         continue
-                    _store(result, evaluation, part)
+                    _store(result, whole, part)
                     if on_episode is not None:
                         for length in result.evaluation.length:
                             on_episode(int(length))
@@ -175,7 +165,7 @@ class ClusterEvaluator(Evaluator):
 
     def close(self) -> None:
         """Ends the actors. The cluster itself keeps running."""
-        self._open = False
+        super().close()
         while self._actors:
             _, actor = self._actors.popitem()
             self._ray.kill(actor.handle)
@@ -241,22 +231,15 @@ class ClusterEvaluator(Evaluator):
         return [Part(first, min(first + size, total)) for first in range(0, total, size)]
 
 
-def _store(result: PartResult, evaluation: Evaluation[np.ndarray], part: Part) -> None:
-    """Copies the results of a part into the evaluation of the batch."""
-    count = part.last - part.first
+def _store(result: PartResult, whole: Evaluation[np.ndarray], part: Part) -> None:
+    """Copies the results of a part into the evaluation of the batch, which has one row per episode."""
     for name in ("fitness", "descriptor", "length", "ending"):
-        flat = _per_episode(getattr(evaluation, name), evaluation.seed)
-        flat[part.first : part.last] = getattr(result.evaluation, name)
-    if result.steps is None or evaluation.transitions is None:
+        getattr(whole, name)[part.first : part.last] = getattr(result.evaluation, name)
+    if result.steps is None:
         return
-    for array, rows, extra in zip(evaluation.transitions, result.steps, EXTRA_ROWS, strict=True):
-        flat, start = _per_episode(array, evaluation.seed), 0
-        for index in range(count):
-            length = int(result.evaluation.length[index]) + extra
-            flat[part.first + index, :length] = rows[start : start + length]
+    for array, rows, extra in zip(whole.recorded, result.steps, EXTRA_ROWS, strict=True):
+        start = 0
+        for index, steps in enumerate(result.evaluation.length, part.first):
+            length = int(steps) + extra
+            array[index, :length] = rows[start : start + length]
             start += length
-
-
-def _per_episode(array: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """A view of an array of an evaluation with one leading axis, over all episodes."""
-    return array.reshape(seeds.size, *array.shape[seeds.ndim :])

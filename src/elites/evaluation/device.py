@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator
 from elites.evaluation.function import evaluate_function
 from elites.genomes import Genome
-from elites.options import Physics, Spread, converted
+from elites.options import Physics
 from elites.policies import Policy
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import FunctionTask
@@ -262,6 +261,8 @@ def evaluate_inside(
 class DeviceEvaluator(Evaluator):
     """Runs batches of controllers on a task that is pure JAX. Batches of the same size share one program."""
 
+    task: DeviceTask
+
     def __init__(
         self,
         task: DeviceTask,
@@ -270,10 +271,10 @@ class DeviceEvaluator(Evaluator):
         chunk: int | None = None,
         physics: Physics | None = None,
     ) -> None:
-        self.task, self.physics = task, physics
+        super().__init__(task, task.controller(hidden))
         self.policy = Policy.of(task, hidden)
-        self.chunk = chunk
-        self._run = functools.cache(self._compiled)
+        self.chunk, self.physics = chunk, physics
+        self._program = functools.cache(self._compiled)
 
     def _compiled(self, transitions: bool, action_noise: float) -> Callable[..., Evaluation[jax.Array]]:
         return jax.jit(
@@ -287,44 +288,34 @@ class DeviceEvaluator(Evaluator):
             )
         )
 
-    def evaluate(
+    def _run(
         self,
-        parameters: ArrayLike,
-        seeds: ArrayLike,
-        *,
-        transitions: bool = False,
-        action_noise: float = 0.0,
-        limit: int | None = None,
-        on_episode: Callable[[int], None] | None = None,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator.evaluate`. As many controllers run at a time as fit."""
-        controllers, given = np.asarray(parameters, np.float32), np.asarray(seeds)
-        if controllers.shape != (len(given), self.policy.parameter_count):
-            raise ElitesError(
-                f"controllers are {list(controllers.shape)}; "
-                f"they must be [{len(given)}, {self.policy.parameter_count}]"
-            )
-        noise = converted(Spread, "action_noise", action_noise)
-        blank = blank_evaluation(self.task, given, transitions)
-        episodes = math.prod(given.shape[1:])
-        runs = np.arange(given.size).reshape(given.shape) < (given.size if limit is None else limit)
-        chunk = min(len(given), self.controllers_per_call(episodes, transitions))
-        for start in range(0, len(given), chunk):
+        """See `Evaluator._run`. As many controllers run at a time as fit."""
+        seeds, transitions = evaluation.seed, evaluation.transitions is not None
+        runs = np.arange(seeds.size).reshape(seeds.shape) < total
+        chunk = min(len(seeds), self.controllers_per_call(seeds.size // len(seeds), transitions))
+        for start in range(0, len(seeds), chunk):
             rows = slice(start, start + chunk)
             if not runs[rows].any():
                 break
-            short = chunk - len(given[rows])  # the last chunk is padded, so that all share a program
+            short = chunk - len(seeds[rows])  # the last chunk is padded, so that all share a program
             part = [
                 np.concatenate([array[rows], np.zeros((short, *array.shape[1:]), array.dtype)])
-                for array in (controllers, given.astype(np.uint32), runs)
+                for array in (parameters, seeds, runs)
             ]
-            part_evaluation = self._run(transitions, noise)(part[0], part[1], runs=part[2])
-            for whole, piece in zip(jax.tree.leaves(blank), jax.tree.leaves(part_evaluation), strict=True):
+            ran = self._program(transitions, noise)(part[0], part[1], runs=part[2])
+            for whole, piece in zip(jax.tree.leaves(evaluation), jax.tree.leaves(ran), strict=True):
                 whole[rows] = np.asarray(piece)[: chunk - short]
             if on_episode is not None:
-                for length in blank.length[rows][runs[rows]]:
+                for length in evaluation.length[rows][runs[rows]]:
                     on_episode(int(length))
-        return blank
+        return evaluation
 
     def controllers_per_call(self, episodes: int, transitions: bool = False) -> int:
         """The number of controllers that run at once, with `episodes` episodes each."""
@@ -335,6 +326,3 @@ class DeviceEvaluator(Evaluator):
         if transitions:
             most = min(most, CHUNK_BYTES // (task.episode_length * step))
         return self.chunk or max(1, most // episodes)
-
-    def close(self) -> None:
-        """Does nothing: there is nothing to free."""

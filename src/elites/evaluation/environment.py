@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.errors import ElitesError, error_line
-from elites.tasks.task import DeviceTask, HostTask, Simulator, Task
+from elites.tasks.task import DeviceTask, HostTask, Stepper, Task
 
 
 class EpisodeState(NamedTuple):
@@ -72,9 +72,9 @@ class StatelessSimulator:
     The simulator is made when it is first used.
     """
 
-    def __init__(self, make: Callable[[], Simulator]) -> None:
+    def __init__(self, make: Callable[[], Stepper]) -> None:
         self._make = make
-        self._simulator: Simulator | None = None
+        self._simulator: Stepper | None = None
         self._position: tuple[int, int] | None = None  # (seed, steps so far) of the simulator
         self._lock = threading.Lock()
 

@@ -9,6 +9,9 @@ from typing import Generic, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from elites.errors import ElitesError
+from elites.options import Spread, converted
+from elites.policies.layout import parameter_count
 from elites.tasks.episode import Array, Ending, Transitions
 from elites.tasks.task import Task
 
@@ -61,13 +64,35 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
     )
 
 
+def by_episode(evaluation: Evaluation[np.ndarray]) -> Evaluation[np.ndarray]:
+    """Views of the arrays of an evaluation with one leading axis, over all episodes."""
+    seeds, steps = evaluation.seed, evaluation.transitions
+
+    def view(array: np.ndarray) -> np.ndarray:
+        return array.reshape(seeds.size, *array.shape[seeds.ndim :])
+
+    return Evaluation(
+        seed=view(seeds),
+        fitness=view(evaluation.fitness),
+        descriptor=view(evaluation.descriptor),
+        length=view(evaluation.length),
+        ending=view(evaluation.ending),
+        transitions=steps and Transitions(*map(view, steps)),
+    )
+
+
 class Evaluator(ABC):
     """Runs batches of controllers on one task. A result depends on task, controller and seed alone.
 
     On the device, rounding also depends on the batch, and physics amplifies such differences.
     """
 
-    @abstractmethod
+    def __init__(self, task: Task, sizes: tuple[int, ...]) -> None:
+        """`sizes` are those of the controllers' layers."""
+        self.task, self.sizes = task, sizes
+        self.parameter_count = parameter_count(sizes)
+        self._open = True
+
     def evaluate(
         self,
         parameters: ArrayLike,
@@ -88,15 +113,54 @@ class Evaluator(ABC):
                 a function of the episode's seed and the step. A function of vectors has no actions.
             limit: the number of episodes to run, row by row; the others count as skipped, with NaN fitness.
             on_episode: called in the calling thread with the steps of each episode that has ended.
+
+        An interrupt ends episodes on threads and in processes at their next step.
+        """
+        if not self._open:
+            raise ElitesError("the evaluator is closed")
+        genomes = np.ascontiguousarray(parameters, np.float32).view()
+        genomes.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
+        if genomes.ndim != 2 or genomes.shape[1] != self.parameter_count:
+            layers = f" with layers {self.sizes}" if self.sizes else ""
+            raise ElitesError(
+                f"parameters have shape {genomes.shape}; {self.task.name}{layers} takes "
+                f"(n, {self.parameter_count})"
+            )
+        given, count = np.asarray(seeds), len(genomes)
+        in_range = given.size == 0 or 0 <= given.min() <= given.max() < 2**32
+        if not np.issubdtype(given.dtype, np.integer) or not in_range:
+            raise ElitesError(f"seeds are {given}; they must be whole numbers from 0 to 2**32 - 1")
+        if given.ndim not in (1, 2) or len(given) != count:
+            raise ElitesError(
+                f"seeds have shape {given.shape}; {count} rows of parameters take ({count},) "
+                f"or ({count}, episodes)"
+            )
+        noise = converted(Spread, "action_noise", action_noise)
+        total = given.size if limit is None else min(max(limit, 0), given.size)
+        blank = blank_evaluation(self.task, given, transitions)
+        return self._run(genomes, blank, total, noise, on_episode) if total else blank
+
+    @abstractmethod
+    def _run(
+        self,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
+    ) -> Evaluation[np.ndarray]:
+        """Runs the first `total` episodes of a blank evaluation. Returns it filled in.
+
+        The arguments have been checked: compiled code checks nothing.
         """
 
     def controllers_per_call(self, episodes: int) -> int | None:
         """The best number of controllers per call, with `episodes` each; None if any number is fine."""
         return None
 
-    @abstractmethod
     def close(self) -> None:
         """Frees threads, processes and simulators."""
+        self._open = False
 
     def __enter__(self) -> Self:
         return self

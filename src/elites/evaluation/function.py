@@ -8,10 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, describe
-from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
+from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.tasks.episode import Ending
 from elites.tasks.function import FunctionTask
 
@@ -42,56 +41,43 @@ def evaluate_function(
 class FunctionEvaluator(Evaluator):
     """Calls a function of a batch; JAX compiles it if it can."""
 
+    task: FunctionTask
+
     def __init__(self, task: FunctionTask) -> None:
-        self.task = task
+        super().__init__(task, ())
+        self.parameter_count = task.parameters
         self._function: Callable[..., Any] = jax.jit(task.function) if task.is_jax else task.function
 
-    def evaluate(
+    def _run(
         self,
-        parameters: ArrayLike,
-        seeds: ArrayLike,
-        *,
-        transitions: bool = False,
-        action_noise: float = 0.0,
-        limit: int | None = None,
-        on_episode: Callable[[int], None] | None = None,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator.evaluate`. The function is evaluated once for each seed."""
-        vectors, given = np.asarray(parameters, np.float32), np.asarray(seeds)
-        if vectors.shape != (len(given), self.task.parameters):
-            raise ElitesError(
-                f"vectors are {list(vectors.shape)}; they must be [{len(given)}, {self.task.parameters}]"
-            )
-        if transitions:
+        """See `Evaluator._run`. The function is evaluated once for each seed."""
+        if evaluation.transitions is not None:
             raise ElitesError(f"{self.task.name} is a function: it has no transitions")
-        count = given.size if limit is None else min(limit, given.size)
-        result = blank_evaluation(self.task, given, transitions=False)
-        if count == 0:
-            return result
-        rows = np.repeat(vectors, given.size // len(given), axis=0)[:count]
-        flat = given.reshape(-1)[:count].astype(np.uint32)
+        rows = by_episode(evaluation)
+        vectors = np.repeat(parameters, len(rows.seed) // len(parameters), axis=0)[:total]
         try:
             fitness, descriptor = (
                 np.asarray(array, np.float32)
-                for array in self._function(rows, *((flat,) * self.task.takes_seeds))
+                for array in self._function(vectors, *((rows.seed[:total].copy(),) * self.task.takes_seeds))
             )
         except (Exception, SystemExit) as error:
             raise ElitesError(f"{self.task.name} failed: {describe(error)}") from error
-        _check_shapes(self.task, count, fitness.shape, descriptor.shape)
+        _check_shapes(self.task, total, fitness.shape, descriptor.shape)
         valid = np.isfinite(fitness) & np.isfinite(descriptor).all(-1)
-        result.fitness.reshape(-1)[:count] = np.where(valid, fitness, np.nan)
-        result.descriptor.reshape(-1, self.task.descriptor_size)[:count] = np.where(
-            valid[:, None], descriptor, np.nan
-        )
-        result.length.reshape(-1)[:count] = 1
-        result.ending.reshape(-1)[:count] = np.where(valid, Ending.TERMINATED, Ending.INVALID)
+        rows.fitness[:total] = np.where(valid, fitness, np.nan)
+        rows.descriptor[:total] = np.where(valid[:, None], descriptor, np.nan)
+        rows.length[:total] = 1
+        rows.ending[:total] = np.where(valid, Ending.TERMINATED, Ending.INVALID)
         if on_episode is not None:
-            for _ in range(count):
+            for _ in range(total):
                 on_episode(1)
-        return result
-
-    def close(self) -> None:
-        """Nothing to free."""
+        return evaluation
 
 
 def _check_shapes(

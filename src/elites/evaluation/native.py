@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from elites.cache import keep_in_process
-from elites.errors import ElitesError
 from elites.evaluation import lanes as episodes
 from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
-from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
-from elites.evaluation.threads import checked_batch, thread_count
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation, by_episode
+from elites.evaluation.threads import thread_count
 from elites.native import Compiled, compile_function
 from elites.native.compiled import aligned
 from elites.native.perceptron import Perceptron
@@ -154,8 +152,7 @@ class NativeEvaluator(Evaluator):
         UnknownPrimitiveError, which names it, if an operation of the task cannot be compiled.
         """
         threads = thread_count(threads)
-        self.task = task
-        self.sizes = task.controller(hidden)
+        super().__init__(task, task.controller(hidden))
         self._programs = programs_of(task, lanes)
         self._perceptron = Perceptron(self.sizes, self._programs.step.lanes)
         places = np.array(self._perceptron.layout)
@@ -200,23 +197,14 @@ class NativeEvaluator(Evaluator):
             length=np.zeros(width, np.int64),
         )
 
-    def evaluate(
+    def _run(
         self,
-        parameters: ArrayLike,
-        seeds: ArrayLike,
-        *,
-        transitions: bool = False,
-        action_noise: float = 0.0,
-        limit: int | None = None,
-        on_episode: Callable[[int], None] | None = None,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
-        if not self._blocks:
-            raise ElitesError("the evaluator is closed")
-        parameters, seeds, noise, total = checked_batch(
-            self.task, self.sizes, parameters, seeds, action_noise, limit
-        )
-        evaluation = blank_evaluation(self.task, seeds, transitions)
         code, batch = self._code(noise > 0), self._batch(parameters, evaluation)
         counter = np.zeros(1, np.int64)
         self._stop[0] = 0
@@ -247,27 +235,13 @@ class NativeEvaluator(Evaluator):
 
     def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> episodes.Batch:
         """The arrays of an evaluation, with one row per episode."""
-        rows = evaluation.transitions or blank_evaluation(self.task, np.zeros(0), True).transitions
-        assert rows is not None
-        count, axes = evaluation.seed.size, evaluation.seed.ndim
-        results = [
-            array.reshape(count, *array.shape[axes:])
-            for array in (
-                evaluation.seed,
-                evaluation.fitness,
-                evaluation.descriptor,
-                evaluation.length,
-                evaluation.ending,
-            )
-        ]
-        recorded = [
-            row.reshape(count, *row.shape[axes:]) if evaluation.transitions is not None else row
-            for row in rows
-        ]
-        return episodes.Batch(parameters, *results, *recorded)
+        rows = by_episode(evaluation)
+        recorded = rows.transitions or blank_evaluation(self.task, np.zeros(0), True).recorded
+        return episodes.Batch(parameters, *rows[:5], *recorded)
 
     def close(self) -> None:
         """Ends the threads and frees their memory."""
+        super().close()
         self._executor.shutdown()
         self._blocks.clear()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import selectors
 import socket
@@ -22,16 +21,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from elites.children import START_SECONDS, in_child, start_child
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Evaluator
+from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
-from elites.evaluation.threads import checked_batch, thread_count
+from elites.evaluation.threads import thread_count
 from elites.evaluation.worker import BEATS, STOP
 from elites.tasks import parameters_of
-from elites.tasks.episode import Ending, Transitions
+from elites.tasks.episode import Transitions
 from elites.tasks.task import HostTask
 
 ATTEMPTS = 3  # for an episode that kills its worker, or hangs
@@ -107,10 +105,9 @@ class ProcessEvaluator(Evaluator):
                 "a worker process has imported a script that starts a run; the script must do that "
                 'only below `if __name__ == "__main__":`'
             )
-        self.task = task
-        self.sizes = task.controller(hidden)
+        super().__init__(task, task.controller(hidden))
         self.patience = task.step_seconds
-        board, size = layout_of({STOP: (np.uint8, (1,)), BEATS: (np.int64, (processes,))})
+        board, size = layout_of({STOP: np.zeros(1, np.uint8), BEATS: np.zeros(processes, np.int64)})
         self._board_layout: Layout = board
         self._board_file = allocate(size)
         self._board = arrays_in(self._board_file, board)
@@ -131,65 +128,37 @@ class ProcessEvaluator(Evaluator):
             self.close()
             raise
 
-    def evaluate(
+    def _run(
         self,
-        parameters: ArrayLike,
-        seeds: ArrayLike,
-        *,
-        transitions: bool = False,
-        action_noise: float = 0.0,
-        limit: int | None = None,
-        on_episode: Callable[[int], None] | None = None,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
-        if not self._end.alive:
-            raise ElitesError("the evaluator is closed")
-        parameters, seeds, noise, total = checked_batch(
-            self.task, self.sizes, parameters, seeds, action_noise, limit
-        )
-        episodes = math.prod(seeds.shape[1:])
-        layout, size = layout_of(self._arrays(parameters, seeds, transitions))
+        rows = by_episode(evaluation)
+        small = rows._asdict()
+        del small["transitions"]
+        recorded = {} if rows.transitions is None else rows.transitions._asdict()
+        layout, size = layout_of({"parameters": parameters, **small, **recorded})
         file = allocate(size)
         try:
             batch = arrays_in(file, layout)
-            batch["parameters"][:] = parameters
-            batch["seed"][:] = seeds.ravel()
-            batch["fitness"][:], batch["descriptor"][:] = np.nan, np.nan
-            batch["ending"][:] = Ending.SKIPPED
-            self._run(batch, file, layout, total, episodes, noise, on_episode)
+            for name, array in {"parameters": parameters, **small}.items():
+                batch[name][:] = array
+            self._work(batch, file, layout, total, len(rows.seed) // len(parameters), noise, on_episode)
         finally:
             os.close(file)
-        arrays = {
-            name: array.reshape(*seeds.shape, *array.shape[1:])
-            for name, array in batch.items()
-            if name != "parameters"
-        }
-        rows = Transitions(*(arrays.pop(name) for name in Transitions._fields)) if transitions else None
-        small = {name: array.copy() for name, array in arrays.items()}  # frees the shared memory
-        return Evaluation(**small, transitions=rows)
+        for name, array in small.items():
+            array[:] = batch[name]
+        if evaluation.transitions is None:
+            return evaluation
+        # Transitions stay in the shared memory.
+        steps = evaluation.transitions._asdict().items()
+        shared = Transitions(*(batch[name].reshape(array.shape) for name, array in steps))
+        return evaluation._replace(transitions=shared)
 
-    def _arrays(
-        self, parameters: np.ndarray, seeds: np.ndarray, transitions: bool
-    ) -> dict[str, tuple[Any, tuple[int, ...]]]:
-        task, count, steps = self.task, seeds.size, self.task.episode_length
-        arrays: dict[str, tuple[Any, tuple[int, ...]]] = {
-            "parameters": (np.float32, parameters.shape),
-            "seed": (np.uint32, (count,)),
-            "fitness": (np.float32, (count,)),
-            "descriptor": (np.float32, (count, task.descriptor_size)),
-            "length": (np.int32, (count,)),
-            "ending": (np.uint8, (count,)),
-        }
-        if transitions:
-            arrays |= {
-                "observations": (np.float32, (count, steps + 1, task.observation_size)),
-                "actions": (np.float32, (count, steps, task.action_size)),
-                "rewards": (np.float64, (count, steps)),
-                "step_descriptors": (task.step_descriptor_dtype, (count, steps, task.step_descriptor_size)),
-            }
-        return arrays
-
-    def _run(
+    def _work(
         self,
         batch: dict[str, np.ndarray],
         file: int,
@@ -231,7 +200,7 @@ class ProcessEvaluator(Evaluator):
                     f"{self.task.name}: the same episode run twice differs ({message['differs']}): either "
                     "reset(seed=…) does not seed all random numbers, or the environment keeps some state "
                     "between episodes; runs cannot be repeated exactly",
-                    stacklevel=5,
+                    stacklevel=6,
                 )
             if on_episode is not None:
                 on_episode(int(batch["length"][message["episode"]]))
@@ -339,6 +308,7 @@ class ProcessEvaluator(Evaluator):
 
     def close(self) -> None:
         """Ends the workers. Closing twice does nothing."""
+        super().close()
         self._end()
 
 

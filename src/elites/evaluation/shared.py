@@ -6,7 +6,6 @@ import mmap
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -15,15 +14,13 @@ Layout = dict[str, tuple[str, list[int], int]]
 """(dtype, shape, offset) of each array, as plain JSON."""
 
 
-def layout_of(arrays: Mapping[str, tuple[Any, tuple[int, ...]]]) -> tuple[Layout, int]:
-    """The layout of arrays with these dtypes and shapes, and its size in bytes."""
+def layout_of(arrays: Mapping[str, np.ndarray]) -> tuple[Layout, int]:
+    """The layout of arrays with the dtypes and shapes of these, and its size in bytes."""
     layout: Layout = {}
     end = 0
-    for name, (dtype, shape) in arrays.items():
-        dtype = np.dtype(dtype)
-        layout[name] = (dtype.str, list(shape), end)
-        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-        end = -(-(end + size) // ALIGNMENT) * ALIGNMENT
+    for name, array in arrays.items():
+        layout[name] = (array.dtype.str, list(array.shape), end)
+        end = -(-(end + array.nbytes) // ALIGNMENT) * ALIGNMENT
     return layout, max(end, ALIGNMENT)
 
 

@@ -7,17 +7,14 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from queue import SimpleQueue
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation
-from elites.options import Spread, Threads, converted
-from elites.policies.layout import parameter_count
+from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
+from elites.options import Threads, converted
 from elites.tasks.episode import EpisodeResult, Transitions
-from elites.tasks.task import CompiledTask, Simulator, Task
+from elites.tasks.task import CompiledTask, Simulator
 
 
 class ThreadEvaluator(Evaluator):
@@ -28,46 +25,36 @@ class ThreadEvaluator(Evaluator):
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
         threads = thread_count(threads)
-        self.task = task
-        self.sizes = task.controller(hidden)
+        super().__init__(task, task.controller(hidden))
         self._simulators = [task.simulator() for _ in range(threads)]
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
         self._stop = np.zeros(1, np.uint8)
 
-    def evaluate(
+    def _run(
         self,
-        parameters: ArrayLike,
-        seeds: ArrayLike,
-        *,
-        transitions: bool = False,
-        action_noise: float = 0.0,
-        limit: int | None = None,
-        on_episode: Callable[[int], None] | None = None,
+        parameters: np.ndarray,
+        evaluation: Evaluation[np.ndarray],
+        total: int,
+        noise: float,
+        on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator.evaluate`. An interrupt ends the running episodes at their next step."""
-        if not self._simulators:
-            raise ElitesError("the evaluator is closed")
-        parameters, seeds, noise, total = checked_batch(
-            self.task, self.sizes, parameters, seeds, action_noise, limit
-        )
-        evaluation = blank_evaluation(self.task, seeds, transitions)
+        rows, episodes = by_episode(evaluation), evaluation.seed.size // len(parameters)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
         layers = np.array(self.sizes)
 
         def work(simulator: Simulator) -> None:
             while (index := next(indices)) < total and not self._stop[0]:
-                at = np.unravel_index(index, seeds.shape)
-                rows = evaluation.transitions
-                record = rows and Transitions(*(array[at] for array in rows))
+                seed, steps = int(rows.seed[index]), rows.transitions
+                record = steps and Transitions(*(array[index] for array in steps))
                 try:
                     result = simulator.run(
-                        parameters[at[0]], layers, int(seeds[at]), self._stop, record, noise
+                        parameters[index // episodes], layers, seed, self._stop, record, noise
                     )
                 except Exception as error:
-                    finished.put(_with_episode(error, self.task.name, int(seeds[at])))
+                    finished.put(_with_episode(error, self.task.name, seed))
                     return
-                _store(result, evaluation, at)
+                _store(result, rows, index)
                 finished.put(result.length)
 
         self._stop[0] = 0
@@ -86,6 +73,7 @@ class ThreadEvaluator(Evaluator):
 
     def close(self) -> None:
         """Ends the threads and frees the simulators."""
+        super().close()
         self._executor.shutdown()
         while self._simulators:
             self._simulators.pop().close()
@@ -96,50 +84,11 @@ def thread_count(threads: int | None) -> int:
     return len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
 
 
-class CheckedBatch(NamedTuple):
-    """The arguments of `Evaluator.evaluate` as simulators expect them: compiled code checks nothing."""
-
-    parameters: np.ndarray
-    seeds: np.ndarray
-    noise: float
-    total: int  # episodes to run
-
-
-def checked_batch(
-    task: Task,
-    sizes: tuple[int, ...],
-    parameters: ArrayLike,
-    seeds: ArrayLike,
-    action_noise: float,
-    limit: int | None,
-) -> CheckedBatch:
-    """The arguments, checked; `sizes` are those of the controllers' layers."""
-    parameters = np.ascontiguousarray(parameters, np.float32).view()
-    parameters.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
-    size = parameter_count(sizes)
-    if parameters.ndim != 2 or parameters.shape[1] != size:
-        raise ElitesError(
-            f"parameters have shape {parameters.shape}; {task.name} with layers {sizes} "
-            f"takes (controllers, {size})"
-        )
-    seeds = np.asarray(seeds)
-    in_range = seeds.size == 0 or 0 <= seeds.min() <= seeds.max() < 2**32
-    if not np.issubdtype(seeds.dtype, np.integer) or not in_range:
-        raise ElitesError(f"seeds are {seeds}; they must be whole numbers from 0 to 2**32 - 1")
-    if seeds.ndim not in (1, 2) or len(seeds) != len(parameters):
-        raise ElitesError(
-            f"seeds have shape {seeds.shape}; {len(parameters)} controllers take ({len(parameters)},) "
-            f"or ({len(parameters)}, episodes)"
-        )
-    total = seeds.size if limit is None else min(max(limit, 0), seeds.size)
-    return CheckedBatch(parameters, seeds, converted(Spread, "action_noise", action_noise), total)
-
-
-def _store(result: EpisodeResult, evaluation: Evaluation[np.ndarray], at: tuple[np.integer, ...]) -> None:
-    evaluation.fitness[at] = result.fitness
-    evaluation.descriptor[at] = result.descriptor
-    evaluation.length[at] = result.length
-    evaluation.ending[at] = result.ending
+def _store(result: EpisodeResult, rows: Evaluation[np.ndarray], index: int) -> None:
+    rows.fitness[index] = result.fitness
+    rows.descriptor[index] = result.descriptor
+    rows.length[index] = result.length
+    rows.ending[index] = result.ending
 
 
 def _with_episode(error: Exception, task: str, seed: int) -> Exception:

@@ -21,7 +21,7 @@ from elites.errors import error_line
 from elites.evaluation.shared import arrays_in
 from elites.imports import add_pickled
 from elites.output import lasting_output
-from elites.tasks.episode import Ending, EpisodeResult, Transitions
+from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
 
 STOP, BEATS = "stop", "beats"  # arrays that all workers of an evaluator share
 
@@ -70,9 +70,9 @@ class Worker:
 
         task = make_task(setup["task"], **setup["parameters"])
         assert isinstance(task, HostTask)
-        self.simulator: Any = task.simulator()
+        self.simulator = task.simulator()
         self.sizes = np.array(setup["sizes"])
-        self.stop, self.beats = stop, beats
+        self.beats, self.stop, self.watched = beats, stop, WatchedStop(stop, self.beat)
         self.batch: dict[str, np.ndarray] = {}
 
     def take(self, descriptor: int, layout: Any) -> None:
@@ -100,10 +100,10 @@ class Worker:
         seed, noise = int(batch["seed"][index]), order["action_noise"]
         self.beat()
         try:
-            result = self.simulator.run(parameters, self.sizes, seed, self.stop, rows, noise, self.beat)
+            result = self.simulator.run(parameters, self.sizes, seed, self.watched, rows, noise)
             second = None
             if order["twice"]:
-                second = self.simulator.run(parameters, self.sizes, seed, self.stop, None, noise, self.beat)
+                second = self.simulator.run(parameters, self.sizes, seed, self.watched, None, noise)
         except (Exception, SystemExit) as error:
             return {"error": error_line(error)}
         batch["fitness"][index] = result.fitness

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 Array = TypeVar("Array")
 """`np.ndarray` on the host, `jax.Array` inside a program."""
@@ -40,3 +40,21 @@ class EpisodeResult(NamedTuple):
     descriptor: np.ndarray
     length: int  # steps
     ending: int  # an Ending
+
+
+class WatchedStop(np.ndarray):
+    """The `stop` of `Simulator.run` that calls `beat` each time it is read: the simulator is alive."""
+
+    beat: Callable[[], None]
+
+    def __new__(cls, stop: np.ndarray, beat: Callable[[], None]) -> Self:
+        watched = stop.view(cls)
+        watched.beat = beat
+        return watched
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.beat = getattr(source, "beat", lambda: None)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.beat()
+        return super().__getitem__(index)

@@ -102,10 +102,23 @@ class Task:
         return pickled(getattr(self, name) for name in self.function_fields)
 
 
-class Simulator(Protocol):
-    """Runs whole episodes of one task, one at a time, or steps through them."""
+class Stepper(Protocol):
+    """Steps through episodes of one task."""
 
     truncated: bool  # whether the simulator itself cut the episode off in the last `advance`
+
+    def begin(self, seed: int) -> np.ndarray:
+        """Starts the episode with this seed. Returns the observation."""
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
+        """One step. Returns (observation, reward, whether the task ended the episode)."""
+
+    def close(self) -> None:
+        """Frees the resources of the simulator."""
+
+
+class Simulator(Stepper, Protocol):
+    """Runs whole episodes of one task, one at a time, or steps through them."""
 
     def run(
         self,
@@ -118,18 +131,10 @@ class Simulator(Protocol):
     ) -> EpisodeResult:
         """Runs one episode of the controller `parameters`, flat as in `elites.policies.layout`.
 
-        Any thread can set `stop[0]` to end the episode at its next step. `transitions`, views of the rows of
-        one episode, are filled in. `action_noise` is as in `Evaluator.evaluate`.
+        Any thread can set `stop[0]` to end the episode at its next step; a worker process that has not read
+        it for `HostTask.step_seconds` is considered hung. `transitions`, views of the rows of one episode,
+        are filled in. `action_noise` is as in `Evaluator.evaluate`.
         """
-
-    def begin(self, seed: int) -> np.ndarray:
-        """Starts the episode with this seed. Returns the observation."""
-
-    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
-        """One step. Returns (observation, reward, whether the task ended the episode)."""
-
-    def close(self) -> None:
-        """Frees the resources of the simulator."""
 
 
 class HostTask(Task, ABC):
@@ -144,8 +149,8 @@ class HostTask(Task, ABC):
         """Longest time of a step, after which a worker process is considered hung."""
         return 60.0
 
-    def stepper(self) -> Simulator:
-        """A simulator to step through episodes in this process. It may run in another one."""
+    def stepper(self) -> Stepper:
+        """A simulator to step through episodes from this process. It may run in another one."""
         return self.simulator()
 
 

@@ -128,7 +128,7 @@ def why_not_drawn(task: GymnasiumTask) -> str:
 
 
 class RemoteSimulator:
-    """Steps through the episodes of a task: see `elites.tasks.task.Simulator`."""
+    """Steps through the episodes of a task: see `elites.tasks.task.Stepper`."""
 
     def __init__(self, task: GymnasiumTask) -> None:
         from elites.tasks import parameters_of
@@ -147,10 +147,6 @@ class RemoteSimulator:
         answer = self._remote.call("step", action=action.tolist())
         observation, reward, terminated, self.truncated = answer
         return np.array(observation, np.float32), reward, terminated
-
-    def run(self, *arguments: Any) -> Any:
-        """Whole episodes run in the processes of an evaluator."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Ends the process."""

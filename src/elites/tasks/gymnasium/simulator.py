@@ -15,7 +15,7 @@ from elites.imports import function_at
 from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
 from elites.tasks.action_noise import draw_noise
-from elites.tasks.episode import Ending, EpisodeResult, Transitions
+from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
 from elites.tasks.gymnasium.environments import make_environment, spaces_of
 from elites.tasks.mujoco.library import quiet_mujoco
 
@@ -83,14 +83,13 @@ class GymnasiumSimulator:
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
         action_noise: float = 0.0,
-        beat: Callable[[], None] = lambda: None,
     ) -> EpisodeResult:
-        """Runs one episode: see `elites.tasks.task.Simulator`. `beat` is called after every step."""
+        """Runs one episode: see `elites.tasks.task.Simulator`."""
         if self._policy is None or self._policy.sizes != tuple(sizes):
             self._policy = NumpyPolicy(tuple(int(size) for size in sizes))
         self._policy.load(parameters)
         try:
-            return self._run(self._policy, seed, stop, transitions, action_noise, beat)
+            return self._run(self._policy, seed, stop, transitions, action_noise)
         except EpisodeError as error:
             raise ElitesError(f"{self.task.name}: the episode with seed {seed}: {error}") from error
         except (Exception, SystemExit) as error:
@@ -105,7 +104,6 @@ class GymnasiumSimulator:
         stop: np.ndarray,
         transitions: Transitions[np.ndarray] | None,
         action_noise: float,
-        beat: Callable[[], None],
     ) -> EpisodeResult:
         task, outputs, actions = self.task, self._outputs, self._actions
         observations, rewards = self._observations, self._rewards
@@ -118,8 +116,6 @@ class GymnasiumSimulator:
         infos, described = [dict(info)], []
         length, ending, unscaled = 0, Ending.TRUNCATED, self._unscaled
         for length in range(1, task.episode_length + 1):
-            if stop[0]:
-                return EpisodeResult(math.nan, np.full(size, np.nan), length - 1, Ending.SKIPPED)
             output = policy(observations[length - 1])
             if math.isnan(output.dot(output)):  # because of the observation or the controller
                 ending, length = Ending.INVALID, length - 1
@@ -133,7 +129,8 @@ class GymnasiumSimulator:
                 action = self._scaled(output)
                 actions[length - 1] = action
             observation, reward, terminated, truncated, info = step(action)
-            beat()
+            if stop[0]:
+                return EpisodeResult(math.nan, np.full(size, np.nan), length, Ending.SKIPPED)
             if np.shape(observation) != shape:
                 actual = list(np.shape(observation))
                 raise EpisodeError(f"an observation has the shape {actual}; its space says {list(shape)}")
@@ -272,7 +269,7 @@ def inspect_environment(
     try:
         layers = (probe.observation_size, probe.action_size)
         zeros = np.zeros(parameter_count(layers), np.float32)
-        simulator.run(zeros, np.array(layers), 0, np.zeros(1), None, beat=beat)
+        simulator.run(zeros, np.array(layers), 0, WatchedStop(np.zeros(1), beat), None)
     finally:
         simulator.close()
     if isinstance(simulator, _SizeProbe):
