@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 import elites
-from elites.results.archive import save_archive
 from elites.results.corrected import save_corrected
+from elites.results.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 archives: Any = import_module("tests.explorer.archives")
@@ -123,18 +123,18 @@ def made(run: Path, gaits: Any, browser: Any) -> dict[str, Any]:
 
 def save_run(folder: Path, archive: Any) -> Path:
     """The folder of a run with this archive and its correction."""
-    folder.mkdir()
+    run = RunFolder(folder)
     config = elites.RunConfig(
         algorithm="pga-map-elites",
         task="qd-walker",
         evaluations=30_000,
         task_parameters={"ends_on_fall": False},
     )
-    (folder / "config.json").write_text(json.dumps(config.record()))
-    save_archive(folder / "archive.npz", archive)
-    save_corrected(folder / "corrected.npz", archives.replicated(archive))
+    run.create(config.record())
+    run.write_archive(archive)
+    save_corrected(run.corrected(), archives.replicated(archive))
     metrics = "generation,evaluations,environment_steps,gradient_steps,qd_score,max_fitness,coverage,invalid"
-    (folder / "metrics.csv").write_text(f"{metrics}\n1,100,100,0,1.0,1.0,0.1,0\n")
+    run.metrics.write_text(f"{metrics}\n1,100,100,0,1.0,1.0,0.1,0\n")
     return folder
 
 

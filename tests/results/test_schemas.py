@@ -367,6 +367,11 @@ def test_metrics_beyond_all_numbers(tmp_path):
         assert "qd_score holds a number beyond 1e+45" in refusal(RunFolder(run).read_metrics)
 
 
+def test_the_folder_of_a_run_is_read_as_its_metrics(tmp_path):
+    (tmp_path / "metrics.csv").write_text("a\n1.5\n")
+    np.testing.assert_equal(read_table(tmp_path), {"a": np.array([1.5])})
+
+
 def test_numbers_in_tables_are_read_exactly(tmp_path):
     numbers = [
         *np.random.default_rng(0).normal(size=100),

@@ -25,8 +25,7 @@ from elites.options import (
     Snapshots,
     check_fields,
 )
-from elites.results.names import seed_folder
-from elites.results.study import RUNS
+from elites.results.names import RUNS, seed_folder
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import DeviceTask
 from elites.text import folder_name
