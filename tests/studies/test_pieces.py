@@ -183,7 +183,7 @@ def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
         versions = run.read_record().versions
         edit(run.config, versions={**versions, "jax": "9.9", "ribs": None})
     now = versions["jax"]
-    merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed joins them")
+    merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed allows it")
     for run in find_runs(b):
         edit(run.config, versions=versions, physics="native")
     merging_fails([a, b], out, r"different physics \(native and xla\)")

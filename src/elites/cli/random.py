@@ -31,7 +31,7 @@ class Random(TaskOptions):
     seed: Seed = 0
     """Seed of the controllers and of their episodes."""
     threads: Threads | None = None
-    """Threads; the default is one per core."""
+    """Number of threads. Default: one per core."""
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native or cuda. Default: the fastest."""
 

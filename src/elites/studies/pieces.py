@@ -86,8 +86,7 @@ def merge_studies(
         differing = differences([record for _, record in cell] for cell in _cells(runs))
         if differing and not mixed:
             raise ElitesError(
-                f"the runs were made with different {describe_differences(differing)}; --mixed joins them "
-                "nevertheless"
+                f"the runs were made with different {describe_differences(differing)}; --mixed allows it"
             )
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ElitesError(f"{out} is not empty; choose an empty folder with --out")
