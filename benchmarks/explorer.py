@@ -77,7 +77,7 @@ def main() -> None:
 
 def measure_map(folder: Path, browser: Any, cells: int) -> dict[str, Any]:
     """The map without movements."""
-    run = save_run(folder / "map", archives.made_up(2, cells, 0.9))
+    run = save_run(folder / "map", archives.synthetic_archive(2, cells, 0.9))
     measured = {"cells": cells, **made(run, "none", browser)}
     for zoom in (1, 3, 8):
         browser.run(f"setZoom({zoom}, 0.5, 0.5)")
@@ -88,7 +88,7 @@ def measure_map(folder: Path, browser: Any, cells: int) -> dict[str, Any]:
 
 def measure_walkers(folder: Path, browser: Any, count: int) -> dict[str, Any]:
     """A page in which every walker moves for five seconds."""
-    archive = archives.made_up(2, count, 1.0)
+    archive = archives.synthetic_archive(2, count, 1.0)
     task = elites.make_task("qd-walker", ends_on_fall=False)
     policy = elites.Policy.of(task, (128, 128))
     weights = np.random.default_rng(0).normal(0, 0.1, (count, policy.parameter_count))

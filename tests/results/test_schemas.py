@@ -19,7 +19,7 @@ from elites.results.schemas import ARCHIVE, LogMark, Pace, RunRecord
 from elites.results.study import StudyFolder
 from elites.results.tables import AppendOnlyFile, check_logs
 from elites.studies import run as studies
-from tests.made_up import make_run
+from tests.synthetic_runs import make_run
 
 RECORD = {"algorithm": "map-elites", "task": "qd-walker", "seed": 3}
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -22,7 +22,7 @@ from elites.reports.study.page import settings
 from elites.reports.study.report import study_report
 from elites.reports.study.tables import Table, latex
 from elites.results.study import StudyFolder
-from tests.made_up import make_run, study_of
+from tests.synthetic_runs import make_run, study_of
 
 
 def test_medians_and_p_values(tmp_path):

@@ -9,7 +9,7 @@ from matplotlib.testing.compare import compare_images
 from elites.reports import colours
 from elites.reports.study import figures
 from elites.reports.study.looks import looks_of
-from tests.made_up import make_run, study_of
+from tests.synthetic_runs import make_run, study_of
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 3.0  # root mean square of the difference, of 255
