@@ -28,7 +28,8 @@ def make_run(folder: Path, elites: int) -> None:
 
     from elites import Policy, RunConfig, make_task
     from elites.archives.cells import make_cells
-    from elites.results.archive import SavedArchive, save_archive
+    from elites.results.archive import SavedArchive
+    from elites.results.folder import RunFolder
 
     task, rng = make_task(TASK), np.random.default_rng(0)
     policy, cells = Policy.of(task), make_cells(task)
@@ -36,8 +37,8 @@ def make_run(folder: Path, elites: int) -> None:
     parameters[rng.permutation(elites)[: elites // 2]] *= 0.2
     cell = rng.permutation(len(cells.centroids))[:elites].astype(np.int32)
     config = RunConfig(algorithm="map-elites", task=TASK, evaluations=elites)
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config.record()))
+    run = RunFolder(folder)
+    run.create(config.record())
     archive = SavedArchive(
         parameters=parameters,
         fitness=np.zeros(elites, np.float32),
@@ -64,7 +65,7 @@ def make_run(folder: Path, elites: int) -> None:
             "evaluations": elites,
         },
     )
-    save_archive(folder / "archive.npz", archive)
+    run.write_archive(archive)
 
 
 def main() -> None:
@@ -78,6 +79,7 @@ def main() -> None:
 
     from elites import QDGymTask, ThreadEvaluator, correct, load_archive, make_task
     from elites.experiments.correct import Settings, episode_seeds
+    from elites.results.folder import RunFolder
 
     task = make_task(TASK)
     assert isinstance(task, QDGymTask)
@@ -95,7 +97,7 @@ def main() -> None:
             result = correct(folder, replications=replications)
             corrected = time.perf_counter() - started
             np.testing.assert_array_equal(result.fitness, evaluation.fitness)
-            (folder / "corrected.npz").unlink()
+            RunFolder(folder).corrected().unlink()
             steps = int(evaluation.length.sum())
             rows.append((steps / plain, steps / corrected))
     length = evaluation.length

@@ -35,7 +35,7 @@ LIMIT = 400  # steps an episode
 HIDDEN = (128, 128)
 
 
-def legs(episode: Any) -> np.ndarray:
+def leg_contacts(episode: Any) -> np.ndarray:
     """The descriptor: how often each leg touches the ground."""
     contact: np.ndarray = episode.observations[1:, [8, 13]].mean(0)
     return contact
@@ -106,7 +106,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     rounds, episodes = (3, 16) if quick else (9, 100)
     task = elites.gymnasium_task(
-        ENVIRONMENT, descriptor="environments:legs", episode_length=LIMIT, qd_offset=0.0
+        ENVIRONMENT, descriptor="environments:leg_contacts", episode_length=LIMIT, qd_offset=0.0
     )
     sizes = task.controller(HIDDEN)
     controllers = random_controllers(sizes, episodes)

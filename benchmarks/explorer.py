@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 
 import elites
-from elites.results.archive import save_archive
 from elites.results.corrected import save_corrected
+from elites.results.folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 archives: Any = import_module("tests.explorer.archives")
@@ -77,7 +77,7 @@ def main() -> None:
 
 def measure_map(folder: Path, browser: Any, cells: int) -> dict[str, Any]:
     """The map without movements."""
-    run = save_run(folder / "map", archives.made_up(2, cells, 0.9))
+    run = save_run(folder / "map", archives.synthetic_archive(2, cells, 0.9))
     measured = {"cells": cells, **made(run, "none", browser)}
     for zoom in (1, 3, 8):
         browser.run(f"setZoom({zoom}, 0.5, 0.5)")
@@ -88,7 +88,7 @@ def measure_map(folder: Path, browser: Any, cells: int) -> dict[str, Any]:
 
 def measure_walkers(folder: Path, browser: Any, count: int) -> dict[str, Any]:
     """A page in which every walker moves for five seconds."""
-    archive = archives.made_up(2, count, 1.0)
+    archive = archives.synthetic_archive(2, count, 1.0)
     task = elites.make_task("qd-walker", ends_on_fall=False)
     policy = elites.Policy.of(task, (128, 128))
     weights = np.random.default_rng(0).normal(0, 0.1, (count, policy.parameter_count))
@@ -123,18 +123,18 @@ def made(run: Path, gaits: Any, browser: Any) -> dict[str, Any]:
 
 def save_run(folder: Path, archive: Any) -> Path:
     """The folder of a run with this archive and its correction."""
-    folder.mkdir()
+    run = RunFolder(folder)
     config = elites.RunConfig(
         algorithm="pga-map-elites",
         task="qd-walker",
         evaluations=30_000,
         task_parameters={"ends_on_fall": False},
     )
-    (folder / "config.json").write_text(json.dumps(config.record()))
-    save_archive(folder / "archive.npz", archive)
-    save_corrected(folder / "corrected.npz", archives.replicated(archive))
+    run.create(config.record())
+    run.write_archive(archive)
+    save_corrected(run.corrected(), archives.replicated(archive))
     metrics = "generation,evaluations,environment_steps,gradient_steps,qd_score,max_fitness,coverage,invalid"
-    (folder / "metrics.csv").write_text(f"{metrics}\n1,100,100,0,1.0,1.0,0.1,0\n")
+    run.metrics.write_text(f"{metrics}\n1,100,100,0,1.0,1.0,0.1,0\n")
     return folder
 
 

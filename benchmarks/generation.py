@@ -72,9 +72,9 @@ def parts(repetitions: int) -> dict[str, float]:
     steps = max(2, repetitions // 4)
     train = jax.jit(lambda: critics.train(td3, config, policy, buffer, key, config.critic_steps))
     train_s = timed(train, steps)
-    climb = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
+    in_groups = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
     parents = archive.elites.parameters[:49]
-    policy_gradient_s = timed(lambda: climb(parents), steps)
+    policy_gradient_s = timed(lambda: in_groups(parents), steps)
     groups, policy_gradient.GROUPS = policy_gradient.GROUPS, (len(parents),)
     at_once = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
     policy_gradient_at_once_s = timed(lambda: at_once(parents), steps)

@@ -29,13 +29,13 @@ PARTS = ("ask_s", "rollouts_s", "tell_s")
 
 def measure(robot: str, seeds: int, physics: str, *, quick: bool) -> dict[str, float]:
     """Seconds of a generation of all seeds and, where they are known, of its parts."""
-    from shared.endless import endless
+    from shared.no_early_termination import without_early_termination
 
     from elites import RunConfig
     from elites.experiments.replications import make_replications
     from elites.tasks import register_task
 
-    task = endless(robot, **({"episode_length": 10} if quick else {}))
+    task = without_early_termination(robot, **({"episode_length": 10} if quick else {}))
     register_task(task)
     configs = [
         RunConfig(

@@ -56,21 +56,21 @@ def main() -> None:
 def measure(robot: str, steps: int, *, with_variants: bool) -> dict[str, Any]:
     """The results of one robot."""
     import jax
-    from shared.endless import Endless, endless
+    from shared.no_early_termination import NoEarlyTermination, without_early_termination
 
     from elites import NativeEvaluator
     from elites.evaluation.device import DeviceEvaluator
 
-    task = endless(robot, episode_length=steps)
+    task = without_early_termination(robot, episode_length=steps)
     jax.eval_shape(task.reset, jax.ShapeDtypeStruct((), np.uint32))  # imports Brax
     xla = DeviceEvaluator(task)
     keys = jax.random.split(jax.random.key(0), EPISODES)
     parameters, seeds = np.asarray(jax.vmap(xla.policy.init)(keys)), np.arange(EPISODES)
 
-    class Again(Endless):  # type: ignore[misc]
+    class UncachedTask(NoEarlyTermination):  # type: ignore[misc]
         """The same robot, as in a process that has not compiled it: code comes from the cache on disk."""
 
-    def prepared(threads: int, task: Endless) -> tuple[NativeEvaluator, float, dict[str, float]]:
+    def prepared(threads: int, task: NoEarlyTermination) -> tuple[NativeEvaluator, float, dict[str, float]]:
         started = time.perf_counter()
         with parts_of_a_start() as parts:
             evaluator = NativeEvaluator(task, threads=threads)
@@ -80,7 +80,7 @@ def measure(robot: str, steps: int, *, with_variants: bool) -> dict[str, Any]:
 
     one, first, first_parts = prepared(1, task)
     two, again, again_parts = prepared(
-        2, Again(**{field.name: getattr(task, field.name) for field in fields(task)})
+        2, UncachedTask(**{field.name: getattr(task, field.name) for field in fields(task)})
     )
     evaluators: dict[str, Any] = {"xla": xla, "native_1": one, "native_2": two}
     calls = {
@@ -111,7 +111,7 @@ def variants(
     from elites import NativeEvaluator
     from elites.native import compiled
 
-    class Whole(type(task)):  # type: ignore[misc]
+    class WholeProgramTask(type(task)):  # type: ignore[misc]
         """The same robot: another name for what a process keeps."""
 
     evaluators: dict[str, Any] = {
@@ -123,7 +123,7 @@ def variants(
         mock.patch.object(compiled, "shorter_program", return_value=None),
     ):
         same = {field.name: getattr(task, field.name) for field in fields(task)}
-        evaluators["whole_program"] = NativeEvaluator(Whole(**same), threads=1)
+        evaluators["whole_program"] = NativeEvaluator(WholeProgramTask(**same), threads=1)
     calls: dict[str, Callable[[], Any]] = {
         "usual": usual,
         **{

@@ -59,12 +59,12 @@ def products(repetitions: int) -> dict[str, dict[str, float]]:
     from elites.learning.products import PRODUCTS
 
     def work(precision: Any, *operands: jax.Array) -> Callable[[], Any]:
-        def three(_: Any, operands: Any) -> Any:
+        def product_and_gradients(_: Any, operands: Any) -> Any:
             inputs, weights, slope = (jnp.clip(operand, -1, 1) for operand in operands)
             product, pull = jax.vjp(jax.vmap(PRODUCTS[precision]), inputs, weights)
             return *pull(slope), product
 
-        compiled = jax.jit(lambda *operands: jax.lax.fori_loop(0, LOOPS, three, operands))
+        compiled = jax.jit(lambda *operands: jax.lax.fori_loop(0, LOOPS, product_and_gradients, operands))
         return lambda: compiled(*operands)
 
     random, rates = np.random.default_rng(0), {}
@@ -113,7 +113,7 @@ def training(repetitions: int, *, quick: bool) -> dict[str, dict[str, float]]:
             td3, buffer = state.learning.td3, state.learning.buffer
             return critics.train(td3, config, policy, buffer, key, config.critic_steps)
 
-        def climb(state: Any) -> Any:
+        def policy_gradient(state: Any) -> Any:
             parents, critic = state.archive.elites.parameters[:49], critics.first(state.learning.td3.critics)
             return algorithm.pg.vary(key, parents, critic, state.learning.buffer)
 
@@ -121,7 +121,7 @@ def training(repetitions: int, *, quick: bool) -> dict[str, dict[str, float]]:
             after, batch = algorithm.ask(state, key, algorithm.generation[0])
             return after.learning.td3, batch
 
-        return {"ask": ask} if quick else {"critics": train, "policy gradients": climb, "ask": ask}
+        return {"ask": ask} if quick else {"critics": train, "policy gradients": policy_gradient, "ask": ask}
 
     works = {precision: parts(algorithm) for precision, algorithm in algorithms.items()}
     return {

@@ -109,12 +109,12 @@ class Robot:
     """A robot with one method per stage."""
 
     def __init__(self, name: str) -> None:
-        from shared.endless import endless
+        from shared.no_early_termination import without_early_termination
 
         from elites import make_task
 
         self.task: Any = make_task(f"brax-{name}")
-        self.endless = endless(name)
+        self.unterminated = without_early_termination(name)
 
     def environment(self) -> dict[str, Any]:
         import jax
@@ -290,7 +290,7 @@ class Robot:
 
         @functools.cache
         def begun(count: int) -> Any:  # the same for all kernels of a robot
-            reset = jax.jit(kernel_physics(self.endless).reset)
+            reset = jax.jit(kernel_physics(self.unterminated).reset)
             return reset(jnp.arange(count, dtype=jnp.uint32))[0]
 
         def all_steps(physics: Any, count: int) -> Callable[[], Any]:
@@ -308,16 +308,16 @@ class Robot:
 
         found: dict[str, Any] = {}
         for threads in THREADS:
-            physics = kernel_physics(self.endless, threads=threads)
+            physics = kernel_physics(self.unterminated, threads=threads)
             found[f"{threads}"] = {count: milliseconds(all_steps(physics, count)) for count in COUNTS}
-        physics = kernel_physics(self.endless, exact=True)
+        physics = kernel_physics(self.unterminated, exact=True)
         found["32_exact"] = {count: milliseconds(all_steps(physics, count)) for count in COUNTS}
         return found
 
     def episodes(self) -> dict[str, Any]:
         from elites.evaluation.kernels import kernel_physics
 
-        return self.all_episodes(kernel_physics(self.endless))
+        return self.all_episodes(kernel_physics(self.unterminated))
 
     def episodes_xla(self) -> dict[str, Any]:
         return self.all_episodes(None)
@@ -329,8 +329,10 @@ class Robot:
         from elites.evaluation.device import rollout
         from elites.policies import Policy
 
-        policy, found = Policy.of(self.endless, (128, 128)), {}
-        run = jax.jit(functools.partial(rollout, self.endless, policy, transitions=True, physics=physics))
+        policy, found = Policy.of(self.unterminated, (128, 128)), {}
+        run = jax.jit(
+            functools.partial(rollout, self.unterminated, policy, transitions=True, physics=physics)
+        )
         for count in COUNTS:
             parameters = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), count))
             seeds = jnp.arange(count, dtype=jnp.uint32)

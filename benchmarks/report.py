@@ -37,6 +37,7 @@ def main() -> None:
     from shared.runs import make_runs
 
     from elites import ALGORITHMS
+    from elites.results.study import StudyFolder
 
     tasks, seeds, generations = (TASKS[:1], 3, 2000) if quick else (TASKS, 20, 10_000)
     with tempfile.TemporaryDirectory() as temporary:
@@ -48,14 +49,14 @@ def main() -> None:
             [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, check=True
         )
         seconds = time.perf_counter() - started
-        parquet = (folder / "report" / "metrics.parquet").stat().st_size
-        page = (folder / "report" / "index.html").stat().st_size
+        report = StudyFolder(folder).report
+        sizes = {path.name: path.stat().st_size for path in (report.metrics, report.page)}
     inside, peak = map(float, process.stdout.split())
     unit = 1024 if sys.platform != "darwin" else 1024**2  # of ru_maxrss, in MiB
     runs = len(tasks) * len(ALGORITHMS) * seeds
     print(f"{runs} runs of {generations} generations, {logs / 2**20:.0f} MiB of logs")
     print(f"report {inside:.1f} s, with its start {seconds:.1f} s, {peak / unit:.0f} MiB at the peak")
-    print(f"metrics.parquet {parquet / 2**20:.0f} MiB, index.html {page / 2**20:.1f} MiB")
+    print(", ".join(f"{name} {size / 2**20:.1f} MiB" for name, size in sizes.items()))
     result = {
         "runs": runs,
         "generations": generations,

@@ -17,6 +17,7 @@ from matplotlib.ticker import EngFormatter
 import elites
 from elites.experiments.config import load_config
 from elites.reports import colours
+from elites.results.folder import RunFolder
 
 METRICS = {"qd_score": "QD-score", "max_fitness": "max-fitness", "coverage": "coverage"}
 
@@ -24,10 +25,9 @@ figure_path, *folders = map(Path, sys.argv[1:])
 runs = defaultdict(lambda: defaultdict(list))
 for folder in folders:
     config, _ = load_config(folder)
-    table = elites.read_table(folder / "metrics.csv")
-    table["minutes"] = np.full(len(table["generation"]), np.nan)
-    if (folder / "timings.csv").exists():
-        table["minutes"] = elites.read_table(folder / "timings.csv")["elapsed_s"] / 60
+    table = elites.read_table(folder)
+    seconds = RunFolder(folder).read_elapsed()
+    table["minutes"] = seconds / 60 if len(seconds) else np.full(len(table["generation"]), np.nan)
     runs[config.task][config.algorithm].append(table)
 
 

@@ -27,7 +27,7 @@ if folders:
     rows = []
     for folder in folders:
         config, _ = load_config(folder)
-        corrected = elites.load_corrected(folder / "corrected.npz")
+        corrected = elites.load_corrected(folder)
         about, losses = corrected.about, corrected.losses._asdict()
         known = (config.task, config.algorithm, config.seed, about["evaluations"], len(corrected.cell))
         rows.append((*known, *(losses[name] for name in LOSSES)))

@@ -103,6 +103,7 @@ def test_random_controllers_are_evaluated():
         (["correct", "nowhere", "--replications", "0"], "replications is 0; it must be from 1 to 1,000,000"),
         (["correct", "nowhere", "--seed", "-1"], "seed is -1; it must be from 0 to 4,294,967,295"),
         (["correct", "nowhere", "--threads", "0"], "threads is 0; it must be from 1 to "),
+        (["replay", "nowhere", "--no-best"], "Unrecognized options: --no-best"),
         (["random", "--controllers", "many"], "--controllers"),
         (["random", "--wings", "2"], "Unrecognized options: --wings"),
         (["random", "qd-worm"], "unknown task 'qd-worm'; the tasks are qd-walker"),
@@ -127,7 +128,7 @@ def test_wrong_input_gets_one_line(arguments, message, capsys):
     assert message in err
 
 
-def test_help_is_help(capsys):
+def test_the_help_of_a_command_lists_its_options(capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["random", "--help"])
     assert stopped.value.code == 0

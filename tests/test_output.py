@@ -77,8 +77,8 @@ def test_help_in_any_encoding(encoding):
 def test_standard_files_that_are_closed_stay_free_of_results(tmp_path):
     """A file that a run opens must not become its standard output."""
     program = (
-        "import os, sys; from elites.output import lasting_output\n"
-        f"with lasting_output(): assert os.open({str(tmp_path / 'file')!r}, os.O_CREAT | os.O_WRONLY) > 2"
+        "import os, sys; from elites.output import safe_output\n"
+        f"with safe_output(): assert os.open({str(tmp_path / 'file')!r}, os.O_CREAT | os.O_WRONLY) > 2"
     )
     done = subprocess.run(["bash", "-c", f'{sys.executable} -c "$0" >&- 2>&- <&-', program])
     assert done.returncode == 0

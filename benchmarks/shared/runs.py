@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from pathlib import Path
 
 import numpy as np
+
+from elites.results.folder import RunFolder
+from elites.results.names import seed_folder
 
 PARAMETERS = 8  # per elite; real elites have 20 000, but reports do not read them
 REPLICATIONS = 50
@@ -19,7 +21,7 @@ def make_runs(
     for task in tasks:
         for algorithm in algorithms:
             for seed in range(seeds):
-                _make_run(folder / task / algorithm / f"seed-{seed}", task, algorithm, seed, generations)
+                _make_run(folder / task / algorithm / seed_folder(seed), task, algorithm, seed, generations)
 
 
 def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: int) -> None:
@@ -29,8 +31,8 @@ def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: i
 
     rng = np.random.default_rng([seed, zlib.crc32(f"{algorithm} on {task}".encode())])
     config = RunConfig(algorithm=algorithm, task=task, seed=seed, evaluations=100 * generations)
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config.record()))
+    run = RunFolder(folder)
+    run.create(config.record())
     instance = config.make_algorithm()
     names = metric_columns(instance, Metrics())
     place = np.arange(1, generations + 1)
@@ -48,11 +50,11 @@ def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: i
     counts = rng.integers(0, 50, (generations, len(names)))
     table = np.column_stack([columns.get(name, counts[:, index]) for index, name in enumerate(names)])
     forms = ["%.17g" if name in ("qd_score", "max_fitness", "coverage") else "%d" for name in names]
-    _write(folder / "metrics.csv", names, table, forms)
+    _write(run.metrics, names, table, forms)
     times = ["generation", "ask_s", "rollouts_s", "tell_s", "checkpoint_s", "elapsed_s", "steps_per_s"]
     spent = np.column_stack([place, *rng.random((4, generations)), 5.0 * place, rng.random(generations)])
-    _write(folder / "timings.csv", times, spent, ["%d", *["%.17g"] * 6])
-    _write_archive(folder, config, instance, rng)
+    _write(run.timings, times, spent, ["%d", *["%.17g"] * 6])
+    _write_archive(run, config, instance, rng)
 
 
 def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) -> None:
@@ -60,8 +62,8 @@ def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) ->
     path.write_text(",".join(names) + "\n" + "".join(row % tuple(line) for line in table.tolist()))
 
 
-def _write_archive(folder: Path, config: object, instance: object, rng: np.random.Generator) -> None:
-    from elites.results.archive import SavedArchive, save_archive
+def _write_archive(run: RunFolder, config: object, instance: object, rng: np.random.Generator) -> None:
+    from elites.results.archive import SavedArchive
     from elites.results.corrected import corrected_archive, save_corrected
 
     task, cells = instance.task, instance.cells  # type: ignore[attr-defined]
@@ -91,10 +93,10 @@ def _write_archive(folder: Path, config: object, instance: object, rng: np.rando
         policy_sizes=np.array([], np.int32),
         about=about,
     )
-    save_archive(folder / "archive.npz", archive)
+    run.write_archive(archive)
     shape = (len(cell), REPLICATIONS)
     samples = (fitness[:, None] * rng.uniform(0.5, 1, shape)).astype(np.float32)
     places = np.clip(archive.descriptor[:, None] + rng.normal(0, 0.05, (*shape, size)), 0, 1)
     settings = {**about, "replications": REPLICATIONS, "redraw": False, "archive": archive.digest()}
     corrected = corrected_archive(archive, samples, places.astype(np.float32), settings)
-    save_corrected(folder / "corrected.npz", corrected)
+    save_corrected(run.corrected(), corrected)

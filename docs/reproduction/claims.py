@@ -9,6 +9,8 @@ from pathlib import Path
 from elites.paper.claims import CLAIMS
 from elites.paper.presets import SUITES
 from elites.paper.verdicts import Verdict
+from elites.results import names
+from elites.results.study import ReportFolder
 
 PAPER = 1_000_000  # evaluations of a run
 SHORT = {Verdict.UNTESTED: "open"}
@@ -17,8 +19,9 @@ SHORT = {Verdict.UNTESTED: "open"}
 def verdicts() -> dict[tuple[str, str], str]:
     """The verdicts of all reports on each claim and suite, with the numbers of comparisons."""
     found: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for file in Path(__file__).parent.glob("*/claims.csv"):
-        evaluations = json.loads((file.parent / "study.json").read_text())["evaluations"]
+    here = ReportFolder(Path(__file__).parent)
+    for file in here.path.glob(f"*/{here.table(names.ReportTable.CLAIMS).name}"):
+        evaluations = json.loads((file.parent / names.STUDY).read_text())["evaluations"]
         with file.open() as lines:
             for row in csv.DictReader(lines):
                 verdict = SHORT.get(Verdict(row["verdict"]), row["verdict"])

@@ -15,21 +15,21 @@ import pandas as pd
 
 import elites
 from elites.metrics.metric import METRICS
+from elites.results import names
 from elites.results.folder import RunFolder
 from elites.results.schemas import COUNTS, StudyRecord, is_count
-from elites.results.study import RECORD, RUNS
 
 OF_RUNS = ("task", "algorithm", "variant", "seed", "elapsed_s")
 
 
 def main(report: Path, folder: Path) -> None:
     """Writes a folder for each run of a report."""
-    record = (report / RECORD).read_bytes()
+    record = (report / names.STUDY).read_bytes()
     study = msgspec.json.decode(record, type=StudyRecord)
     parameters = {choice.name: choice.parameters for choice in (*study.tasks, *study.algorithms)}
-    table = pd.read_parquet(report / "metrics.parquet")
-    names = {metric.corrected.name: metric.name for metric in METRICS}
-    corrections = [*names, *(metric.loss.name for metric in METRICS)]
+    table = pd.read_parquet(report / names.REPORT_METRICS)
+    renamed = {metric.corrected.name: metric.name for metric in METRICS}
+    corrections = [*renamed, *(metric.loss.name for metric in METRICS)]
     for (task, algorithm, seed), rows in table.groupby(["task", "algorithm", "seed"], observed=True):
         config = elites.RunConfig(
             algorithm=algorithm,
@@ -42,7 +42,7 @@ def main(report: Path, folder: Path) -> None:
             hyper_parameters=parameters[algorithm],
             task_parameters=parameters[task],
         )
-        run = RunFolder(folder / RUNS / task / algorithm / f"seed-{seed}")
+        run = RunFolder(folder / names.RUNS / task / algorithm / names.seed_folder(seed))
         run.create({**config.record(), "versions": {}})
         logged = [name for name in table if name not in (*OF_RUNS, *corrections)]
         logged = [name for name in logged if not is_count(name) or rows[name].notna().all()]
@@ -51,8 +51,8 @@ def main(report: Path, folder: Path) -> None:
         corrected = rows[rows[corrections[0]].notna()]
         if len(corrected):
             numbers = corrected[["generation", "evaluations", "invalid", *corrections]]
-            write(run.corrections, numbers.rename(columns=names))
-    (folder / RECORD).write_bytes(record)
+            write(run.corrections, numbers.rename(columns=renamed))
+    (folder / names.STUDY).write_bytes(record)
 
 
 def write(path: Path, rows: pd.DataFrame) -> None:

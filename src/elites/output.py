@@ -65,7 +65,7 @@ def open_standard_files() -> None:
 
 
 @contextlib.contextmanager
-def lasting_output() -> Iterator[Output | None]:
+def safe_output() -> Iterator[Output | None]:
     """Replaces standard output and error by an Output. Gives that of standard output, if there is one."""
     open_standard_files()
     before = sys.stdout, sys.stderr

@@ -20,9 +20,9 @@ from elites.experiments.guards import Interrupts
 from tests.terminal import CTRL_C, Terminal
 
 BUDGET = 400
-RUN = ("run", "map-elites", "tests.napping:nap", "--initial", 20, "--batch", 20, "--evaluations", BUDGET)
+RUN = ("run", "map-elites", "tests.slow_tasks:nap", "--initial", 20, "--batch", 20, "--evaluations", BUDGET)
 TITLE, STOP_AWAITS = (
-    "map-elites on tests.napping:nap",
+    "map-elites on tests.slow_tasks:nap",
     "waiting for the running generation to end (Ctrl-C again",
 )
 
@@ -247,12 +247,12 @@ def test_ipython_is_not_imported_for_nothing(monkeypatch):
 
 NOTEBOOK = """
 import elites
-from tests.napping import nap
+from tests.slow_tasks import nap
 
 def run(**options):
     hyper_parameters = {"initial": 20, "batch": 20}
     config = elites.RunConfig(
-        algorithm="map-elites", task="tests.napping:nap", evaluations=40, hyper_parameters=hyper_parameters
+        algorithm="map-elites", task="tests.slow_tasks:nap", evaluations=40, hyper_parameters=hyper_parameters
     )
     return elites.run(config, **options).evaluations
 """

@@ -358,7 +358,7 @@ def test_killed_between_its_last_files_a_group_starts_over(group, tmp_path, monk
     assert files(tmp_path / "cut") == files(whole)
 
 
-def test_nobody_else_touches_a_replication(tmp_path):
+def test_a_replication_is_locked_while_its_group_runs(tmp_path):
     refusals = []
 
     def meddle(report):

@@ -88,7 +88,7 @@ def test_resumed_at_any_checkpoint_the_log_is_the_same(seeds, execution, tmp_pat
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_readers_cope(execution, tmp_path):
+def test_summary_and_report_are_the_same_with_thinned_logs(execution, tmp_path):
     """Contributions are per generation whatever the rows; the summary and the report are made."""
     for seed in range(2):
         for every in (1, 4):

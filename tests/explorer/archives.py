@@ -13,7 +13,7 @@ from elites.results.lineage import WORDS, header_of, records_of
 NAMES = ("right_foot", "left_foot", "torso", "tail", "head", "hip")
 
 
-def made_up(
+def synthetic_archive(
     dims=2, cells=256, filled=0.8, seed=0, kind="cvt", task="qd-walker", phrase=None, shift=0.0, flat=False
 ):
     """Elites whose fitness is a landscape and luck: the nearer to the middle, the luckier they were."""

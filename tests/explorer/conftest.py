@@ -7,7 +7,7 @@ from elites import RunConfig
 from elites.results.archive import save_archive
 from elites.results.corrected import save_corrected
 from tests.browser import Browser
-from tests.explorer.archives import made_up, replicated
+from tests.explorer.archives import replicated, synthetic_archive
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,7 @@ def make_folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def walker(make_folder):
     """A run in two dimensions, corrected, with snapshots."""
-    archive = made_up()
+    archive = synthetic_archive()
     return make_folder(archive, replicated(archive), [earlier(archive, at) for at in (500, 1000, 1400)])
 
 

@@ -32,8 +32,8 @@ from elites.explorer.gaits import describe_movement, episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
 from elites.reports.study.page import explorers
-from tests.explorer.archives import logged, made_up, replicated
-from tests.made_up import make_run, study_of
+from tests.explorer.archives import logged, replicated, synthetic_archive
+from tests.synthetic_runs import make_run, study_of
 
 ARRAYS = (  # of an archive, with a row per elite
     *("parameters", "fitness", "descriptor", "cell", "evaluation", "seed", "generation", "operator"),
@@ -102,7 +102,7 @@ def test_snapshots_have_each_solution_once(walker):
 
 
 def test_a_solution_that_was_away_is_there_twice():
-    archive = made_up(cells=32)
+    archive = synthetic_archive(cells=32)
     away = {name: getattr(archive, name)[1:] for name in ARRAYS}
     snapshots = [archive, replace(archive, **away), archive]
     found = [(stay.first, stay.last) for stay in _snapshot_spans(snapshots) if stay.row == 0]
@@ -111,7 +111,7 @@ def test_a_solution_that_was_away_is_there_twice():
 
 
 def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
-    archive = made_up(cells=32)
+    archive = synthetic_archive(cells=32)
     snapshots = [
         replace(
             archive, evaluation=archive.evaluation + 1000 * at, about={**archive.about, "evaluations": at}
@@ -125,7 +125,7 @@ def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
 
 
 def test_the_best_elites_have_their_parameters_in_the_page():
-    archive = made_up(cells=64)
+    archive = synthetic_archive(cells=64)
     wide = np.arange(len(archive.fitness) * 20_000, dtype=np.float32).reshape(-1, 20_000)
     for parameters, rows in ((archive.parameters, len(archive.fitness)), (wide, 2)):
         content, blocks = Content(Path("run"), replace(archive, parameters=parameters)), Blocks()
@@ -134,7 +134,7 @@ def test_the_best_elites_have_their_parameters_in_the_page():
 
 
 def test_a_name_with_markup_is_text(make_folder, tmp_path):
-    archive = made_up(cells=64, task="</script><script>alert(1)</script>")
+    archive = synthetic_archive(cells=64, task="</script><script>alert(1)</script>")
     page = elites.explore(make_folder(archive), out=tmp_path / "page.html", gaits="none")
     text = page.read_text()
     assert "<script>alert" not in text
@@ -173,14 +173,14 @@ def test_bad_input_is_one_line(arguments, message, walker, capsys):
 
 
 def test_an_empty_archive_is_refused(make_folder):
-    archive = made_up(cells=64)
+    archive = synthetic_archive(cells=64)
     empty = {name: getattr(archive, name)[:0] for name in ARRAYS}
     with pytest.raises(ElitesError, match="the archive is empty"):
         elites.explore(make_folder(replace(archive, **empty)), gaits="none")
 
 
 def test_a_correction_of_another_archive_is_not_shown(make_folder):
-    archive = made_up(cells=64)
+    archive = synthetic_archive(cells=64)
     folder = make_folder(archive, replicated(replace(archive, fitness=archive.fitness + 1), 5))
     content = read_content(folder)
     assert content.corrected is None
@@ -206,7 +206,7 @@ def described(folder):
 
 
 def test_a_log_has_the_whole_line_of_every_elite(make_folder):
-    folder = make_folder(made_up(cells=64))
+    folder = make_folder(synthetic_archive(cells=64))
     logged(folder, 1000)
     log, archive = elites.load_lineage(folder), elites.load_archive(folder)
     header, columns, operators = described(folder)
@@ -232,7 +232,7 @@ def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path, monkeyp
     Cells are found by a tree: XLA without optimisation takes a minute for half a million replications.
     """
     monkeypatch.setattr(Cells, "numbers", lambda cells, places: cKDTree(cells.centroids).query(places)[1])
-    folder = make_folder(made_up(cells=10_000, filled=1.0, kind="scattered"))
+    folder = make_folder(synthetic_archive(cells=10_000, filled=1.0, kind="scattered"))
     logged(folder, 300_000)
     content = read_content(folder)
     page = make_text([replace(content, corrected=replicated(content.archive))], "none")
@@ -244,7 +244,7 @@ def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path, monkeyp
 
 
 def test_lines_that_are_cut_are_cut_alike_and_told(make_folder, monkeypatch):
-    folder = make_folder(made_up(cells=64))
+    folder = make_folder(synthetic_archive(cells=64))
     logged(folder, 1000)
     first = set(elites.load_archive(folder).parents[:, 0].tolist())
     monkeypatch.setattr("elites.explorer.ancestors.MOST_ANCESTORS", 20)
@@ -335,7 +335,7 @@ def test_movements_survive_compression(frames, bodies, seed):
 
 
 def test_elites_of_all_regions_move_first_as_they_were_found():
-    archive = made_up()
+    archive = synthetic_archive()
     content = Content(None, archive, replicated(archive, 5))
     best = episodes(content, "best")
     assert best.own[0] == (0, int(archive.seed[0]))

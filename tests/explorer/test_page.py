@@ -11,7 +11,7 @@ import elites
 from elites.reports.maps import voronoi_polygons
 from elites.reports.scales import robust_limits
 from tests.browser import Browser, on_map
-from tests.explorer.archives import logged, made_up, replicated
+from tests.explorer.archives import logged, replicated, synthetic_archive
 from tests.explorer.conftest import earlier
 
 BASELINES = Path(__file__).parent / "baselines"
@@ -34,7 +34,7 @@ def opened(browser, page):
 
 
 def test_the_lineage_goes_back_to_an_ancestor_without_parents(browser, make_folder, tmp_path):
-    folder = make_folder(made_up(cells=64))
+    folder = make_folder(synthetic_archive(cells=64))
     logged(folder, 1000)
     archive, log = elites.load_archive(folder), elites.load_lineage(folder)
     browser.open(elites.explore(folder, out=tmp_path / "page.html", gaits="none"))
@@ -162,7 +162,7 @@ def test_every_colour_is_drawn(opened, colour):
 
 def test_outliers_do_not_flatten_the_scale(browser, make_folder, tmp_path_factory):
     """The ends of a scale are those of figures."""
-    archive = made_up(cells=128)
+    archive = synthetic_archive(cells=128)
     fitness = archive.fitness.copy()
     fitness[0], fitness[-1] = 1e6, -1e5
     browser.problems.clear()
@@ -178,7 +178,7 @@ def test_outliers_do_not_flatten_the_scale(browser, make_folder, tmp_path_factor
     assert browser.problems == []
 
 
-def test_cells_of_the_map_fill_it_and_are_voronois(opened, walker):
+def test_cells_of_the_map_are_voronoi_cells_and_cover_it(opened, walker):
     archive = elites.load_archive(walker)
     starts, corners = (
         np.array(opened.run(f"Array.from(views[0].layout.{name})")) for name in ("starts", "corners")
@@ -195,7 +195,7 @@ def area(outline):
     return abs(x @ np.roll(y, 1) - y @ np.roll(x, 1)) / 2
 
 
-def test_the_less_certain_the_greyer(opened):
+def test_less_certain_values_have_fewer_colours(opened):
     """A value-suppressing palette: eight colours of certain values, one of the least certain."""
     colours = opened.run(
         "(() => { const scale = new Scale(runs, 'certain'); return [0.1, 0.35, 0.6, 0.9].map((doubt) => "
@@ -374,7 +374,7 @@ def test_pictures_are_exported(opened):
 )
 def test_any_number_of_dimensions(dims, cells, kind, browser, make_folder, tmp_path_factory, tmp_path):
     browser.resize(1280, 800)
-    archive = made_up(dims, cells, kind=kind)
+    archive = synthetic_archive(dims, cells, kind=kind)
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, archive))
     shown = browser.run("views[0].now.rows.filter((row) => row >= 0).length")
@@ -400,7 +400,7 @@ def test_any_number_of_dimensions(dims, cells, kind, browser, make_folder, tmp_p
 
 def test_axes_of_many_dimensions_are_chosen(browser, make_folder, tmp_path_factory):
     browser.problems.clear()
-    browser.open(make_page(make_folder, tmp_path_factory, made_up(6, 200)))
+    browser.open(make_page(make_folder, tmp_path_factory, synthetic_archive(6, 200)))
     browser.run(
         "(() => { const select = document.querySelector('#axes-choice select'); select.value = '5'; "
         "select.dispatchEvent(new Event('change')); })()"
@@ -411,7 +411,7 @@ def test_axes_of_many_dimensions_are_chosen(browser, make_folder, tmp_path_facto
 
 
 def test_two_runs_share_one_scale_and_the_choice(browser, make_folder, tmp_path_factory, tmp_path):
-    one, other = made_up(), made_up(seed=5, cells=128, shift=-500)
+    one, other = synthetic_archive(), synthetic_archive(seed=5, cells=128, shift=-500)
     browser.resize(1280, 800)
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, one, other))
@@ -427,7 +427,7 @@ def test_two_runs_share_one_scale_and_the_choice(browser, make_folder, tmp_path_
 
 
 def test_heights_and_arrows_of_a_profile_are_those_of_its_axis(browser, make_folder, tmp_path_factory):
-    archive = made_up(cells=64, dims=1)
+    archive = synthetic_archive(cells=64, dims=1)
     fitness = archive.fitness.copy()
     fitness[0] = 40 * fitness.max()  # far beyond the scale of colours
     browser.resize(1280, 800)
@@ -453,7 +453,7 @@ def test_heights_and_arrows_of_a_profile_are_those_of_its_axis(browser, make_fol
 
 
 def test_the_slider_ends_with_the_longest_run(browser, make_folder, tmp_path_factory):
-    archive = made_up(cells=64)
+    archive = synthetic_archive(cells=64)
     later = replace(archive, about={**archive.about, "evaluations": 90_000})
     browser.open(make_page(make_folder, tmp_path_factory, archive, later))
     lengths = browser.run("runs.map((run) => run.header.evaluations)")
@@ -462,7 +462,7 @@ def test_the_slider_ends_with_the_longest_run(browser, make_folder, tmp_path_fac
 
 
 def test_a_run_that_was_not_corrected_is_grey_beside_one_that_was(browser, make_folder, tmp_path_factory):
-    one, other = made_up(cells=64), made_up(cells=64, seed=2)
+    one, other = synthetic_archive(cells=64), synthetic_archive(cells=64, seed=2)
     folders = [make_folder(one, replicated(one, 5)), make_folder(other)]
     out = tmp_path_factory.mktemp("pages") / "page.html"
     browser.resize(1280, 800)
@@ -478,7 +478,7 @@ def test_a_run_that_was_not_corrected_is_grey_beside_one_that_was(browser, make_
 def test_without_a_correction_it_says_how_to_get_one(browser, make_folder, tmp_path_factory):
     browser.resize(1280, 800)
     browser.problems.clear()
-    browser.open(make_page(make_folder, tmp_path_factory, made_up(cells=64), corrected=False))
+    browser.open(make_page(make_folder, tmp_path_factory, synthetic_archive(cells=64), corrected=False))
     browser.press_button("#views [data-key=corrected]")
     assert browser.run("state.view") == "found"
     assert "elites correct" in browser.run("byId('note').textContent")
@@ -489,9 +489,9 @@ def test_without_a_correction_it_says_how_to_get_one(browser, make_folder, tmp_p
 @pytest.mark.parametrize("case", ["one", "flat", "negative"])
 def test_unusual_archives(case, browser, make_folder, tmp_path_factory):
     archive = {
-        "one": lambda: made_up(cells=64, filled=0.001),
-        "flat": lambda: made_up(cells=64, flat=True),
-        "negative": lambda: made_up(1, 32, shift=-5000),
+        "one": lambda: synthetic_archive(cells=64, filled=0.001),
+        "flat": lambda: synthetic_archive(cells=64, flat=True),
+        "negative": lambda: synthetic_archive(1, 32, shift=-5000),
     }[case]()
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, archive))
@@ -506,7 +506,7 @@ def test_unusual_archives(case, browser, make_folder, tmp_path_factory):
 
 def test_names_with_markup_are_text(browser, make_folder, tmp_path_factory):
     name = "<script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
-    archive = made_up(cells=64, task=name, phrase=f"{name} of {{}}")
+    archive = synthetic_archive(cells=64, task=name, phrase=f"{name} of {{}}")
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, archive))
     assert name in browser.run("byId('about').textContent")

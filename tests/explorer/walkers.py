@@ -7,12 +7,12 @@ from elites.explorer.content import Content, colours_of, describe_run, operators
 from elites.explorer.gaits import describe_movement
 from elites.explorer.page import make_page
 from elites.replays.poses import Movement
-from tests.explorer.archives import made_up
+from tests.explorer.archives import synthetic_archive
 
 
 def moving_page(folder):
     """A robot of a leg and a foot that glides forwards; the foot always touches the floor."""
-    archive, blocks, frames = made_up(cells=32), Blocks(), 60
+    archive, blocks, frames = synthetic_archive(cells=32), Blocks(), 60
     positions = np.zeros((frames, 2, 3))
     positions[:, :, 0] = np.linspace(0, 2, frames)[:, None]
     positions[:, 0, 2], positions[:, 1, 2] = 0.9, 0.15

@@ -17,7 +17,7 @@ from elites.reports.study.comparisons import compare, reference_of
 from elites.reports.study.tables import aligned_claims
 from elites.results.archive import save_archive
 from elites.results.corrected import load_corrected
-from tests.made_up import make_run, study_of
+from tests.synthetic_runs import make_run, study_of
 
 
 def verdicts(folder):

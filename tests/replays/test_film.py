@@ -9,13 +9,13 @@ from elites import ElitesError, RunConfig, cli, film
 from elites.reports import maps
 from elites.results.folder import RunFolder
 from tests.clips import frames
-from tests.made_up import made_elites, make_run
+from tests.synthetic_runs import make_run, synthetic_archive
 
 
 def filled(folder, task, count=5):
     """A run with snapshots: each has more elites and is better."""
     run = RunFolder(make_run(folder, "map-elites", task, 0, evaluations=1000))
-    whole = made_elites(RunConfig(algorithm="map-elites", task=task, evaluations=1000), 1000)
+    whole = synthetic_archive(RunConfig(algorithm="map-elites", task=task, evaluations=1000), 1000)
     for step in range(1, count + 1):
         run.write_snapshot(1000 * step // count, part(whole, step / count, 1000 * step // count))
     run.write_archive(whole)

@@ -18,14 +18,14 @@ from elites.reports.contents import MOST_OPERATORS, maps_of_correction, operator
 from elites.reports.figures import draw_archive, draw_corrected, draw_parallel, draw_profile, draw_spread
 from elites.reports.maps import EMPTY
 from elites.reports.parallel import MOST_LINES, shown_elites
-from tests.made_up import made_elites
+from tests.synthetic_runs import synthetic_archive
 
 NAMES = ("random", "ga", "pg")
 
 
 def elites_of(task, kind="cvt"):
     """Elites with fitness up to 1000, found by three operators in ten generations."""
-    archive = made_elites(RunConfig(algorithm="pga-map-elites", task=task), 1000, kind)
+    archive = synthetic_archive(RunConfig(algorithm="pga-map-elites", task=task), 1000, kind)
     numbers = np.arange(len(archive.cell))
     return dataclasses.replace(
         archive, generation=1 + numbers % 10, operator=np.array(NAMES)[np.minimum(numbers % 4, 2)]

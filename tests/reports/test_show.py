@@ -9,7 +9,7 @@ import pytest
 from elites import ElitesError, cli, show
 from elites.metrics.metric import Metric
 from elites.reports.study.report import study_report
-from tests.made_up import make_run
+from tests.synthetic_runs import make_run
 
 EVENNESS = Metric("evenness", "evenness of fitness", ".3f", lambda elites: 0.5)
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from elites import Controller, ElitesError, load_archive, load_corrected, make_task, plot_archive
-from tests.made_up import make_run
+from tests.synthetic_runs import make_run
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from elites.results.schemas import ARCHIVE, LogMark, Pace, RunRecord
 from elites.results.study import StudyFolder
 from elites.results.tables import AppendOnlyFile, check_logs
 from elites.studies import run as studies
-from tests.made_up import make_run
+from tests.synthetic_runs import make_run
 
 RECORD = {"algorithm": "map-elites", "task": "qd-walker", "seed": 3}
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -199,8 +199,8 @@ def test_damaged_archives(changes, message, made, tmp_path):
         ({"kept": lambda array: array.astype(int)}, "kept is int64; it must be bool"),
         ({"kept": lambda array: array[1:]}, "kept has shape"),
         ({"mean_cell": with_first(-2)}, "mean_cell must be from -1 to"),
-        ({"mean_cell": with_first(-1), "kept": with_first(True)}, "mean_cell of what is kept must be from 0"),
-        ({"mean_fitness": with_first(np.nan), "kept": with_first(True)}, "mean_fitness of what is kept"),
+        ({"mean_cell": with_first(-1), "kept": with_first(True)}, "mean_cell of kept elites must be from 0"),
+        ({"mean_fitness": with_first(np.nan), "kept": with_first(True)}, "mean_fitness of kept elites"),
         ({"fitness": lambda array: array[:, :1], "descriptor": lambda array: array[:, :1]}, "1 replications"),
         ({"qd_score": np.array([1.0])}, "qd_score has shape [1]; it must be []"),
         ({"about": about(replications=0)}, "Expected `int` >= 1 - at `$.replications`"),
@@ -365,6 +365,11 @@ def test_metrics_beyond_all_numbers(tmp_path):
         row[place] = number
         (run / "metrics.csv").write_text("\n".join([*lines[:-1], ",".join(row), ""]))
         assert "qd_score holds a number beyond 1e+45" in refusal(RunFolder(run).read_metrics)
+
+
+def test_the_folder_of_a_run_is_read_as_its_metrics(tmp_path):
+    (tmp_path / "metrics.csv").write_text("a\n1.5\n")
+    np.testing.assert_equal(read_table(tmp_path), {"a": np.array([1.5])})
 
 
 def test_numbers_in_tables_are_read_exactly(tmp_path):

@@ -1,5 +1,6 @@
+from elites.results import names
 from elites.results.schemas import Pace, StudyRecord
-from elites.results.study import REPLACED, StudyFolder
+from elites.results.study import StudyFolder
 
 
 def test_a_report_survives_a_kill_between_the_two_renames(tmp_path):
@@ -8,7 +9,7 @@ def test_a_report_survives_a_kill_between_the_two_renames(tmp_path):
     home.finish_report()
     home.report.page.write_text("last")
     home.report.metrics.write_text("")
-    home.report.path.rename(tmp_path / REPLACED)  # and the new one was not yet in its place
+    home.report.path.rename(tmp_path / names.REPLACED_REPORT)  # and the new one was not yet in its place
     assert home.begin_report().path != home.report.path
     assert home.report.page.read_text() == "last"
     home.discard_report()

@@ -44,7 +44,7 @@ correct = true
 correct_replications = 2
 
 [[tasks]]
-task = "tests.napping:held"
+task = "tests.slow_tasks:held"
 
 [[algorithms]]
 algorithm = "map-elites"

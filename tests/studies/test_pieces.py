@@ -23,7 +23,7 @@ from elites.studies.resources import StudyExecution
 from elites.studies.run import _write_record
 from elites.studies.worker import execute
 from tests.kills import copies_at_renames
-from tests.made_up import make_run
+from tests.synthetic_runs import make_run
 
 TOML = """
 evaluations = 200
@@ -183,7 +183,7 @@ def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
         versions = run.read_record().versions
         edit(run.config, versions={**versions, "jax": "9.9", "ribs": None})
     now = versions["jax"]
-    merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed joins them")
+    merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed allows it")
     for run in find_runs(b):
         edit(run.config, versions=versions, physics="native")
     merging_fails([a, b], out, r"different physics \(native and xla\)")
@@ -345,14 +345,14 @@ class TestGroups:
 
 @settings(max_examples=25, deadline=None)
 @given(present_seeds=st.sets(st.integers(0, 7)), first=st.integers(0, 5), seeds=st.integers(2, 5))
-def test_each_planned_seed_is_in_one_job(present_seeds, first, seeds, made_up_group):
+def test_each_planned_seed_is_in_one_job(present_seeds, first, seeds, synthetic_group):
     """Each planned seed is in one job, and those that are finished in none that is left to do."""
     with tempfile.TemporaryDirectory() as name:
         folder, planned = Path(name), set(range(first, first + seeds))
         home = folder / "runs" / "brax-hopper" / "map-elites"
         home.mkdir(parents=True)
         for seed in present_seeds:
-            (home / f"seed-{seed}").symlink_to(made_up_group / f"seed-{seed}")
+            (home / f"seed-{seed}").symlink_to(synthetic_group / f"seed-{seed}")
         job = study_of(folder, first, seeds, task="brax-hopper").jobs()[0]
         parts = present.in_folder(folder, job)
         of_parts = [config.seed for part in parts for config in part.configs]
@@ -367,7 +367,7 @@ def test_each_planned_seed_is_in_one_job(present_seeds, first, seeds, made_up_gr
 
 
 @pytest.fixture(scope="module")
-def made_up_group(tmp_path_factory):
+def synthetic_group(tmp_path_factory):
     """Eight finished runs, as a merged folder has them."""
     home = tmp_path_factory.mktemp("group")
     piece = make_piece(home, "a", 0, 8, task="brax-hopper")

@@ -177,7 +177,7 @@ def test_a_descriptor_that_leaves_its_bounds_later_ends_the_first_evaluation(tmp
     assert "the descriptor is [2.0]; its bounds are 0 to 1 (descriptor_bounds)" in message[0]
 
 
-def test_a_task_is_looked_at_with_a_whole_episode():
+def test_a_descriptor_is_probed_with_a_whole_episode():
     """What a descriptor finds in every whole episode, it finds in that one."""
     task = gymnasium_task(outside.push, descriptor=outside.end, episode_length=30, qd_offset=0.0)
     assert task.descriptor_size == 1

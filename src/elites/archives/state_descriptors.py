@@ -27,14 +27,14 @@ def add(stored: StateDescriptors, candidates: jax.Array, distance: float) -> Sta
     """
     capacity = len(stored.rows)
 
-    def one(stored: StateDescriptors, candidate: jax.Array) -> tuple[StateDescriptors, None]:
+    def add_one(stored: StateDescriptors, candidate: jax.Array) -> tuple[StateDescriptors, None]:
         nearest = ((stored.rows - candidate) ** 2).sum(-1).min()
         taken = (nearest > distance**2) & (stored.size < capacity)
         place = jnp.where(taken, stored.size, capacity)
         rows = stored.rows.at[place].set(candidate, mode="drop")
         return StateDescriptors(rows, stored.size + taken.astype(jnp.int32)), None
 
-    return jax.lax.scan(one, stored, candidates)[0]
+    return jax.lax.scan(add_one, stored, candidates)[0]
 
 
 def novelty(stored: StateDescriptors, descriptors: jax.Array, neighbours: int) -> jax.Array:

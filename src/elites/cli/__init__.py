@@ -21,7 +21,7 @@ from elites.cli.run import Resume, RunOptions, run_command
 from elites.cli.study import STUDY_COMMANDS, StudyRun
 from elites.errors import ElitesError, error_line
 from elites.options import check_fields
-from elites.output import lasting_output
+from elites.output import safe_output
 from elites.text import shortened
 from elites.versions import package_version
 
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     collect_garbage_rarely()
-    with lasting_output() as output:
+    with safe_output() as output:
         status = _main(arguments)
         if output is None:
             return status

@@ -67,10 +67,10 @@ def _as_typed(default: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class InstallBullet:
-    """Fetch the physics of the qd- tasks where pybullet has no wheel for this Python."""
+    """Download the Bullet library, the physics of the qd- tasks, if pybullet has no wheel for this Python."""
 
     to: Path | None = None
-    """Folder for the files; the default is the cache folder. ELITES_BULLET=FOLDER then names it."""
+    """Folder for the files, which ELITES_BULLET=FOLDER then names. Default: the cache folder."""
 
     def run(self) -> int:
         from elites.tasks.qdgym.install import install_bullet

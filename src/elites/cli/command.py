@@ -10,6 +10,7 @@ import tyro
 
 INTERRUPTED = 130  # exit status
 Folder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]  # without --no-…
 
 
 class Command(Protocol):

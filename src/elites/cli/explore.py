@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from elites.cli.command import Flag
 from elites.errors import ElitesError
 from elites.options import Range
 
@@ -25,8 +26,8 @@ class Explore:
     """The page. Default: explorer.html in the first folder."""
     gaits: Literal["none", "best", "all"] = "best"
     """Elites with movements in the page: none, the best one of each region, or all."""
-    serve: bool = False
-    """Whether to serve the page to browsers on this machine instead, where elites can be evaluated again."""
+    serve: Flag = False
+    """Server of the page for browsers on this machine, instead of a file; it can evaluate elites again."""
     port: Port = 0
     """Port of the server; 0 means any free port."""
 

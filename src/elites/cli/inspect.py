@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from elites.cli.command import Folder, exit_at_once
+from elites.cli.command import Flag, Folder, exit_at_once
 from elites.experiments.options import PhysicsOptions
 from elites.options import Evaluations, Replications, Seed, Threads
 from elites.reports.style import Format, Style
@@ -20,7 +20,7 @@ class Show(Style):
     format: Format = "png"
     """Format of all figures."""
     film: Path | None = None
-    """Film of the archive filling from its snapshots (`elites run … --snapshots`), .mp4 or .gif."""
+    """Video of the archive over its snapshots (`elites run … --snapshots`), .mp4 or .gif."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar
@@ -54,13 +54,13 @@ class Correct(PhysicsOptions):
     replications: Replications = 50
     """Episodes per elite (N)."""
     snapshot: Evaluations | None = None
-    """Evaluations of the snapshot to correct, into corrected-EVALUATIONS.npz; the default is the archive."""
+    """Evaluations of the snapshot to correct, into corrected-EVALUATIONS.npz. Default: the archive."""
     seed: Seed = 0
     """Seed of the replications; they share no episode with the run."""
-    redraw: bool = False
-    """deep-grid: whether a member of the cell is drawn for each replication, instead of its best."""
+    redraw: Flag = False
+    """deep-grid: a random member of the cell for each replication, instead of its best."""
     threads: Threads | None = None
-    """Threads; the default is one per core."""
+    """Number of threads. Default: one per core."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

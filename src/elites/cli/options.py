@@ -24,34 +24,34 @@ class TaskOptions:
     """Parameters of a task."""
 
     noise: Spread | None = None
-    """Noise on the initial joint angles in rad; Brax's own noise; on all coordinates and velocities of
-    mujoco- tasks. The default is the task's."""
+    """Scale of the noise on the initial state, in the task's units: joint angles in rad (qd- tasks), or all
+    positions and velocities (brax- and mujoco- tasks). Default: the task's."""
     episode_length: EpisodeLength | None = None
-    """Steps after which an episode is truncated; the default is the task's."""
+    """Steps after which an episode is truncated. Default: the task's."""
     noise_distribution: Literal["uniform", "normal"] | None = None
-    """qd- tasks: distribution of the initial joint angles. The noise is half the width of a uniform one
-    (the default), the standard deviation of a normal one."""
+    """qd- tasks: distribution of the initial joint angles. The noise is half the width of a uniform one, the
+    standard deviation of a normal one. Default: uniform."""
     ends_on_fall: bool | None = None
-    """Whether a fall ends the episode; the default is the task's."""
+    """End of the episode at a fall. Default: the task's."""
 
     backend: str | None = None
-    """Brax tasks: physics backend: spring (the default), positional, generalized or mjx."""
+    """Brax tasks: physics backend, spring, positional, generalized or mjx. Default: spring."""
     cells: Cells | None = None
-    """Number of cells of a CVT archive (--archive cvt); the default is the task's."""
+    """Number of cells of a CVT archive (--archive cvt). Default: the task's."""
     grid: tuple[Count, ...] | None = None
-    """Cells per dimension of a grid archive (--archive grid); the default is the task's."""
+    """Cells per dimension of a grid archive (--archive grid). Default: the task's."""
     qd_offset: Finite | None = None
-    """Fitness that adds nothing to the QD-score; the default is the task's, measured for gym: and
-    mujoco: tasks."""
+    """Fitness that adds nothing to the QD-score. Default: the task's; it is measured for gym: and mujoco:
+    tasks."""
 
     descriptor: str | None = None
     """mujoco- tasks: feet, position or velocity. gym: tasks: module:function that computes the descriptor of
     an episode."""
     step_descriptor: str | None = None
-    """gym: tasks: module:function that computes the descriptor of a step; the mean over the episode is the
-    default descriptor."""
+    """gym: tasks: module:function that computes the descriptor of a step; without --descriptor, that of an
+    episode is the mean over its steps."""
     descriptor_bounds: tuple[Finite, ...] | None = None
-    """gym: and mujoco: tasks: lowest and highest value of each descriptor dimension, in pairs; the default is
+    """gym: and mujoco: tasks: lowest and highest value of each descriptor dimension, in pairs. Default:
     0 1, or the descriptor's."""
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
@@ -59,9 +59,9 @@ class TaskOptions:
     """Options as JSON. gym: tasks: arguments of the environment, '{"gravity": -9.8}'. mujoco- tasks: options
     of Gymnasium's version 5 and all other parameters, '{"healthy_reward": 0}'."""
     fresh: bool | None = None
-    """gym: tasks: whether each episode gets a new environment; the default is true."""
+    """gym: tasks: a new environment for each episode. Default: true."""
     patience: Patience | None = None
-    """gym: tasks: longest time of a step in seconds, then its worker is replaced; the default is 60."""
+    """gym: tasks: longest time of a step in seconds; then its worker is replaced. Default: 60."""
 
     def task_parameters(self) -> dict[str, Any]:
         """The parameters that were given."""

@@ -32,7 +32,7 @@ class Random(PhysicsOptions, TaskOptions):
     seed: Seed = 0
     """Seed of the controllers and of their episodes."""
     threads: Threads | None = None
-    """Threads; the default is one per core."""
+    """Number of threads. Default: one per core."""
 
     def run(self) -> int:
         from elites.evaluation.physics import refuse_physics

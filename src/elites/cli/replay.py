@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from elites.cli.command import Flag, Folder
 from elites.errors import ElitesError
 from elites.experiments.options import PhysicsOptions
 from elites.options import EpisodeLength, Finite, Index, Pixels, Seed
@@ -20,10 +18,10 @@ class Replay(PhysicsOptions):
     Prints the fitness and the descriptor of each episode and the recorded ones.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    folder: Folder
     """Folder of the run."""
-    best: bool = False
-    """Whether to replay the elite with the highest fitness; the default."""
+    best: Flag = False
+    """The elite with the highest fitness, which is also the default."""
     cell: Index | None = None
     """Cell of the elite."""
     descriptor: tuple[Finite, ...] | None = None

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from elites.cli.command import Flag
 from elites.experiments.options import PhysicsOptions
 from elites.options import Evaluations, Interval, Replications, RowInterval, Seed, Seeds, Snapshots, values_of
 from elites.studies.resources import StudyExecution
@@ -23,8 +24,8 @@ class StudyOptions(PhysicsOptions):
     out: Path
     """Folder of the study, with a subfolder for each run."""
     suite: str | None = None
-    """Tasks of a study of the paper: qdgym (the default), as in the paper, or their counterparts in brax or
-    mujoco."""
+    """Tasks of a study of the paper: qdgym, as in the paper, or their counterparts in brax or mujoco.
+    Default: qdgym."""
     tasks: tuple[str, ...] = ()
     """Tasks to select from the study, or to use instead. Default: all of the study's."""
     algorithms: tuple[str, ...] = ()
@@ -36,13 +37,13 @@ class StudyOptions(PhysicsOptions):
     evaluations: Evaluations | None = None
     """Budget of each run. Default: the study's (1,000,000)."""
     correct: bool | None = None
-    """Whether to correct final archives. Default: as in the study."""
+    """Correction of final archives. Default: as in the study."""
     correct_every: Interval | None = None
     """Interval of corrections during a run, in evaluations. Default: none."""
     correct_replications: Replications | None = None
     """Episodes per elite and correction. Default: 50."""
     snapshots: Snapshots | None = None
-    """Number of archives of each run to keep during the run."""
+    """Number of archives of each run to keep during the run. Default: the study's."""
     log_every: RowInterval | None = None
     """Interval between rows of a run's metrics.csv, in generations. Default: 1."""
 
@@ -55,8 +56,8 @@ class StudyRun(StudyExecution, StudyOptions):
     tasks share a program: more can be added when these are finished.
     """
 
-    plan: bool = False
-    """Whether to show the plan and not run it."""
+    plan: Flag = False
+    """The plan only; nothing is run."""
 
     def run(self) -> int:
         """Runs the study. Returns the exit status."""
@@ -80,11 +81,10 @@ class StudyMerge:
     """Folders of the same study, with different seeds, tasks or algorithms."""
     out: Path
     """New folder for all of their runs."""
-    without_parameters: bool = False
-    """Whether to omit the parameters of all controllers, and lineages. The folder is small and gives the same
-    report."""
-    mixed: bool = False
-    """Whether to join runs that were made with different versions of packages, or different physics."""
+    without_parameters: Flag = False
+    """Runs without parameters of controllers and without lineages: a small folder with the same report."""
+    mixed: Flag = False
+    """Permission to join runs with different versions of packages, or different physics."""
 
     def run(self) -> int:
         """Joins the folders. Returns the exit status."""

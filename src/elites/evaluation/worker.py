@@ -20,7 +20,7 @@ from elites.children import end_with
 from elites.errors import error_line
 from elites.evaluation.shared import arrays_in
 from elites.imports import add_pickled
-from elites.output import lasting_output
+from elites.output import safe_output
 from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
 
 STOP, BEATS = "stop", "beats"  # arrays that all workers of an evaluator share
@@ -34,7 +34,7 @@ def main(channel_file: int, board: int, lifeline: int, parent: int, by_main: int
     gc.freeze()
     end_with(lifeline, parent, by_main)
     with (
-        lasting_output(),
+        safe_output(),
         socket.socket(fileno=channel_file) as channel,
         contextlib.suppress(ConnectionError),
     ):

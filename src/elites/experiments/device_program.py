@@ -45,7 +45,9 @@ class DeviceProgram:
         policies = sum(round.policies for round in rounds)
         results = rows, jnp.zeros((most, self.functions.count, policies, WORDS), jnp.int32)
 
-        def one(carried: tuple[jax.Array, Any, Any, jax.Array]) -> tuple[jax.Array, Any, Any, jax.Array]:
+        def run_generation(
+            carried: tuple[jax.Array, Any, Any, jax.Array],
+        ) -> tuple[jax.Array, Any, Any, jax.Array]:
             done, states, results, evaluations = carried
             numbers = generation + done, evaluations, budget
             states, *new = self._generation(states, keys, *numbers, rounds, starting)
@@ -54,7 +56,7 @@ class DeviceProgram:
             return done + 1, states, results, evaluations
 
         _, states, (rows, records), _ = jax.lax.while_loop(
-            lambda carried: carried[0] < count, one, (jnp.int32(0), states, results, evaluations)
+            lambda carried: carried[0] < count, run_generation, (jnp.int32(0), states, results, evaluations)
         )
         return states, rows, records
 
@@ -73,7 +75,7 @@ class DeviceProgram:
         offspring: list[jax.Array] = []  # of each round
         for round, equal in itertools.groupby(rounds):
 
-            def one(
+            def run_round(
                 carried: tuple[Any, Counts, jax.Array], index: jax.Array, round: Round = round
             ) -> tuple[tuple[Any, Counts, jax.Array], jax.Array]:
                 states, counts, evaluations = carried
@@ -105,9 +107,9 @@ class DeviceProgram:
 
             indices = number + jnp.arange(len(list(equal)), dtype=jnp.int32)
             if len(indices) == 1:
-                carried, records = one(carried, indices[0])
+                carried, records = run_round(carried, indices[0])
             else:
-                carried, records = jax.lax.scan(one, carried, indices)
+                carried, records = jax.lax.scan(run_round, carried, indices)
                 records = jnp.moveaxis(records, 0, 1).reshape(self.functions.count, -1, WORDS)
             offspring.append(records)
             number += len(indices)

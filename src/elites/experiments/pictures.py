@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from elites.drawing import draw_archive
 from elites.results.archive import SavedArchive
+from elites.results.folder import RunFolder
 
 DEFAULT_PICTURES = 10  # pictures of a run
 SHARE = 0.02  # largest share of the time for them, unless their number is given
@@ -47,7 +47,7 @@ def draw(archives: Sequence[SavedArchive]) -> list[bytes]:
     """The figure of `elites show` of each archive, as PNG."""
     pictures = []
     with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / "archive.png"
+        path = RunFolder(scratch).figures()["archive"]
         for archive in archives:
             draw_archive(archive, path)
             pictures.append(path.read_bytes())

@@ -120,7 +120,7 @@ def _movements(
     if content.record is None:
         return {
             "gaits": None,
-            "still": "An archive in a file of its own does not move: its run is not known.",
+            "still": "Movements need the folder of a run.",
         }
     from elites.explorer.clips import describe_clips
     from elites.tasks import make_task

@@ -1,4 +1,4 @@
-"""The names of all files and folders of a run, and of the tables and figures of a report, in one place."""
+"""The names of all files and folders of a run, of a study and of its report, in one place."""
 
 from enum import StrEnum
 
@@ -19,6 +19,22 @@ EXPLORER = "explorer.html"
 SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, TIMINGS, CORRECTIONS, LINEAGE, EVENTS)  # only ever appended to
+
+RUNS = "runs"  # of a study
+STUDY = "study.json"
+MEASURED = "measured.json"
+WORKER_LOGS = "logs"
+REPORT = "report"
+REPLACED_REPORT = ".report.replaced"
+REPORT_PAGE = "index.html"
+REPORT_METRICS = "metrics.parquet"
+REPORT_FIGURES = "figures"
+REPORT_TABLES = "tables"
+
+
+def worker_log(job: str = "worker") -> str:
+    """The log of the worker of a job, which is named by its folder."""
+    return f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
 
 
 def seed_folder(seed: int | str) -> str:

@@ -356,10 +356,10 @@ def check_corrected(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping
     cells, kept = _check_cells(path, arrays, about), arrays["kept"]
     _check_range(path, "cell", arrays["cell"], 0, cells)
     _check_range(path, "mean_cell", arrays["mean_cell"], -1, cells)
-    _check_range(path, "mean_cell of what is kept", arrays["mean_cell"][kept], 0, cells)
+    _check_range(path, "mean_cell of kept elites", arrays["mean_cell"][kept], 0, cells)
     for name in ("mean_fitness", "mean_descriptor"):
         if not (np.abs(arrays[name][kept]) <= LARGEST).all():
-            raise ElitesError(f"{path} is damaged: {name} of what is kept is not finite, or too large")
+            raise ElitesError(f"{path} is damaged: {name} of kept elites is not finite, or too large")
     if arrays["fitness"].shape[1] != about["replications"]:
         raise ElitesError(
             f"{path} is damaged: fitness has {arrays['fitness'].shape[1]} replications, "

@@ -13,22 +13,16 @@ from elites.results import names
 from elites.results.folder import RunFolder, find_runs, write_json
 from elites.results.schemas import Pace, StudyRecord, read_record
 
-RUNS = "runs"
-RECORD = "study.json"
-MEASURED = "measured.json"
-LOGS = "logs"
-REPORT, REPLACED = "report", ".report.replaced"
-
 
 class ReportFolder:
     """The folder of a report: a page, its figures and tables, and all metrics."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.page = path / "index.html"
-        self.metrics = path / "metrics.parquet"
-        self.figures = path / "figures"
-        self.tables = path / "tables"
+        self.page = path / names.REPORT_PAGE
+        self.metrics = path / names.REPORT_METRICS
+        self.figures = path / names.REPORT_FIGURES
+        self.tables = path / names.REPORT_TABLES
 
     def figure(self, name: str, ending: str = "png") -> Path:
         """The path of a figure."""
@@ -49,28 +43,28 @@ class StudyFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.record = self.path / RECORD
-        self.measured = self.path / MEASURED
-        self.report = ReportFolder(self.path / REPORT)
+        self.record = self.path / names.STUDY
+        self.measured = self.path / names.MEASURED
+        self.report = ReportFolder(self.path / names.REPORT)
 
     def __str__(self) -> str:
         return str(self.path)
 
     def log(self, job: str) -> Path:
         """The log of a job's worker, which is kept until the job is finished."""
-        return self.path / LOGS / f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
+        return self.path / names.WORKER_LOGS / names.worker_log(job)
 
     def runs(self) -> Iterator[RunFolder]:
         """Its own runs, in the order of their paths."""
-        return find_runs(self.path / RUNS)
+        return find_runs(self.path / names.RUNS)
 
     def place(self, run: RunFolder, seed: int) -> str:
         """The path of a run in a merged study, where no run is part of a group."""
-        parts = run.path.relative_to(self.path / RUNS).parts
+        parts = run.path.relative_to(self.path / names.RUNS).parts
         if len(parts) < 3:
-            raise ElitesError(f"{run} is not where a study has its runs: {RUNS}/TASK/ALGORITHM")
+            raise ElitesError(f"{run} is not where a study has its runs: {names.RUNS}/TASK/ALGORITHM")
         task, algorithm, *_ = parts
-        return f"{RUNS}/{task}/{algorithm}/{names.seed_folder(seed)}"
+        return f"{names.RUNS}/{task}/{algorithm}/{names.seed_folder(seed)}"
 
     def read_record(self) -> StudyRecord | None:
         """The record of the planned study; None if there is none."""
@@ -91,7 +85,7 @@ class StudyFolder:
 
         Only a report may be replaced: anything else with its name is an error.
         """
-        replaced = self.path / REPLACED
+        replaced = self.path / names.REPLACED_REPORT
         if replaced.is_dir() and not self.report.path.exists():  # killed between two renames
             replaced.rename(self.report.path)
         self._refuse_other_report()
@@ -102,7 +96,11 @@ class StudyFolder:
 
     def finish_report(self) -> None:
         """Replaces the last report by the new one. If that fails, the last one stays."""
-        made, replaced, home = partial_path(self.report.path), self.path / REPLACED, self.report.path
+        made, replaced, home = (
+            partial_path(self.report.path),
+            self.path / names.REPLACED_REPORT,
+            self.report.path,
+        )
         shutil.rmtree(replaced, ignore_errors=True)
         if home.exists():
             home.rename(replaced)

@@ -178,14 +178,16 @@ class Logs:
 
 
 def read_table(path: Path | str) -> dict[str, np.ndarray]:
-    """A CSV file of numbers as columns; a last row that was cut short is left out.
+    """A CSV file of numbers, or the `metrics.csv` in a run's folder, as columns. An empty cell is NaN.
 
-    An empty cell is NaN.
+    A last row that was cut short is left out.
     """
     import pyarrow as pa
     import pyarrow.csv as csv
 
     path = Path(path)
+    if path.is_dir():
+        path /= names.METRICS
     try:
         with open_file(path) as file:
             data = file.read()

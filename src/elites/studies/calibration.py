@@ -27,7 +27,7 @@ RECORD_BYTES = 30_000  # of a run's record and the headers of its files
 UNREACHED = 1_000_000  # evaluations that no measurement reaches
 
 
-def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, Any]:
     """Sizes of each cell of a study and, if requested, its pace: the fields of `plan.Measured`."""
     import jax
 
@@ -57,20 +57,20 @@ def measure(request: dict[str, Any], say: Callable[[str], None]) -> dict[str, An
                 continue
             function = isinstance(algorithm.task, FunctionTask)
             if function or (isinstance(algorithm.task, DeviceTask) and config.shares_program):
-                say(f"measuring {config.algorithm} on {config.task}")
+                log(f"measuring {config.algorithm} on {config.task}")
                 cells[-1]["pace"] = _group_pace(config, 1 if function else seeds)
                 continue
             task = _key(config.task_name, config.task_parameters)
             if task not in rollouts:
-                say(f"measuring episodes of {config.task}")
+                log(f"measuring episodes of {config.task}")
                 rollouts[task] = _rollouts(config)
             name = _key(config.algorithm, config.hyper_parameters)
             if name not in learning:
-                say(f"measuring a generation of {config.algorithm}")
+                log(f"measuring a generation of {config.algorithm}")
                 learning[name] = _learning(config, rollouts[task])
             cells[-1]["pace"] = {**rollouts[task], **learning[name]}
         except ElitesError as error:  # only the runs of this cell will fail
-            say(f"{given.algorithm} on {given.task}: {error}")
+            log(f"{given.algorithm} on {given.task}: {error}")
     return {
         "cells": cells,
         "platform": jax.local_devices()[0].platform,

@@ -39,20 +39,20 @@ def remote_run(request: dict[str, Any], files: dict[str, bytes], every: float) -
     """The Ray task: a worker in a temporary folder. Yields its messages, and its files as they change."""
     home = Path(tempfile.mkdtemp(prefix="elites-"))
     try:
-        folder = home / "run"
+        folder, log_path = home / names.RUNS, home / names.worker_log()
         for name, data in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         sent = {name: _mark(folder / name) for name in files}
-        with (home / "log").open("w+b") as log:
+        with log_path.open("w+b") as log:
             request = {**request, "folder": str(folder), "temporary": True}
             process = start_worker(request, log)
             try:
                 yield {"kind": "where", "where": platform.node()}
                 for message in _relay(process, folder, sent, every):
                     if message["kind"] in ("failed", "lost"):  # the log is removed with the folder
-                        message["log"] = (home / "log").read_bytes()[-TAIL:]
+                        message["log"] = log_path.read_bytes()[-TAIL:]
                     yield message
             finally:
                 process.kill()

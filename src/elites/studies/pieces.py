@@ -19,9 +19,10 @@ import msgspec
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.files import error_in_one_line, partial_path, require_space
+from elites.results import names
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
-from elites.results.study import RECORD, StudyFolder
+from elites.results.study import StudyFolder
 from elites.studies.merge.runs import describe_differences, differences
 from elites.studies.present import difference
 from elites.studies.study import Choice
@@ -85,8 +86,7 @@ def merge_studies(
         differing = differences([record for _, record in cell] for cell in _cells(runs))
         if differing and not mixed:
             raise ElitesError(
-                f"the runs were made with different {describe_differences(differing)}; --mixed joins them "
-                "nevertheless"
+                f"the runs were made with different {describe_differences(differing)}; --mixed allows it"
             )
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ElitesError(f"{out} is not empty; choose an empty folder with --out")
@@ -138,7 +138,7 @@ def _read(path: Path) -> _PartOfStudy:
     folder = StudyFolder(path)
     study = folder.read_record()
     if study is None:
-        raise ElitesError(f"{path} is not the folder of a study: there is no {RECORD} in it")
+        raise ElitesError(f"{path} is not the folder of a study: there is no {names.STUDY} in it")
     finished: dict[str, tuple[RunFolder, RunRecord]] = {}
     unfinished = 0
     for run in folder.runs():

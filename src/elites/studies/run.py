@@ -125,7 +125,7 @@ def _execute(
 
 
 def _measure(
-    folder: Path, jobs: Sequence[Job], calibrate: bool, say: Callable[[str], None], *, keep: bool
+    folder: Path, jobs: Sequence[Job], calibrate: bool, log: Callable[[str], None], *, keep: bool
 ) -> plan.Measured:
     """Sizes and paces of each cell; times in the study's folder are not measured again.
 
@@ -137,13 +137,13 @@ def _measure(
     try:
         known = home.read_measured()
     except ElitesError as error:
-        say(f"{error}; it is {'measured again' if calibrate else 'not used'}")
+        log(f"{error}; it is {'measured again' if calibrate else 'not used'}")
     new = calibrate and not set(cells) <= set(known)
     measured = measure(
         [dataclasses.asdict(job.configs[0]) for job in cells.values()],
         [len(job.configs) for job in cells.values()],
         new,
-        say,
+        log,
     )
     sizes = dict(zip(cells, measured["cells"], strict=True))
     paces = {**known, **{cell: convert(size["pace"], Pace) for cell, size in sizes.items() if "pace" in size}}
@@ -155,14 +155,14 @@ def _measure(
     return plan.Measured(sizes, measured["platform"], measured["available"])
 
 
-def _write_record(folder: Path, study: Study, say: Callable[[str], None]) -> None:
+def _write_record(folder: Path, study: Study, log: Callable[[str], None]) -> None:
     """Writes the study's record. Choices of earlier runs are kept: reports need their labels."""
     home, record = StudyFolder(folder), json.loads(json.dumps(study.record()))
     last = None
     try:
         last = home.read_record()
     except ElitesError as error:
-        say(f"{error}; it is written again, without the labels of runs before this study")
+        log(f"{error}; it is written again, without the labels of runs before this study")
     if last is not None:
         for what, before in (("tasks", last.tasks), ("algorithms", last.algorithms)):
             choices = [*map(msgspec.to_builtins, before), *record[what]]

@@ -16,9 +16,8 @@ from elites.experiments.config import RunConfig
 from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
 from elites.options import Physics, Seed, Seeds, check_fields, values_of
-from elites.results.names import seed_folder
+from elites.results.names import RUNS, seed_folder
 from elites.results.schemas import StudyRecord
-from elites.results.study import RUNS
 from elites.tasks import make_task, parameters_of
 from elites.tasks.task import DeviceTask
 from elites.text import folder_name

@@ -38,8 +38,8 @@ def gradient(key: jax.Array, scores: jax.Array, size: int, divisor: float = 1.0)
     ranks = centred_ranks(scores.reshape(-1)).reshape(scores.shape)
     weights = ranks[:, 0] - ranks[:, 1]
 
-    def one(total: jax.Array, chunk: jax.Array) -> tuple[jax.Array, None]:
+    def add_chunk(total: jax.Array, chunk: jax.Array) -> tuple[jax.Array, None]:
         return total + weights[chunk] @ noise(key, chunk, pairs, size), None
 
-    total, _ = jax.lax.scan(one, jnp.zeros(size), jnp.arange(chunks))
+    total, _ = jax.lax.scan(add_chunk, jnp.zeros(size), jnp.arange(chunks))
     return total / (chunks * pairs * divisor)

@@ -2,7 +2,7 @@
 
 from elites.reports.study.report import study_report
 from tests.browser import Browser
-from tests.made_up import make_run
+from tests.synthetic_runs import make_run
 
 LOOK = """({
   title: document.title,

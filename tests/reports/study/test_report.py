@@ -17,12 +17,12 @@ from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
 from elites.reports.study.comparisons import compare, describe_power, finals, reference_of, seeds_needed
 from elites.reports.study.figures import draw_archives, losses, read_panels
-from elites.reports.study.looks import colour_of
+from elites.reports.study.line_styles import colour_of
 from elites.reports.study.page import settings
 from elites.reports.study.report import study_report
 from elites.reports.study.tables import Table, latex
 from elites.results.study import StudyFolder
-from tests.made_up import make_run, study_of
+from tests.synthetic_runs import make_run, study_of
 
 
 def test_medians_and_p_values(tmp_path):

@@ -8,8 +8,8 @@ from matplotlib.testing.compare import compare_images
 
 from elites.reports import colours
 from elites.reports.study import figures
-from elites.reports.study.looks import looks_of
-from tests.made_up import make_run, study_of
+from elites.reports.study.line_styles import line_styles_of
+from tests.synthetic_runs import make_run, study_of
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 3.0  # root mean square of the difference, of 255
@@ -77,8 +77,8 @@ def test_a_wrong_colour_is_noticed(study, tmp_path, monkeypatch):
 
 
 def test_one_colour_per_algorithm_and_all_differ(study):
-    looks = looks_of(study)
-    assert {name: look.colour for name, look in looks.items()} == {
+    styles = line_styles_of(study)
+    assert {name: style.colour for name, style in styles.items()} == {
         name: colours.ALGORITHMS[name] for name in ("pga-map-elites", "map-elites", "deep-grid")
     }
     assert len(set(colours.ALGORITHMS.values())) == len(colours.ALGORITHMS)

@@ -8,7 +8,7 @@ import pyarrow.parquet as parquet
 
 from elites import read_table
 from elites.studies.merge.runs import _label
-from tests.made_up import make_run, study_of
+from tests.synthetic_runs import make_run, study_of
 
 
 def test_runs_that_were_stopped_are_compared_at_their_ends_and_at_the_common_budget(tmp_path):

@@ -21,7 +21,7 @@ from elites.reports.contents import corrected_map
 from elites.reports.figures import format_axis
 from elites.reports.maps import BINS, Map, add_colour_bar, common_scale, draw_map
 from elites.reports.plain import legend_label
-from elites.reports.study.looks import Look, is_sweep, looks_of
+from elites.reports.study.line_styles import LineStyle, is_sweep, line_styles_of
 from elites.results.archive import load_archive
 from elites.results.names import ReportFigure, report_part
 from elites.results.study import ReportFolder
@@ -102,10 +102,10 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
         uneven = set(tasks) & set(study.uneven)
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.metrics, strict=True):
-                for variant, look in looks_of(study).items():
+                for variant, style in line_styles_of(study).items():
                     replications = study.of(task, variant)
                     if replications:
-                        _draw_curve(axes, *_curve(study, task, replications, metric.name, against), look)
+                        _draw_curve(axes, *_curve(study, task, replications, metric.name, against), style)
                 label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
                 _finish(axes, metric, task, label)
                 if against == "evaluations":
@@ -165,15 +165,17 @@ def _unit(study: StudyResults) -> tuple[str, float]:
     return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
 
 
-def _draw_curve(axes: Axes, x: np.ndarray, values: np.ndarray, look: Look, marker: str | None = None) -> None:
+def _draw_curve(
+    axes: Axes, x: np.ndarray, values: np.ndarray, style: LineStyle, marker: str | None = None
+) -> None:
     if not values.size:
         return
     known = ~np.isnan(values).any(0)  # where all replications have begun
     if not known.any():
         return
     low, middle, high = np.quantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
-    axes.fill_between(x[known], low, high, color=look.colour, alpha=0.18, lw=0)
-    axes.plot(x[known], middle, color=look.colour, linestyle=look.style, lw=1.7, marker=marker, ms=3)
+    axes.fill_between(x[known], low, high, color=style.colour, alpha=0.18, lw=0)
+    axes.plot(x[known], middle, color=style.colour, linestyle=style.line, lw=1.7, marker=marker, ms=3)
 
 
 def corrected_progress(study: StudyResults) -> Iterator[Picture]:
@@ -185,13 +187,13 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
         figure, panels = _grid(2, len(study.reevaluated))
         for column, metric in enumerate(study.reevaluated):
             above, below = panels[0][column], panels[1][column]
-            for variant, look in looks_of(study).items():
+            for variant, style in line_styles_of(study).items():
                 replications = study.of(task, variant)
                 if replications:
-                    _draw_curve(above, *_curve(study, task, replications, metric.name, "evaluations"), look)
+                    _draw_curve(above, *_curve(study, task, replications, metric.name, "evaluations"), style)
                     x, rows = drawn[variant]
                     if len(x):
-                        _draw_curve(below, x, rows[metric.corrected.name], look, ".")
+                        _draw_curve(below, x, rows[metric.corrected.name], style, ".")
             _finish(above, metric, task, "evaluations")
             _finish(below, metric.corrected, task, "evaluations")
             limits = [
@@ -230,8 +232,8 @@ def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
     if not study.has_corrections or (without and not left_out):
         return
     variants = [variant for variant in study.variants if variant not in left_out]
-    looks = looks_of(study)
-    sweep = is_sweep(sum(looks[variant].colour not in ALGORITHMS.values() for variant in variants))
+    styles = line_styles_of(study)
+    sweep = is_sweep(sum(styles[variant].colour not in ALGORITHMS.values() for variant in variants))
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(study.losses))
         drawn = False
@@ -243,7 +245,7 @@ def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
                     if not len(values):
                         continue
                     drawn = True
-                    colour = looks[variant].colour
+                    colour = styles[variant].colour
                     box = axes.boxplot(
                         values, positions=[place], widths=0.62, patch_artist=True, showfliers=False
                     )
@@ -458,12 +460,12 @@ def _finish(axes: Axes, metric: Quantity, task: str, x: str) -> None:
 def _legend(
     figure: Figure, study: StudyResults, variants: Sequence[str] | None = None, *, boxes: bool = False
 ) -> None:
-    looks, shown = looks_of(study), study.variants if variants is None else variants
+    styles, shown = line_styles_of(study), study.variants if variants is None else variants
     handles = [
-        Patch(facecolor=looks[name].colour, alpha=0.6, label=legend_label(name))
+        Patch(facecolor=styles[name].colour, alpha=0.6, label=legend_label(name))
         if boxes
         else Line2D(
-            [], [], color=looks[name].colour, linestyle=looks[name].style, lw=2.2, label=legend_label(name)
+            [], [], color=styles[name].colour, linestyle=styles[name].line, lw=2.2, label=legend_label(name)
         )
         for name in shown
     ]

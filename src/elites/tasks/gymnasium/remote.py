@@ -20,7 +20,7 @@ import numpy as np
 from elites.children import START_SECONDS, describe_exit, end_with, start_child
 from elites.errors import ElitesError, describe
 from elites.imports import add_pickled, pickled
-from elites.output import lasting_output
+from elites.output import safe_output
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask
@@ -206,7 +206,7 @@ def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
             channel.sendall(b"\n")
 
     with (
-        lasting_output(),
+        safe_output(),
         socket.socket(fileno=channel_file) as channel,
         channel.makefile("rb") as orders,
         contextlib.suppress(ConnectionError),

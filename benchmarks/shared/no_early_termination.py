@@ -15,7 +15,7 @@ from elites.tasks.task import Stepping
 
 
 @dataclass(frozen=True, kw_only=True)
-class Endless(BraxTask):
+class NoEarlyTermination(BraxTask):
     """A robot whose episodes do not end when it falls."""
 
     def step(self, state: Any, action: jax.Array) -> Stepping:
@@ -23,8 +23,8 @@ class Endless(BraxTask):
         return after._replace(terminated=jnp.zeros_like(after.terminated))
 
 
-def endless(robot: str, **parameters: Any) -> Endless:
+def without_early_termination(robot: str, **parameters: Any) -> NoEarlyTermination:
     """The task `brax-ROBOT` without early termination."""
     real = make_task(f"brax-{robot}", **parameters)
     facts = {field.name: getattr(real, field.name) for field in dataclasses.fields(real)}
-    return Endless(**facts | {"name": f"endless-{robot}"})
+    return NoEarlyTermination(**facts | {"name": f"endless-{robot}"})

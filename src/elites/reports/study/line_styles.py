@@ -13,23 +13,23 @@ from elites.studies.merge.runs import Run
 STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 
 
-class Look(NamedTuple):
+class LineStyle(NamedTuple):
     """The colour and line style of a variant."""
 
     colour: str
-    style: Any
+    line: Any
 
 
-def looks_of(study: StudyResults) -> dict[str, Look]:
+def line_styles_of(study: StudyResults) -> dict[str, LineStyle]:
     """A colour for each algorithm; several variants of one differ in their lines too."""
     by_variant = colour_of([curves.run for curves in study.runs])
     algorithms = {curves.run.variant: curves.run.algorithm for curves in study.runs}
-    looks, counts = {}, dict.fromkeys(algorithms.values(), 0)
+    styles, counts = {}, dict.fromkeys(algorithms.values(), 0)
     for variant in study.variants:
         count = counts[algorithms[variant]]
         counts[algorithms[variant]] += 1
-        looks[variant] = Look(by_variant[variant], STYLES[count % len(STYLES)])
-    return looks
+        styles[variant] = LineStyle(by_variant[variant], STYLES[count % len(STYLES)])
+    return styles
 
 
 def colour_of(runs: Sequence[Run]) -> dict[str, str]:

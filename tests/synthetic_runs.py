@@ -108,7 +108,7 @@ def make_run(
     return own
 
 
-def made_elites(config, top, kind="cvt"):
+def synthetic_archive(config, top, kind="cvt"):
     """Elites in half of the cells, better the further right they are."""
     task, rng = make_task(config.task), np.random.default_rng(config.seed)
     cells = make_cells(task, kind)
@@ -149,7 +149,7 @@ def made_elites(config, top, kind="cvt"):
 
 def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
     """Saves such elites; of a loss, all lose that share."""
-    saved = made_elites(config, top, kind)
+    saved = synthetic_archive(config, top, kind)
     fitness, descriptor, about = saved.fitness, saved.descriptor, dict(saved.about)
     save_archive(own / "archive.npz", saved)
     if loss is not None:
