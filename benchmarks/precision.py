@@ -139,8 +139,7 @@ def training(repetitions: int, *, quick: bool) -> dict[str, dict[str, float]]:
 def learning(task: str, seeds: int, evaluations: int, home: Path, *, quick: bool) -> dict[str, Any]:
     """Final metrics of both precisions over seeds, and their differences."""
     import elites
-    from elites.metrics.effects import superiority
-    from elites.metrics.statistics import quartiles, rank_sum_p
+    from elites.metrics.statistics import quartiles, rank_sum_p, superiority
 
     runs = {}
     for precision in PRECISIONS:

@@ -6,8 +6,7 @@ import csv
 from collections import defaultdict
 from pathlib import Path
 
-from elites.metrics.effects import superiority
-from elites.metrics.statistics import quartiles, rank_sum_p
+from elites.metrics.statistics import quartiles, rank_sum_p, superiority
 
 METRICS = ("qd_score", "max_fitness", "coverage")
 

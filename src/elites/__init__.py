@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from elites.experiments.run import resume, run
     from elites.explorer.explore import explore
     from elites.loggers.logger import LoggedRun, Logger
-    from elites.metrics.archive import archive_metrics
-    from elites.metrics.metric import ArchiveMetrics, GenerationMetric, Losses, Metric
+    from elites.metrics.metric import ArchiveMetrics, GenerationMetric, Losses, Metric, archive_metrics
     from elites.metrics.pyribs import from_pyribs
     from elites.paper.presets import make_study
     from elites.policies import Policy
@@ -121,7 +120,7 @@ _HOME = {
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.tasks.episode",
-    "archive_metrics": "elites.metrics.archive",
+    "archive_metrics": "elites.metrics.metric",
     "correct": "elites.experiments.correct",
     "corrected_archive": "elites.results.corrected",
     "draw_archive": "elites.reports.figures",

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elites.metrics.archive import archive_metrics
+from elites.metrics.metric import archive_metrics
 
 fitnesses = st.lists(st.floats(-1e4, 1e4, width=32), max_size=50)
 

@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from elites import ElitesError
 from elites.archives.cells import cvt, grid
-from elites.metrics.archive import archive_metrics
 from elites.metrics.corrected import correct, loss, losses, luckiest, mean, most_reproducible, spread
+from elites.metrics.metric import archive_metrics
 
 CELLS = cvt(12, [(0, 1), (0, 1)])
 GRID = grid((4, 3), [(0, 1), (0, 1)])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, trim_mean
 
-from elites.metrics.effects import interquartile_mean, mean_superiority, median_difference, superiority
+from elites.metrics.statistics import interquartile_mean, mean_superiority, median_difference, superiority
 
 SAMPLE = st.lists(st.integers(-50, 50), min_size=2, max_size=12)
 
@@ -66,7 +66,7 @@ def test_intervals_contain_their_estimates(first, second):
 @given(SAMPLE, SAMPLE)
 def test_resampling_is_what_it_says(first, second):
     """The interval of A from the same resamples, counted pair by pair."""
-    from elites.metrics import effects
+    from elites.metrics import statistics as effects
 
     one, other = np.sort(np.array(first, float)), np.sort(np.array(second, float))
     places = effects._places(len(one), 0), effects._places(len(other), 1)

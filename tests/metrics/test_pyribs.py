@@ -4,8 +4,8 @@ from ribs.archives import CVTArchive, GridArchive
 
 from elites import ElitesError
 from elites.archives.cells import grid
-from elites.metrics.archive import archive_metrics
 from elites.metrics.corrected import correct
+from elites.metrics.metric import archive_metrics
 from elites.metrics.pyribs import from_pyribs
 
 RANGES = [(0, 1), (-1, 3)]

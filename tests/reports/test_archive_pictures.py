@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from elites import ElitesError, RunConfig, corrected_archive
-from elites.metrics.archive import archive_profile
+from elites.metrics.metric import archive_profile
 from elites.reports.colours import OPERATORS
 from elites.reports.contents import MOST_OPERATORS, maps_of_correction, operators_of
 from elites.reports.figures import draw_archive, draw_corrected, draw_parallel, draw_profile, draw_spread

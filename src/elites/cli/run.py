@@ -136,8 +136,7 @@ class Resume(ExecutionArguments):
 def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.files import in_bytes
-    from elites.metrics.archive import summary
-    from elites.metrics.metric import ArchiveMetrics
+    from elites.metrics.metric import ArchiveMetrics, summary
     from elites.results.folder import RunFolder
 
     if not outcome.finished:

@@ -25,9 +25,8 @@ class PhysicsOptions:
 
     physics: Physics | None = None
     """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a kernel for
-    the steps). They round differently. The default is the run's own; that of a new run is native where the
-    task can be compiled, and cuda on a GPU with more than 1.25 seeds per CPU thread (one if steps are
-    long)."""
+    the steps). They round differently. Default: the run's own; for a new run native where the task can be
+    compiled, and cuda on a GPU with more than 1.25 seeds per CPU thread (one if steps are long)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +52,14 @@ class RunResources:
     """Resources of a run, or of every run of a study."""
 
     threads: Workers | None = None
-    """Number of rollout threads of a run (worker processes for gym: tasks); the default is one per core, and
-    runs of a study at once share them."""
+    """Number of rollout threads of a run (worker processes for gym: tasks). Default: one per core, shared by
+    the runs of a study that run at once."""
     checkpoint_seconds: Seconds = 60.0
     """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
     time."""
     keep_state: bool = True
-    """Whether a finished run keeps the state that `resume` needs to go on with a larger budget: a checkpoint,
-    which is as large as the archive, with a replay buffer up to 300 MB larger."""
+    """State of a finished run, from which `resume` goes on with a larger budget: a checkpoint, which is as
+    large as the archive, with a replay buffer up to 300 MB larger."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,5 +74,5 @@ class ExecutionOptions(RunResources):
     """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own (in
     Python also the class itself). A resumed run continues with its loggers."""
     pictures: Pictures | None = None
-    """Pictures of the archive along the run, for TensorBoard and the loggers. The default is up to ten, which
-    take at most 2 % of the time; 0: none."""
+    """Pictures of the archive along the run, for TensorBoard and the loggers; 0: none. Default: up to ten, which
+    take at most 2 % of the time."""

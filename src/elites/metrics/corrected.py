@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.metrics.archive import archive_metrics
-from elites.metrics.metric import ArchiveMetrics, Losses
+from elites.metrics.metric import ArchiveMetrics, Losses, archive_metrics
 
 
 class Correction(NamedTuple):

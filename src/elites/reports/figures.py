@@ -14,9 +14,8 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError, require
 from elites.files import error_in_one_line
-from elites.metrics.archive import archive_metrics, archive_profile, summary
 from elites.metrics.contribution import added, rows_of, smoothed, window
-from elites.metrics.metric import METRICS, Quantity, metric_of
+from elites.metrics.metric import METRICS, Quantity, archive_metrics, archive_profile, metric_of, summary
 from elites.reports.colours import operator_colours
 from elites.reports.contents import content_of, corrected_map, maps_of_correction
 from elites.reports.corrections import correction_of

@@ -16,8 +16,7 @@ from elites.archives.archive import Archive
 from elites.archives.cells import Cells
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.archive import archive_metrics, summary
-from elites.metrics.metric import ArchiveMetrics
+from elites.metrics.metric import ArchiveMetrics, archive_metrics, summary
 from elites.options import converted
 from elites.policies.controller import Controller
 from elites.results import schemas

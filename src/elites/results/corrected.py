@@ -12,9 +12,8 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.archive import summary
 from elites.metrics.corrected import Spread, correct, loss, spread
-from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric
+from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric, summary
 from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive

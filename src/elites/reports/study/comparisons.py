@@ -10,15 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.metrics.effects import (
+from elites.metrics.metric import Quantity
+from elites.metrics.statistics import (
+    LEVEL,
     Interval,
+    bonferroni,
     interquartile_mean,
+    least_p,
     mean_superiority,
     median_difference,
+    quartiles,
+    rank_sum_p,
     superiority,
 )
-from elites.metrics.metric import Quantity
-from elites.metrics.statistics import LEVEL, bonferroni, least_p, quartiles, rank_sum_p
 from elites.paper.claims import evaluate_claims
 from elites.paper.presets import GA_SHARE, PGA
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
