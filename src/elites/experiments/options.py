@@ -74,5 +74,5 @@ class ExecutionOptions(RunResources):
     """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own (in
     Python also the class itself). A resumed run continues with its loggers."""
     pictures: Pictures | None = None
-    """Pictures of the archive along the run, for TensorBoard and the loggers; 0: none. Default: up to ten, which
-    take at most 2 % of the time."""
+    """Pictures of the archive along the run, for TensorBoard and the loggers; 0: none. Default: up to ten,
+    which take at most 2 % of the time."""
