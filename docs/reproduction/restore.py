@@ -17,7 +17,8 @@ import elites
 from elites.metrics.metric import METRICS
 from elites.results import names
 from elites.results.folder import RunFolder
-from elites.results.schemas import COUNTS, StudyRecord, is_count
+from elites.results.schemas import COUNTS, ChoiceRecord, StudyRecord, is_count
+from elites.studies.study import Choice
 
 OF_RUNS = ("task", "algorithm", "variant", "seed", "elapsed_s")
 
@@ -26,11 +27,13 @@ def main(report: Path, folder: Path) -> None:
     """Writes a folder for each run of a report."""
     record = (report / names.STUDY).read_bytes()
     study = msgspec.json.decode(record, type=StudyRecord)
-    parameters = {choice.name: choice.parameters for choice in (*study.tasks, *study.algorithms)}
+    tasks = {choice.name: choice.parameters for choice in study.tasks}
     table = pd.read_parquet(report / names.REPORT_METRICS)
     renamed = {metric.corrected.name: metric.name for metric in METRICS}
     corrections = [*renamed, *(metric.loss.name for metric in METRICS)]
-    for (task, algorithm, seed), rows in table.groupby(["task", "algorithm", "seed"], observed=True):
+    by_run = table.groupby(["task", "algorithm", "variant", "seed"], observed=True)
+    for (task, algorithm, variant, seed), rows in by_run:
+        choice = find_choice(study, algorithm, variant)
         config = elites.RunConfig(
             algorithm=algorithm,
             task=task,
@@ -39,10 +42,16 @@ def main(report: Path, folder: Path) -> None:
             log_every=study.log_every,
             correct_replications=study.correct_replications,
             physics=study.physics,
-            hyper_parameters=parameters[algorithm],
-            task_parameters=parameters[task],
+            hyper_parameters=choice.parameters,
+            task_parameters=tasks[task],
         )
-        run = RunFolder(folder / names.RUNS / task / algorithm / names.seed_folder(seed))
+        run = RunFolder(
+            folder
+            / names.RUNS
+            / task
+            / Choice(choice.name, choice.parameters).slug()
+            / names.seed_folder(seed)
+        )
         run.create({**config.record(), "versions": {}})
         logged = [name for name in table if name not in (*OF_RUNS, *corrections)]
         logged = [name for name in logged if not is_count(name) or rows[name].notna().all()]
@@ -53,6 +62,17 @@ def main(report: Path, folder: Path) -> None:
             numbers = corrected[["generation", "evaluations", "invalid", *corrections]]
             write(run.corrections, numbers.rename(columns=renamed))
     (folder / names.STUDY).write_bytes(record)
+
+
+def find_choice(study: StudyRecord, algorithm: str, variant: str) -> ChoiceRecord:
+    """The algorithm of a study that a report calls `variant`, such as "p_evo 0.25"."""
+    choices = [choice for choice in study.algorithms if choice.name == algorithm]
+    if len(choices) == 1:
+        return choices[0]
+    labels = [[f"{name} {value:g}" for name, value in choice.parameters.items()] for choice in choices]
+    return next(
+        choice for choice, own in zip(choices, labels, strict=True) if variant in (", ".join(own), *own)
+    )
 
 
 def write(path: Path, rows: pd.DataFrame) -> None:
