@@ -38,11 +38,11 @@ def test_bins_of_candidates_give_the_cells_of_a_search_in_all_centroids(dimensio
     unit = rng.random((count, dimensions)) ** rng.choice([1, 4])  # some are crowded in a corner
     of = cells.Cells(low + (bounds[:, 1] - low) * unit, bounds, ())
     centroids = jnp.array(of.centroids, jnp.float32)
-    inside = low + (bounds[:, 1] - low) * rng.random((200, dimensions))
-    ties = (of.centroids[rng.integers(count, size=200)] + of.centroids[rng.integers(count, size=200)]) / 2
-    edges = low + (bounds[:, 1] - low) * rng.integers(0, 65, (200, dimensions)) / 64  # on the edges of bins
+    inside = low + (bounds[:, 1] - low) * rng.random((600, dimensions))
+    ties = (of.centroids[rng.integers(count, size=600)] + of.centroids[rng.integers(count, size=600)]) / 2
+    edges = low + (bounds[:, 1] - low) * rng.integers(0, 65, (600, dimensions)) / 64  # on the edges of bins
     beyond = inside + 3 * span * rng.normal(size=inside.shape)
-    for descriptors in (inside, ties, edges, beyond, np.where(rng.random((200, 1)) < 0.1, np.nan, inside)):
+    for descriptors in (inside, ties, edges, beyond, np.where(rng.random((600, 1)) < 0.1, np.nan, inside)):
         given = jnp.array(descriptors, jnp.float32)
         expected = cells._centroid_by_centroid(given, centroids, jnp.asarray(cells.spans(bounds)))
         np.testing.assert_array_equal(of.of(given), expected)

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
 from importlib.resources import as_file, files
 from typing import Literal, NamedTuple
@@ -25,6 +26,7 @@ from elites.tasks.task import Task
 
 SAMPLES = 100_000
 MOST_CELLS = 1_000_000  # of a grid
+MANY = 512  # descriptors: for fewer, bins would save less time than compiling them takes
 MOST_COMPARED = 2**23  # pairs of a bin and a centroid, when the bins of a CVT are made
 FEWER = 8  # times fewer candidates than centroids: otherwise bins are not worth it
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
@@ -42,7 +44,12 @@ class Cells(NamedTuple):
     def of(self, descriptors: jax.Array) -> jax.Array:
         """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
         if not self.grid:
-            return nearest(descriptors, self.centroids, self.bounds)
+            many = len(descriptors) >= MANY and isinstance(self.centroids, np.ndarray)  # else it is traced
+            bins = make_bins(self.centroids, self.bounds) if many else None
+            cell: jax.Array = nearest(
+                descriptors, self.centroids.astype(np.float32), spans(self.bounds), bins=bins
+            )
+            return cell
         low, high = self.bounds.T.astype(np.float32)
         shape = np.array(self.grid)
         places = jnp.floor((descriptors - low) / (high - low) * shape).astype(jnp.int32)
@@ -66,16 +73,17 @@ def spans(bounds: np.ndarray) -> np.ndarray:
     return high - low  # type: ignore[no-any-return]
 
 
-def nearest(descriptors: jax.Array, centroids: ArrayLike, bounds: np.ndarray) -> jax.Array:
+@partial(jax.jit, static_argnames="bins")
+def nearest(
+    descriptors: ArrayLike, centroids: ArrayLike, spans: ArrayLike, *, bins: Bins | None = None
+) -> jax.Array:
     """The index of the centroid nearest to each descriptor `[n, d]`; the first one in case of a tie."""
-    on_cpu: Search = partial(_in_slices, _centroid_by_centroid, 1024)  # fits into the cache of a core
-    if isinstance(centroids, np.ndarray) and (bins := make_bins(centroids, bounds)) is not None:
-        on_cpu = partial(_in_bins, bins, on_cpu)
+    in_all: Search = partial(_in_slices, _centroid_by_centroid, 1024)  # fits into the cache of a core
     cell: jax.Array = jax.lax.platform_dependent(
         jnp.asarray(descriptors),
-        jnp.asarray(centroids, np.float32),
-        jnp.asarray(spans(bounds)),
-        cpu=on_cpu,
+        jnp.asarray(centroids),
+        jnp.asarray(spans),
+        cpu=in_all if bins is None else partial(_in_bins, bins, in_all),
         default=partial(_in_slices, _all_centroids_at_once, 16_384),
     )
     return cell
@@ -84,7 +92,8 @@ def nearest(descriptors: jax.Array, centroids: ArrayLike, bounds: np.ndarray) ->
 Search = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
-class Bins(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Bins:
     """A regular grid of bins, and the centroids that can be nearest to a descriptor in each."""
 
     low: np.ndarray
