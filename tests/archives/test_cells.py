@@ -24,7 +24,7 @@ def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
     np.testing.assert_array_equal(of.of(jnp.array(descriptors)), nearest(of.centroids, descriptors))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.integers(1, 4),
     st.sampled_from([5, 60, 300]),
