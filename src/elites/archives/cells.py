@@ -26,7 +26,7 @@ from elites.tasks.task import Task
 
 SAMPLES = 100_000
 MOST_CELLS = 1_000_000  # of a grid
-MANY = 512  # descriptors: for fewer, bins would save less time than compiling them takes
+MANY = 64  # descriptors: for fewer, bins would save less time than compiling them takes
 MOST_COMPARED = 2**23  # pairs of a bin and a centroid, when the bins of a CVT are made
 FEWER = 8  # times fewer candidates than centroids: otherwise bins are not worth it
 SLICE = 2048  # descriptors per call, so that memory does not grow with their number
