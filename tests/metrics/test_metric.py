@@ -1,6 +1,11 @@
-from elites import ArchiveMetrics, Losses
+import numpy as np
+import pytest
+
+from elites import ArchiveMetrics, ElitesError, Losses, RunConfig
 from elites.metrics.metric import METRICS, Metric, metric_of
+from elites.results.corrected import corrected_archive
 from elites.results.tables import metric_names
+from tests.synthetic_runs import synthetic_archive
 
 MINE = Metric("mine", "my metric", ".2f", lambda elites: 1.0)
 NOT_A_METRIC = 3
@@ -31,3 +36,12 @@ def test_a_metric_by_its_import_path_or_by_its_name_alone():
 def test_columns_that_count_are_no_metrics():
     columns = ["generation", "evaluations", "qd_score", "mine", "invalid", "made_ga", "new_ga", "improved_ga"]
     assert metric_names(columns) == ["qd_score", "mine"]
+
+
+def test_a_metric_of_ones_own_that_fails_in_a_correction_is_an_error_of_one_line():
+    archive = synthetic_archive(RunConfig(algorithm="map-elites", task="qd-hopper"), top=10.0)
+    samples = np.stack([archive.fitness] * 2, 1), np.stack([archive.descriptor] * 2, 1)
+    corrected = corrected_archive(archive, *samples)
+    broken = Metric("broken", "broken", ".2f", lambda elites: 1 / 0)
+    with pytest.raises(ElitesError, match=r"^metric broken failed: .*division by zero[^\n]*$"):
+        corrected.change(broken)
