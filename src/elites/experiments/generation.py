@@ -341,9 +341,10 @@ def metric_rows(
     row: Row,
     algorithm: Algorithm,
     metrics: Metrics,
+    columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """A row of `metrics.csv` for each replication. None is an empty cell."""
-    columns, rows = metric_columns(algorithm, metrics), []
+    """A row of `metrics.csv`, with these columns, for each replication. None is an empty cell."""
+    rows = []
     for index, steps in enumerate(environment_steps):
         counts = {
             "generation": generation,

@@ -183,7 +183,7 @@ class Replications(ABC):
         steps = zip(self.environment_steps, row.counts.steps, strict=True)
         self.environment_steps = [before + int(new) for before, new in steps]
         counters = self.generation, self.evaluations, self.environment_steps
-        metrics = metric_rows(*counters, row, self.algorithm, self.metrics)
+        metrics = metric_rows(*counters, row, self.algorithm, self.metrics, self.columns)
         return FinishedGeneration(self.generation, self.evaluations, metrics, offspring, timings)
 
 
