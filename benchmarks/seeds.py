@@ -2,8 +2,8 @@
 
     python benchmarks/seeds.py [--quick] [--task qd-hopper] [--seeds 20] [--evaluations 1500]
 
-It runs PGA-MAP-Elites with the paper's sizes. A group trains all seeds in one program and evaluates their
-episodes as one batch; each single run has its own start-up. Compilation is not included: a short first run of
+It runs PGA-MAP-Elites with the paper's sizes. The seeds of a group share a program, and their episodes are
+one batch; each single run has its own start-up. Compilation is not included: a short first run of
 each kind is not timed. --quick: small sizes, under 40 s. The last line is one JSON object: evaluations per
 second of both, and their ratio.
 """

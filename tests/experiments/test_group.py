@@ -25,6 +25,7 @@ from elites import (
     show,
     tasks,
 )
+from elites.evaluation.threads import ThreadEvaluator
 from elites.experiments import replications
 from elites.learning import products
 from elites.results.checkpoints import Checkpoints
@@ -218,9 +219,10 @@ def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(na
 
 
 def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch):
-    """Four seeds are two parts; with an accelerator a thread of its own passes on what is evaluated, and asks
-    for the next generation before this one is logged: a run that stops there and is resumed asks again."""
+    """With an accelerator the episodes of each of two parts are a batch, and a thread passes on what is
+    evaluated. It asks for the next generation before this one is logged, and again after a stop there."""
     config = small("pga-map-elites", seed=3, physics="native")
+    split_into(2, monkeypatch)
     run(config, tmp_path / "one", seeds=4, execution=Execution(log=quiet))
     monkeypatch.setattr(replications, "has_accelerator", lambda: True)
     threads = set()
@@ -248,21 +250,50 @@ def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch)
         run(config, tmp_path / "three", seeds=4, execution=Execution(log=quiet))
 
 
-def test_seeds_of_a_host_task_train_together_and_share_the_evaluator(tmp_path):
-    """Each seed ends with what it ends with alone, but for the order of sums in training."""
+def split_into(parts, monkeypatch):
+    monkeypatch.setattr(replications.EpisodesOutside, "parts_of", staticmethod(lambda _: parts))
+
+
+def test_a_group_continues_with_another_number_of_parts(tmp_path, monkeypatch):
+    """A checkpoint has the state of each replication: the number of parts depends on the machine."""
+    config = small("pga-map-elites", seed=3, physics="native")
+    for name, before, after in (("joined", 2, 1), ("split", 1, 2)):
+        split_into(before, monkeypatch)
+        cut(config, tmp_path / name)
+        split_into(after, monkeypatch)
+        assert resume(tmp_path / name, execution=Execution(log=quiet)).finished
+    run(config, tmp_path / "whole", seeds=2, execution=Execution(log=quiet))
+    for seed in ("seed-3", "seed-4"):
+        archives = [load_archive(tmp_path / name / seed) for name in ("joined", "split", "whole")]
+        for archive in archives[1:]:
+            for field in ("evaluation", "seed", "generation", "operator"):
+                np.testing.assert_array_equal(getattr(archive, field), getattr(archives[0], field))
+            np.testing.assert_allclose(archive.fitness, archives[0].fitness, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["map-elites", "pga-map-elites"])
+def test_the_episodes_of_all_seeds_are_one_batch_and_each_seed_has_the_bits_of_a_single_run(
+    name, tmp_path, monkeypatch
+):
     config = RunConfig(
-        algorithm="map-elites",
+        algorithm=name,
         task="qd-hopper",
         evaluations=90,
         seed=5,
-        hyper_parameters=chosen(
-            "map-elites", initial=30
-        ),  # two generations of random ones, not equally large
+        hyper_parameters=chosen(name, initial=30),  # two generations of random ones, not equally large
         task_parameters={"episode_length": 30},
     )
-    reports = []
+    reports, sizes = [], []
+    evaluate = ThreadEvaluator.evaluate
+
+    def counted(self, parameters, seeds, **options):
+        sizes.append(len(parameters))
+        return evaluate(self, parameters, seeds, **options)
+
+    monkeypatch.setattr(ThreadEvaluator, "evaluate", counted)
     execution = Execution(on_generation=reports.append, checkpoint_seconds=0, log=quiet)
     group = run(config, tmp_path / "group", seeds=2, execution=execution)
+    assert sizes == [40, 20, 40, 40, 40]
     assert group.finished
     assert group.evaluations == 90
     assert {report.seeds for report in reports} == {(5, 6)}

@@ -88,8 +88,9 @@ def _drive(
     header: CheckpointHeader | None = None
     if checkpoints.paths():
         execution.on_phase("reading the checkpoint")
-        empty, current.state = outline(current.state), None  # frees memory for the loaded state
-        current.state, header, problems = checkpoints.load(empty, identity)
+        empty, current.state = outline(current.state), []  # frees memory for the loaded states
+        states, header, problems = checkpoints.load(current.states(empty), identity)
+        current.restore(states)
         for folder, marks in zip(folders, header.logs, strict=True):
             check_logs(folder.path, marks)
         for message in problems:
@@ -342,7 +343,7 @@ class _Loop:
         self.execution.on_phase("writing a checkpoint")
         with error_in_one_line(self.writing):
             self.checkpoints.save(
-                current.state,
+                current.states(current.state),
                 self.identity.header(
                     generation=current.generation,
                     evaluations=current.evaluations,

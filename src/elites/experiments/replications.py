@@ -130,6 +130,30 @@ class Replications(ABC):
         assert self._start_genomes is not None
         return self._start_genomes()[begin : begin + opening[generation][0].policies]
 
+    def states(self, parts: list[Any]) -> list[Any]:
+        """The state of each replication, given those of the parts: arrays `[1, …]` of the host.
+
+        Checkpoints hold them, so that another machine can have another number of parts.
+        """
+        on_host = [jax.tree.map(np.asarray, part) for part in parts]
+        size = self.functions.count
+        return [
+            jax.tree.map(lambda array, i=i: array[i : i + 1], part) for part in on_host for i in range(size)
+        ]
+
+    def restore(self, states: list[Any]) -> None:
+        """Continues from the state of each replication. The list is emptied, as states are large."""
+        structure = jax.tree.structure(states[0])
+        leaves = [jax.tree.leaves(state) for state in states]
+        states.clear()
+        parts: list[list[jax.Array]] = [[] for _ in self.keys]
+        for _ in range(len(leaves[0])):
+            arrays = [own.pop(0) for own in leaves]
+            for part, joined in enumerate(parts):
+                first = part * self.functions.count
+                joined.append(jnp.array(np.concatenate(arrays[first : first + self.functions.count])))
+        self.state = [jax.tree.unflatten(structure, part) for part in parts]
+
     def archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
         parts = [jax.tree.map(np.asarray, self.compiled.archives(state)) for state in self.state]
@@ -252,10 +276,12 @@ class _TrainingExecutor(ThreadPoolExecutor):
 
 
 class EpisodesOutside(Replications):
-    """`ask` and `tell` are programs; the evaluator runs the episodes of a part as one batch.
+    """`ask` and `tell` are programs; the evaluator runs the episodes.
 
-    An accelerator trains one part while the episodes of another run, and goes on training while logs are
-    written: the first `ask` of the next generation is called in advance. `state` remains the state before it.
+    On a CPU, each replication is a part: a program of one is faster there, as its arrays fit into the caches.
+    The episodes of all parts are one batch. An accelerator trains one part while the episodes of another
+    run, and goes on training while logs are written: the first `ask` of the next generation is called in
+    advance. `state` remains the state before it.
     """
 
     timings = ("ask_s", "rollouts_s", "tell_s")  # seconds of waiting for each
@@ -263,12 +289,14 @@ class EpisodesOutside(Replications):
 
     @staticmethod
     def parts_of(replications: int) -> int:
-        """Two or three parts of two replications or more, if they can be equal: they share a program."""
+        """On an accelerator two or three parts of two replications or more, if they can be equal."""
+        if not has_accelerator():
+            return replications
         return next((parts for parts in (2, 3) if replications % parts == 0 and replications > parts), 1)
 
     def advance(self, until: int) -> list[FinishedGeneration]:
-        """One generation; with several parts, generations for about two seconds."""
-        clock, count = time.perf_counter(), 1 if self.parts == 1 else self._generations_until(until)
+        """One generation; if `ask` is called in advance, generations for about two seconds."""
+        clock, count = time.perf_counter(), self._generations_until(until) if self.asks_ahead else 1
         kind, next_kind = (self.functions.rounds(self.generation + ahead) for ahead in (0, count))
         plan, first = self._plan(count), self.generation
         asked_for, done = list(plan), self.evaluations + sum(one.round.evaluations for one in plan)
@@ -309,32 +337,37 @@ class EpisodesOutside(Replications):
 
         self._report_if_new(COMPILING)
         with _TrainingExecutor(in_thread=self.asks_ahead) as training:
-            pending: list[Future[None]] = []  # calls of `tell`, for each part and round
+            pending: dict[int, Future[None]] = {}  # the last call of `tell` for each part
             asked = self._ahead or [training.submit(ask, part, plan[0]) for part in range(self.parts)]
             self._ahead = None
             spent[0]["ask_s"] += time.perf_counter() - clock
             for item, planned in enumerate(plan):
                 times = spent[planned.ahead]
-                for part in range(self.parts):
+                for batch in self._batches():
                     started = time.perf_counter()
-                    if item > 0:
-                        pending[-self.parts].result()  # an error of this part's last round
-                    own = asked[part].result()
-                    parameters, seeds = np.asarray(own.parameters), np.asarray(own.seeds)
+                    for part in batch if item > 0 else ():
+                        pending[part].result()  # an error of this part's last round
+                    own = [asked[part].result() for part in batch]
+                    parameters, seeds = (
+                        _joined([one.parameters for one in own]),
+                        _joined([one.seeds for one in own]),
+                    )
                     raise_failure(self.algorithm.environment)
                     times["ask_s"] += (ask_end := time.perf_counter()) - started
                     self._report_if_new(FIRST_EPISODES)
                     evaluation = self._evaluate(parameters, seeds, planned)
                     self._report_if_new(COMPILING)
                     times["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                    pending.append(training.submit(tell, part, planned, own, evaluation))
+                    for part, one, result in zip(batch, own, self._by_part(evaluation), strict=True):
+                        pending[part] = training.submit(tell, part, planned, one, result)
                     times["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
                     for following in asked_for[item + 1 : item + 2]:
-                        asked[part] = training.submit(ask, part, following)
+                        for part in batch:
+                            asked[part] = training.submit(ask, part, following)
                     times["ask_s"] += time.perf_counter() - tell_end
                     times["steps_per_s"] += float(evaluation.length.sum())
             started = time.perf_counter()
-            for call in pending:
+            for call in pending.values():
                 call.result()
             jax.block_until_ready((rows, records))
             spent[-1]["tell_s"] += (tell_end := time.perf_counter()) - started
@@ -342,6 +375,19 @@ class EpisodesOutside(Replications):
         self._ahead = asked if len(asked_for) > len(plan) else None
         self.paces[kind] = (time.perf_counter() - clock) / count
         return [self._done(*generation) for generation in zip(rows, records, spent, strict=True)]
+
+    def _batches(self) -> list[list[int]]:
+        """The parts whose episodes are evaluated together."""
+        parts = list(range(self.parts))
+        return [[part] for part in parts] if has_accelerator() else [parts]
+
+    def _by_part(self, evaluation: Evaluation[np.ndarray]) -> list[Evaluation[np.ndarray]]:
+        """The evaluation of each part of a batch."""
+        size, replications = self.functions.count, len(evaluation.fitness)
+        return [
+            Evaluation(*jax.tree.map(lambda array, i=first: array[i : i + size], evaluation))
+            for first in range(0, replications, size)
+        ]
 
     def _plan(self, generations: int) -> list[_PlannedRound]:
         """The rounds of the next generations."""
@@ -384,6 +430,11 @@ class EpisodesOutside(Replications):
             for own, numbers in zip(parameters, seeds, strict=True)
         ]
         return Evaluation(*jax.tree.map(lambda *arrays: np.stack(arrays), *parts))
+
+
+def _joined(arrays: list[jax.Array]) -> np.ndarray:
+    """Arrays of the host as one, replications first. A single one is not copied."""
+    return np.asarray(arrays[0]) if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def to_host(arrays: Any) -> Any:

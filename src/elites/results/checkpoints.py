@@ -1,7 +1,7 @@
 """Checkpoints: the whole state of a run in one file, written atomically, the last two kept.
 
-The file is a plain npz: the state's arrays by their path in it, and a header in JSON. Of archives and replay
-buffers only the filled rows are stored.
+The file is a plain npz: the arrays of each replication's state by their path in it, and a header in JSON. Of
+archives and replay buffers only the filled rows are stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import jax
-import jax.numpy as jnp
 import msgspec
 import numpy as np
 
@@ -25,7 +24,7 @@ from elites.files import Array, ArrayFile, one_line, remove_partials, write_atom
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.results.schemas import CheckpointHeader, RunRecord, convert, parse
 
-VERSION = 5
+VERSION = 6  # of the format; version 5 had the same for a single run, and other shapes for a group
 KEPT = 2
 DAMAGED = ".damaged"  # suffix of a checkpoint that could not be read
 HEADER = Array("U")
@@ -108,7 +107,8 @@ def outline(empty: Any) -> Any:
 
 
 def unpack(empty: Any, packed: Packed) -> Any:
-    """Restores a state. `empty`, an initial state, has the shapes and the rows that are not stored."""
+    """Restores a state, as arrays of the host. `empty`, an initial state, has the shapes and the rows that
+    are not stored."""
     nodes, structure = jax.tree_util.tree_flatten_with_path(empty, is_leaf=_partly_filled)
     restored = []
     for path, node in nodes:
@@ -130,8 +130,7 @@ def unpack(empty: Any, packed: Packed) -> Any:
                 )
             whole[places] = stored
             del stored  # a buffer is large: keep few copies
-            arrays.append(jnp.array(whole.reshape(leaf.shape)))
-            del whole
+            arrays.append(whole.reshape(leaf.shape))
         restored.append(jax.tree.unflatten(jax.tree.structure(node), arrays))
     return jax.tree.unflatten(structure, restored)
 
@@ -144,11 +143,11 @@ def _places(places: np.ndarray, name: str, size: int) -> np.ndarray:
     return places
 
 
-def _fitting(packed: Packed, name: str, like: jax.Array) -> jax.Array:
+def _fitting(packed: Packed, name: str, like: np.ndarray) -> np.ndarray:
     stored = packed[name]
     if stored.shape != like.shape or stored.dtype != like.dtype:
         raise ValueError(f"{name} is {stored.dtype}{stored.shape}, not {like.dtype}{like.shape}")
-    return jnp.array(stored)
+    return stored
 
 
 class _UnusableError(ValueError):
@@ -295,6 +294,7 @@ def _read_header(file: ArrayFile) -> CheckpointHeader:
     HEADER.check_values("header", text)
     header = parse(str(text))
     version = header.get("format") if isinstance(header, dict) else None
-    if isinstance(version, int) and version != VERSION:
+    single = isinstance(header, dict) and version == 5 and len(header.get("seeds", ())) == 1
+    if isinstance(version, int) and version != VERSION and not single:
         raise _UnusableError(f"it has format {version}; this version reads format {VERSION}")
     return convert(header, CheckpointHeader)
