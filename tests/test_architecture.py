@@ -66,3 +66,13 @@ def test_only_the_results_package_spells_the_names_of_files():
         and re.fullmatch(pattern, str(node.value))
         and node.value not in others
     ]
+
+
+def test_only_the_results_package_handles_incomplete_files():
+    """Others write files atomically, or ask a folder. A clip can be anywhere, and is written by an encoder."""
+    users = [
+        file.relative_to(SOURCE)
+        for file in SOURCE.rglob("*.py")
+        if re.search(r"\b(is_partial|partial_path|PARTIAL)\b", file.read_text())
+    ]
+    assert {str(user) for user in users if user.parts[0] != "results"} == {"files.py", "replays/clip.py"}

@@ -18,7 +18,7 @@ from elites.errors import ElitesError, require
 from elites.evaluation import evaluator_of
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.files import error_in_one_line, remove_partials
+from elites.files import error_in_one_line
 from elites.memory import require_bytes
 from elites.options import Physics, Replications, Seed, Threads, converted, types_of
 from elites.results.archive import SavedArchive
@@ -114,7 +114,7 @@ def correct(
     with folder_lock(run.path):
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
-        remove_partials(run.path, below=False)
+        run.remove_partials()
         if (corrected := existing_correction(path, archive, settings, log)) is not None:
             log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected

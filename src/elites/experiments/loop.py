@@ -25,7 +25,7 @@ from elites.experiments.generation import FinishedGeneration
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Replications
-from elites.files import error_in_one_line, one_line, remove_partials
+from elites.files import error_in_one_line, one_line
 from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
@@ -81,8 +81,9 @@ def _drive(
     execution: Execution,
     interrupts: Interrupts,
 ) -> list[Outcome]:
-    checkpoints = GroupFolder(home).checkpoints
-    remove_partials(home)
+    group = GroupFolder(home)
+    checkpoints = group.checkpoints
+    group.remove_partials()
     budget = current.configs[0].evaluations
     identity = RunIdentity([replace(folder.read_record(), evaluations=budget) for folder in folders])
     header: CheckpointHeader | None = None

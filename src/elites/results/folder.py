@@ -55,8 +55,19 @@ class RunFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether a run has begun here."""
+        """Whether a run has been made here."""
         return self.config.exists()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the run has more than its record."""
+        return self.exists and any(
+            path != self.config and not is_partial(path) for path in self.path.iterdir()
+        )
+
+    def remove_partials(self) -> None:
+        """Removes incomplete files that a killed process left in the folder itself."""
+        remove_partials(self.path, below=False)
 
     def create_folder(self) -> None:
         make_folder(self.path)
@@ -247,6 +258,14 @@ class GroupFolder:
         """Whether all replications have their records: the group's own is written last."""
         return self.record.exists()
 
+    def complete_files(self) -> Iterator[Path]:
+        """All files, except those that are being written."""
+        return (path for path in self.path.rglob("*") if path.is_file() and not is_partial(path))
+
+    def remove_partials(self) -> None:
+        """Removes incomplete files that a killed process left here or in the replications."""
+        remove_partials(self.path)
+
     def run(self, seed: int) -> RunFolder:
         return RunFolder(self.path / names.seed_folder(seed))
 
@@ -281,7 +300,7 @@ class GroupFolder:
 
     def clear_incomplete(self) -> None:
         """Removes the records of an incomplete group."""
-        remove_partials(self.path)
+        self.remove_partials()
         for folder in self.path.iterdir():
             RunFolder(folder).config.unlink(missing_ok=True)
             folder.rmdir()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elites.errors import ElitesError
-from elites.files import partial_path
+from elites.files import partial_path, remove_partials
 from elites.results import names
 from elites.results.folder import RunFolder, find_runs, write_json
 from elites.results.schemas import Pace, StudyRecord, read_record
@@ -49,6 +49,15 @@ class StudyFolder:
 
     def __str__(self) -> str:
         return str(self.path)
+
+    @property
+    def partial(self) -> StudyFolder:
+        """Where the folder is made before it gets its name."""
+        return StudyFolder(partial_path(self.path))
+
+    def remove_partials(self) -> None:
+        """Removes incomplete files that a killed process left in the folder itself."""
+        remove_partials(self.path, below=False)
 
     def log(self, job: str) -> Path:
         """The log of a job's worker, which is kept until the job is finished."""

@@ -23,8 +23,9 @@ from typing import IO, Any
 from elites.children import describe_exit
 from elites.cluster import connect, nodes
 from elites.errors import ElitesError
-from elites.files import error_in_one_line, is_partial, write_atomically
+from elites.files import error_in_one_line, write_atomically
 from elites.results import names
+from elites.results.folder import GroupFolder
 from elites.results.study import StudyFolder
 from elites.studies.execution import POLL_SECONDS, make_request, start_worker
 from elites.studies.plan import WORKER_BYTES
@@ -102,7 +103,7 @@ def _mark(path: Path) -> tuple[int, int]:
 
 def _changes(folder: Path, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Files that have changed since they were sent. Logs are read last: checkpoints refer to their rows."""
-    paths = sorted(_files(folder), key=lambda path: path.name in names.LOGS)
+    paths = sorted(GroupFolder(folder).complete_files(), key=lambda path: path.name in names.LOGS)
     changed: dict[str, bytes] = {}
     for path in paths:
         name = str(path.relative_to(folder))
@@ -116,11 +117,6 @@ def _changes(folder: Path, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
         del sent[name]
     if changed or removed:
         yield {"kind": "files", "changed": changed, "removed": removed}
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """The complete files of a run."""
-    return (path for path in folder.rglob("*") if path.is_file() and not is_partial(path))
 
 
 def _order(name: str) -> int:
@@ -195,7 +191,9 @@ class ClusterPool:
 
     def start(self, job: Job) -> None:
         folder = self.study.path / job.folder
-        files = {str(path.relative_to(folder)): path.read_bytes() for path in _files(folder)}
+        files = {
+            str(path.relative_to(folder)): path.read_bytes() for path in GroupFolder(folder).complete_files()
+        }
         request = make_request(job, folder, self.execution)
         options: dict[str, Any] = {"num_cpus": self.threads, "memory": self.needs[job.folder]}
         if job.group and self._gpus:

@@ -18,7 +18,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, partial_path, require_space
+from elites.files import error_in_one_line, require_space
 from elites.results import names
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
@@ -231,7 +231,8 @@ def _write(
     parameters: bool,
 ) -> None:
     """Makes the folder under a temporary name, its record last, and then renames it."""
-    partial = partial_path(target)
+    study_folder = StudyFolder(target).partial
+    partial = study_folder.path
     with error_in_one_line(f"cannot write to {target}"):
         partial.mkdir(parents=True, exist_ok=True)
         with folder_lock(partial):
@@ -240,7 +241,7 @@ def _write(
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
                 for place, (run, _) in runs.items():
                     run.copy_results(RunFolder(partial / place), parameters=parameters)
-                StudyFolder(partial).write_record(study)
+                study_folder.write_record(study)
                 partial.rename(target)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)

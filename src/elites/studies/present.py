@@ -10,7 +10,6 @@ from typing import Any
 
 from elites.errors import ElitesError
 from elites.experiments.config import RunConfig
-from elites.files import is_partial
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.names import GROUP_PREFIX, seed_folder, seeds_folder
 from elites.studies.study import Job
@@ -63,7 +62,7 @@ def in_folder(study: Path, job: Job) -> list[Job]:
     new = [config for config in job.configs if config.seed not in present]
     if not job.group:
         return parts if present else [job]
-    alone = [config for config in new if _has_begun(GroupFolder(study / home).run(config.seed))]
+    alone = [config for config in new if GroupFolder(study / home).run(config.seed).has_begun]
     if not parts and not alone and not _groups(study / home):
         return [job]
     rest = _consecutive([config for config in new if config not in alone])
@@ -110,11 +109,6 @@ def _consecutive(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
         else:
             ranges.append([config])
     return ranges
-
-
-def _has_begun(run: RunFolder) -> bool:
-    """Whether a run has more than its record."""
-    return run.exists and any(path != run.config and not is_partial(path) for path in run.path.iterdir())
 
 
 def _list_seeds(seeds: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, in_bytes, remove_partials, require_space
+from elites.files import error_in_one_line, in_bytes, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
@@ -54,7 +54,7 @@ def run_study(
     with error_in_one_line(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):  # fails early, before anything is measured
-        remove_partials(folder, below=False)
+        StudyFolder(folder).remove_partials()
         return _execute(study, folder, execution, clock, only_plan=False)
 
 
