@@ -69,7 +69,7 @@ def test_only_the_results_package_spells_the_names_of_files():
 
 
 def test_only_the_results_package_handles_incomplete_files():
-    """Others write files atomically, or ask a folder. A clip can be anywhere, and is written by an encoder."""
+    """Others write files atomically, or ask a folder. An encoder writes a clip, which can be anywhere."""
     users = [
         file.relative_to(SOURCE)
         for file in SOURCE.rglob("*.py")

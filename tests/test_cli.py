@@ -1,5 +1,6 @@
 import importlib.metadata
 import importlib.util
+import itertools
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import sys
 import pytest
 
 from elites import ALGORITHMS, cli
+from elites.cli.study import STUDY_COMMANDS
 from elites.tasks import TASKS
 
 
@@ -133,6 +135,28 @@ def test_the_help_of_a_command_lists_its_options(capsys):
         cli.main(["random", "--help"])
     assert stopped.value.code == 0
     assert "--controllers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([name] for name in cli.COMMANDS if name not in ("run", "study")),
+        *(["study", action] for action in STUDY_COMMANDS),
+        *(["run", algorithm] for algorithm in ALGORITHMS),
+    ],
+    ids=" ".join,
+)
+def test_help_is_flowing_text_that_leaves_out_empty_defaults(command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([*command, "--help"])
+    out = capsys.readouterr().out
+    assert not re.search(r"None|<class|default: \)|default: ''", out)
+    boxed = [line[2:].rstrip("│").rstrip() for line in out.splitlines()]
+    boxed = boxed[next(i for i, line in enumerate(boxed) if line.startswith("-h")) :]
+    width = max(map(len, boxed))
+    for line, following in itertools.pairwise(boxed):
+        if following.startswith("  "):  # the same text goes on
+            assert line.startswith("-") or len(f"{line} {following.split()[0]}") > width
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from elites.cache import collect_garbage_rarely
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import INTERRUPTED, Command, first_line
 from elites.cli.explore import Explore
+from elites.cli.help import with_help
 from elites.cli.inspect import Correct, Show
 from elites.cli.random import Random
 from elites.cli.replay import Replay
@@ -102,6 +103,8 @@ def parse(arguments: Sequence[str]) -> Command:
             raise ElitesError(f"usage: {STUDY_USAGE}")
         action, *rest = rest
         program, command = f"{program} {action}", STUDY_COMMANDS[action]
+    if not {"-h", "--help"}.isdisjoint(rest):
+        command = with_help(command)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):
