@@ -8,7 +8,7 @@ from elites import RunConfig, make_task
 from elites.archives.cells import make_cells
 from elites.experiments.loop import correction_columns
 from elites.metrics.metric import METRICS
-from elites.paper.claims import ant_suite
+from elites.paper.claims import ANT_TASKS
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.corrected import corrected_archive, save_corrected
 from elites.results.tables import Table
@@ -162,4 +162,4 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
 
 def study_of(folder):
     """The results of the runs in a folder."""
-    return read_study(folder, folder / "metrics.parquet", group_across_tasks=ant_suite)
+    return read_study(folder, folder / "metrics.parquet", ANT_TASKS)

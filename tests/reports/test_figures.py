@@ -11,7 +11,7 @@ from elites.archives.archive import Origin, Solutions, empty_archive, insert
 from elites.archives.cells import grid, make_cells
 from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
 from elites.reports.maps import voronoi_polygons
-from elites.reports.tables import losses, reproducibility_tables
+from elites.reports.tables import losses_table, reproducibility_tables
 from elites.results.archive import save_archive, saved_archive
 from elites.results.corrected import corrected_archive
 
@@ -161,10 +161,10 @@ def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
     reproducible, lucky = lines[2:12], lines[14:24]
     assert [int(line.split()[0]) for line in reproducible] == archive.cell[3:13].tolist()
     assert int(lucky[0].split()[0]) == archive.cell[20]
-    assert "corrected by 4 replications of each of" in losses(corrected)
+    assert "corrected by 4 replications of each of" in losses_table(corrected)
     assert not corrected.invalid
     fitness[0, 0] = np.nan
-    assert "; left out for an episode that gave NaN: 1" in losses(
+    assert "; left out for an episode that gave NaN: 1" in losses_table(
         corrected_archive(archive, fitness, descriptor, about)
     )
 

@@ -67,7 +67,7 @@ class Correct(PhysicsOptions):
 
         with Bar(f"correcting {self.folder}", end_process=exit_at_once) as bar:
             from elites.experiments.correct import correct
-            from elites.reports.tables import losses
+            from elites.reports.tables import losses_table
             from elites.results.folder import RunFolder
 
             corrected = correct(
@@ -82,5 +82,5 @@ class Correct(PhysicsOptions):
                 on_stop=bar.stopping,
                 log=bar.log,
             )
-        print(losses(corrected, RunFolder(self.folder).read_record().metrics))
+        print(losses_table(corrected, RunFolder(self.folder).read_record().metrics))
         return 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from elites.cli.command import Folder, exit_at_once
-from elites.cli.inspect import Show
 from elites.cli.options import TaskOptions
 from elites.errors import ElitesError
 from elites.experiments.options import ExecutionOptions, RunSettings
@@ -135,6 +134,7 @@ class Resume(ExecutionArguments):
 
 def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
+    from elites.experiments.display import Bar
     from elites.files import in_bytes
     from elites.metrics.metric import ArchiveMetrics, summary
     from elites.results.folder import RunFolder
@@ -146,7 +146,11 @@ def conclude(outcome: Outcome) -> int:
         )
         return 0
     if not outcome.runs:
-        Show(folder=outcome.folder).run()
+        with Bar(f"{outcome.folder}", doing="drawing figures"):
+            from elites.reports.show import show
+
+            text = show(outcome.folder)
+        print(text)
     for run in outcome.runs:
         metrics = ArchiveMetrics(*(run.metrics[name] for name in ArchiveMetrics._fields))
         print(f"{run.folder}: {run.evaluations:,} evaluations, {summary(metrics)}")

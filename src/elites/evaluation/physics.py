@@ -6,7 +6,6 @@ from elites.errors import ElitesError
 from elites.evaluation.threads import thread_count
 from elites.files import one_line
 from elites.options import Physics
-from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, Task
 
 # With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.29 s per
@@ -82,10 +81,3 @@ def _compile(task: DeviceTask, physics: Physics) -> None:
         from elites.evaluation.device import batched
 
         batched(task, physics)
-
-
-def runs_inside(task: Task, physics: Physics | None) -> bool:
-    """Whether evaluations of this task are part of a program."""
-    return (isinstance(task, DeviceTask) and physics != "native") or (
-        isinstance(task, FunctionTask) and task.is_jax
-    )

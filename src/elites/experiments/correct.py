@@ -159,11 +159,12 @@ def correct_archive(
 ) -> CorrectedArchive:
     """Evaluates the elites again and saves the corrected archive. Raises StoppedError if `stop()`."""
     about = describe_correction(archive, **asdict(settings))
-    shape = (len(archive.cell), settings.replications)
-    require_correction(shape[0], archive.descriptor.shape[1], archive.parameters.shape[1], settings)
-    fitness = np.full(shape, np.nan, np.float32)
-    descriptor = np.full((*shape, archive.descriptor.shape[1]), np.nan, np.float32)
-    done = load_unfinished(path, about, fitness, descriptor)
+    shape = (len(archive.cell), settings.replications, archive.descriptor.shape[1])
+    require_correction(shape[0], shape[2], archive.parameters.shape[1], settings)
+    fitness, descriptor = np.full(shape[:2], np.nan, np.float32), np.full(shape, np.nan, np.float32)
+    finished = load_unfinished(path, about, shape)
+    done = len(finished[0])
+    fitness[:done], descriptor[:done] = finished
     seeds = episode_seeds(archive, settings)
     chosen = None
     most = len(archive.cell)

@@ -21,7 +21,6 @@ from elites.errors import ElitesError
 from elites.evaluation import evaluator_of, refuse_cluster
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation
-from elites.evaluation.physics import runs_inside
 from elites.experiments.config import RunConfig
 from elites.experiments.correct import Settings, require_correction
 from elites.experiments.device_program import DeviceProgram, device_program
@@ -44,6 +43,7 @@ from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.members import Members, members_of
 from elites.tasks import record_of
+from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
@@ -232,9 +232,16 @@ def make_replications(
         elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
         settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
         require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
-    if runs_inside(task, configs[0].physics) and algorithm.shares_program(task, algorithm.config):
+    if runs_inside(algorithm, configs[0].physics):
         driver = EpisodesInside
     return driver(configs, algorithm, execution, start_genomes)
+
+
+def runs_inside(algorithm: Algorithm, physics: Physics | None) -> bool:
+    """Whether evaluations are part of the program."""
+    task = algorithm.task
+    is_jax = task.is_jax if isinstance(task, FunctionTask) else isinstance(task, DeviceTask)
+    return is_jax and physics != "native" and algorithm.shares_program(task, algorithm.config)
 
 
 class _PlannedRound(NamedTuple):
@@ -526,8 +533,7 @@ def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) 
     # A program on the device needs copies of arrays that it updates, and of transitions: as they come, by
     # episode, and as rows of the buffer.
     batch = max(batch, algorithm.working_bytes())
-    inside = isinstance(task, DeviceTask) and physics != "native"
-    if inside:
+    if runs_inside(algorithm, physics):
         return 3 * state_bytes // 2 + 6 * batch
     return (1 + asks_ahead(EpisodesOutside.parts_of(count))) * state_bytes + max(batch, *sizes)
 

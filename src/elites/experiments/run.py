@@ -89,11 +89,11 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
         execution.log(line)
         config = dataclasses.replace(config, physics=physics)
     algorithm, start = config.make_algorithm(), config.read_start()
-    require_memory(algorithm, physics, together)
     _warn_if_only_opening(config, algorithm, execution)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
     new_folders = _new_folders(path, configs, start, group=group)
     if group and not config.shares_program:
+        require_memory(algorithm, physics)
         with new_folders:
             pass
         return _resume(path, execution, None)

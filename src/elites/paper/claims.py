@@ -8,9 +8,8 @@ import numpy as np
 
 from elites.metrics.metric import BY_NAME, Quantity
 from elites.paper.presets import DEEP_GRID, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
-from elites.paper.verdicts import Check, Claim, Contender, Evidence, above, is_papers_task
+from elites.paper.verdicts import Check, Claim, Contender, Evidence, above
 from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
-from elites.studies.merge.runs import Run
 
 FADED = 0.2  # of its early share: an operator that adds less than this has almost stopped
 ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", DEEP_GRID.name
@@ -45,16 +44,11 @@ def _has_other_common_budget(curves: Curves) -> bool:
     return any(end.evaluations != common.evaluations for end, common in pairs)
 
 
-def ant_suite(run: Run) -> str:
-    """The suite of a run that counts when its two ant tasks are compared with each other; else empty."""
-    for suite in SUITES.values():
-        if run.record.task in _ants(suite) and is_papers_task(run):
-            return suite.title
-    return ""
-
-
 def _ants(suite: Suite) -> tuple[str, str]:
     return suite.uncertain("ant"), suite.deterministic("ant")
+
+
+ANT_TASKS = tuple(map(_ants, SUITES.values()))  # of each suite, for `read_study`
 
 
 def _uncertain(suite: Suite) -> list[str]:

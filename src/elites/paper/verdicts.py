@@ -34,7 +34,7 @@ from elites.metrics.statistics import LEVEL, bonferroni, least_p, rank_sum_p, si
 from elites.paper.presets import GA_SHARE, PGA
 from elites.studies.merge.pooled import POOLED
 from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
-from elites.studies.merge.runs import STORAGE, Run, defaults_of
+from elites.studies.merge.runs import STORAGE, Run, defaults_of, has_usual_task
 
 FREE_PARAMETERS = {
     "qd-deterministic-halfcheetah": "ends_on_fall"
@@ -274,24 +274,14 @@ def _is_papers_algorithm(run: Run) -> bool:
     )
 
 
-def is_papers_task(run: Run) -> bool:
-    """Whether a task has its default parameters, or others that count as well."""
-    defaults, given = defaults_of("tasks", run.record.task), run.record.task_parameters
-    return defaults is not None and all(
-        given.get(name) == value
-        for name, value in defaults.items()
-        if name != FREE_PARAMETERS.get(run.record.task)
-    )
-
-
 def _labels(study: StudyResults) -> dict[str, str]:
     """The paper's tasks, each with its label in the study; of two variants, the one with the defaults."""
     labels: dict[str, str] = {}
     for run in (curves.run for curves in study.runs):
-        if is_papers_task(run):
-            free = FREE_PARAMETERS.get(run.record.task, "")
-            usual = (defaults_of("tasks", run.record.task) or {}).get(free)
-            if run.record.task not in labels or run.record.task_parameters.get(free) == usual:
+        free = FREE_PARAMETERS.get(run.record.task)
+        if has_usual_task(run, free):
+            usual = (defaults_of("tasks", run.record.task) or {}).get(free or "")
+            if run.record.task not in labels or run.record.task_parameters.get(free or "") == usual:
                 labels[run.record.task] = run.task
     return labels
 

@@ -10,7 +10,7 @@ import numpy as np
 from elites.metrics.metric import METRICS, metric_of
 from elites.options import converted
 from elites.reports.style import Colour, Format, Style
-from elites.reports.tables import losses, reproducibility_tables
+from elites.reports.tables import losses_table, reproducibility_tables
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord
@@ -66,7 +66,9 @@ def show(
     elif problem:
         rows["corrected"] = problem
     tables = (
-        [] if corrected is None else [losses(corrected, record.metrics), reproducibility_tables(corrected)]
+        []
+        if corrected is None
+        else [losses_table(corrected, record.metrics), reproducibility_tables(corrected)]
     )
     width = max(map(len, rows)) + 1
     lines = [record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items())]

@@ -12,7 +12,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
 
-def losses(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
+def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
     """The metrics of an archive, those of the corrected one, and the losses.
 
     `metric_paths` are the import paths of the run's further metrics.

@@ -215,16 +215,19 @@ def save_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, desc
     write_arrays(_unfinished(path), arrays)
 
 
-def load_unfinished(path: Path, about: dict[str, Any], fitness: np.ndarray, descriptor: np.ndarray) -> int:
-    """Loads the finished elites, if the inputs are the same. Returns their number."""
+def load_unfinished(
+    path: Path, about: dict[str, Any], shape: tuple[int, int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The fitness and the descriptors of the elites that were finished with the same inputs; maybe of none.
+
+    `shape` is that of all descriptors, `[n, N, d]`.
+    """
     with contextlib.suppress(ElitesError):
         arrays = read_arrays(_unfinished(path), schemas.UNFINISHED, "an unfinished correction")
-        done = len(arrays["fitness"])
-        fits = arrays["descriptor"].shape == descriptor[:done].shape
-        if fits and str(arrays["about"]) == json.dumps(about):
-            fitness[:done], descriptor[:done] = arrays["fitness"], arrays["descriptor"]
-            return done
-    return 0
+        done, *others = arrays["descriptor"].shape
+        if done <= shape[0] and (*others,) == shape[1:] and str(arrays["about"]) == json.dumps(about):
+            return arrays["fitness"], arrays["descriptor"]
+    return np.empty((0, shape[1]), np.float32), np.empty((0, *shape[1:]), np.float32)
 
 
 def remove_unfinished(path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import ant_suite
+from elites.paper.claims import ANT_TASKS
 from elites.paper.presets import Suite, suite_of
 from elites.reports.plain import plain_text
 from elites.reports.study.comparisons import counted, make_findings
@@ -43,18 +43,14 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 @plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
-    study = read_study(home.path, report.metrics, group_across_tasks=ant_suite)
-    record = _record(home)
+    study = read_study(home.path, report.metrics, ANT_TASKS)
+    record = study.record
     papers = _papers_suite(record)
     findings = make_findings(study, reference, record.reference, papers=papers is not None)
     captions, archive_notes = draw_figures(study, report)
     notes = [*study.notes, *findings.notes, *archive_notes]
     tables = make_tables(findings)
     write_tables(findings, tables, report)
-    name = record.name
-    title = shortened(name if name and not papers else f"Study {name or home.path.resolve().name}")
-    page = make_page(findings, tables, captions, report, title=title, notes=notes, against=against)
-    report.page.write_text(page, encoding="utf-8", errors="replace")
     figures = counted(sum(map(len, captions.values())), "figure")
     lines = [
         ", ".join(
@@ -68,15 +64,11 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
         ),
         f"{home.report.page} shows the results; {figures} and the tables are beside it",
     ]
+    name = record.name
+    title = shortened(name if name and not papers else f"Study {name or home.path.resolve().name}")
+    page = make_page(findings, tables, captions, report, title=title, notes=notes, against=against)
+    report.page.write_text(page, encoding="utf-8", errors="replace")
     return "\n".join(lines)
-
-
-def _record(home: StudyFolder) -> StudyRecord:
-    """The study's record; an empty one for other folders, or if it is damaged: the study has a note then."""
-    try:
-        return home.read_record() or StudyRecord()
-    except ElitesError:
-        return StudyRecord()
 
 
 def _papers_suite(record: StudyRecord) -> Suite | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -15,11 +15,11 @@ from elites.errors import ElitesError
 from elites.metrics.contribution import added, rows_of, smoothed, window
 from elites.metrics.metric import METRICS, Quantity, metric_of
 from elites.results.folder import RunFolder
-from elites.results.schemas import RunRecord
+from elites.results.schemas import RunRecord, StudyRecord
 from elites.results.tables import metric_names
 from elites.studies.merge.logs import MetricsTable, read_corrections, read_last_row, read_log
 from elites.studies.merge.pooled import POOLED, pooled_scores
-from elites.studies.merge.runs import Run, describe_differences, differences, find_runs
+from elites.studies.merge.runs import Run, describe_differences, differences, find_runs, has_usual_task
 
 POINTS = 200  # of a curve
 EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
@@ -65,6 +65,7 @@ class StudyResults:
     """The results of all runs, without the archives."""
 
     folder: Path
+    record: StudyRecord  # empty for other folders than a study's
     runs: list[Curves]
     budgets: dict[str, int]  # the largest that all runs of a task have reached
     limits: dict[str, int]  # the largest at which a run of a task is compared; curves go up to it
@@ -177,15 +178,13 @@ class StudyResults:
         return any(self.correction(curves) for curves in self.runs)
 
 
-def read_study(
-    folder: Path, table: Path, group_across_tasks: Callable[[Run], str] = lambda run: ""
-) -> StudyResults:
+def read_study(folder: Path, table: Path, compared_tasks: Sequence[tuple[str, ...]] = ()) -> StudyResults:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
 
-    `group_across_tasks` names the runs that are compared with each other across tasks; others have no name.
-    See `Curves.across_tasks`.
+    `compared_tasks`: tasks that are compared with each other, with their default parameters. See
+    `Curves.across_tasks`.
     """
-    candidates, notes = find_runs(folder)
+    candidates, record, notes = find_runs(folder)
     last: dict[Path, int] = {}
     columns: dict[Path, list[str]] = {}
     for run in candidates:
@@ -202,14 +201,14 @@ def read_study(
     if not runs:
         raise ElitesError(f"{folder} holds no run with a logged generation")
     while runs:
-        compared = _compared_evaluations(runs, last, group_across_tasks)
+        compared = _compared_evaluations(runs, last, compared_tasks)
         names = list(dict.fromkeys(name for run in runs for name in columns[run.folder.path]))
         metrics = _metrics(runs, names)
         with MetricsTable(table, names, metrics) as written:
             curves, failed, damaged = _read_curves(runs, compared, metrics, written)
         notes += [f"{run.name} is left out: {error}" for run, error in failed]
         runs = [curve.run for curve in curves]
-        if not failed or _compared_evaluations(runs, last, group_across_tasks) == {
+        if not failed or _compared_evaluations(runs, last, compared_tasks) == {
             run.folder.path: compared[run.folder.path] for run in runs
         }:
             break  # else a run that is now left out has determined them
@@ -220,7 +219,7 @@ def read_study(
     budgets = {c.run.task: c.common.evaluations for c in curves}
     limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
     notes += [*_making_notes(curves), *damaged, *_budget_notes(curves, budgets)]
-    return StudyResults(folder, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
+    return StudyResults(folder, record, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
 def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...]:
@@ -240,7 +239,7 @@ class ComparedEvaluations(NamedTuple):
 
 
 def _compared_evaluations(
-    runs: Sequence[Run], last: Mapping[Path, int], group_of: Callable[[Run], str]
+    runs: Sequence[Run], last: Mapping[Path, int], compared_tasks: Sequence[tuple[str, ...]]
 ) -> dict[Path, ComparedEvaluations]:
     """The evaluations at which each run is compared.
 
@@ -253,10 +252,10 @@ def _compared_evaluations(
         return {run.folder.path: min(planned, last[run.folder.path]) for run in chosen}
 
     across: dict[Path, tuple[int, int]] = {}
-    for name in {group_of(run) for run in runs} - {""}:
-        named = [run for run in runs if group_of(run) == name]
-        if len({run.task for run in named}) > 1:
-            ended = ends(named)
+    for tasks in compared_tasks:
+        chosen = [run for run in runs if run.record.task in tasks and has_usual_task(run)]
+        if len({run.task for run in chosen}) > 1:
+            ended = ends(chosen)
             across |= {path: (end, min(ended.values())) for path, end in ended.items()}
     compared = {}
     for task in {run.task for run in runs}:

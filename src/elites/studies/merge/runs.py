@@ -51,8 +51,11 @@ class Run:
         return f"{self.variant} on {self.task}, seed {self.seed}"
 
 
-def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
-    """All runs below a folder, by task, variant and seed; and why others are left out."""
+def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
+    """All runs below a folder, by task, variant and seed; the study's record; and what is left out, and why.
+
+    The record is empty if there is none, or if it is damaged.
+    """
     if not folder.is_dir():
         raise ElitesError(f"{folder} is not a folder")
     folders, records, notes = [], [], []
@@ -86,7 +89,7 @@ def find_runs(folder: Path) -> tuple[list[Run], list[str]]:
             notes.append(f"{run.folder.path.relative_to(folder)} repeats {run.name} and is left out")
         else:
             kept[key] = run
-    return list(kept.values()), notes
+    return list(kept.values()), study, notes
 
 
 def differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
@@ -182,6 +185,14 @@ def defaults_of(what: str, name: str) -> dict[str, Any] | None:
         defaults = parameters_of(TASKS[name])
     recorded: dict[str, Any] | None = json.loads(json.dumps(defaults))
     return recorded
+
+
+def has_usual_task(run: Run, free: str | None = None) -> bool:
+    """Whether a run's task is a built-in one with its default parameters, `free` apart."""
+    defaults, given = defaults_of("tasks", run.record.task), run.record.task_parameters
+    return defaults is not None and all(
+        given.get(name) == value for name, value in defaults.items() if name != free
+    )
 
 
 def _label(name: str, parameters: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> str:
