@@ -67,7 +67,7 @@ def measure(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[f
         if kind == "cvt"
         else GridArchive(dims=cells.grid, **shape)
     )
-    put = jax.jit(lambda archive, new: insert(archive, cells.of(new.descriptor), new), donate_argnums=0)
+    put = jax.jit(lambda archive, new: insert(archive, cells.assign(new.descriptor), new), donate_argnums=0)
     archives = {name: empty_archive(1024, parameters, 2) for name in ("shared", "copied")}
     rng = np.random.default_rng(0)
     # JAX copies NumPy arrays, except those that start at a multiple of 64 bytes.

@@ -32,7 +32,7 @@ def make_run(folder: Path, elites: int) -> None:
     from elites.results.folder import RunFolder
 
     task, rng = make_task(TASK), np.random.default_rng(0)
-    policy, cells = Policy.of(task), make_cells(task)
+    policy, cells = Policy.for_task(task), make_cells(task)
     parameters = np.array(jax.vmap(policy.init)(jax.random.split(jax.random.key(0), elites)))
     parameters[rng.permutation(elites)[: elites // 2]] *= 0.2
     cell = rng.permutation(len(cells.centroids))[:elites].astype(np.int32)

@@ -90,7 +90,7 @@ def measure_walkers(folder: Path, browser: Any, count: int) -> dict[str, Any]:
     """A page in which every walker moves for five seconds."""
     archive = archives.synthetic_archive(2, count, 1.0)
     task = elites.make_task("qd-walker", ends_on_fall=False)
-    policy = elites.Policy.of(task, (128, 128))
+    policy = elites.Policy.for_task(task, (128, 128))
     weights = np.random.default_rng(0).normal(0, 0.1, (count, policy.parameter_count))
     archive = replace(
         archive,

@@ -84,7 +84,7 @@ def parts(repetitions: int) -> dict[str, float]:
 
     current: dict[str, Any] = {"archive": archive, "buffer": buffer}
     put = jax.jit(insert, donate_argnums=0)
-    cells = jax.jit(algorithm.cells.of)
+    cells = jax.jit(algorithm.cells.assign)
     offspring = solutions(batch, jax.tree.map(jnp.asarray, evaluation), state.progress)
 
     def time_insertion() -> float:  # better each time, so that offspring are added

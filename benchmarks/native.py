@@ -143,7 +143,7 @@ def parts_of_a_start() -> Iterator[dict[str, float]]:
     from elites.native import compiled, perceptron
 
     functions: dict[str, list[tuple[Any, str]]] = {
-        "tracing": [(jax, "eval_shape"), (compiled, "jaxpr_of")],
+        "tracing": [(jax, "eval_shape"), (compiled, "trace_jaxpr")],
         "scalarising": [(compiled, "from_jaxpr")],
         "llvm": [(compiled, "emit"), (compiled, "machine_code"), (perceptron, "machine_code")],
         "loading": [(compiled, "_cached"), (compiled, "Loaded"), (perceptron, "Loaded")],

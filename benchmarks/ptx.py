@@ -127,13 +127,13 @@ class Robot:
         }
 
     def ptx(self) -> dict[str, Any]:
-        from elites.evaluation.kernels import step_of
+        from elites.evaluation.kernels import make_step
         from elites.native.cuda import ptx
         from elites.native.emit import emit_kernel
         from elites.native.trace import trace
 
         started = time.perf_counter()
-        program, kept = trace(*step_of(self.task))[0].without_dead_state()
+        program, kept = trace(*make_step(self.task))[0].without_dead_state()
         text = ptx(emit_kernel(program), "sm_90")
         seconds = round(time.perf_counter() - started, 2)
         return {
@@ -145,11 +145,11 @@ class Robot:
         }
 
     def load(self) -> dict[str, Any]:
-        from elites.evaluation.kernels import kernel_of
+        from elites.evaluation.kernels import make_kernel
         from elites.native.cuda import jax_driver
 
         driver, started = jax_driver(), time.perf_counter()
-        function = kernel_of(self.task, driver).function
+        function = make_kernel(self.task, driver).function
         return {
             "seconds": round(time.perf_counter() - started, 2),
             "driver": driver.version,
@@ -161,21 +161,21 @@ class Robot:
 
     @functools.cached_property
     def kernel(self) -> Any:
-        from elites.evaluation.kernels import kernel_of
+        from elites.evaluation.kernels import make_kernel
         from elites.native.cuda import jax_driver
 
-        return kernel_of(self.task, jax_driver(), exact=True)
+        return make_kernel(self.task, jax_driver(), exact=True)
 
     @functools.cached_property
     def under_xla(self) -> Any:
         """Brax's own step for a batch, with matrix products in float32."""
         import jax
 
-        from elites.evaluation.kernels import step_of
+        from elites.evaluation.kernels import make_step
 
         def step(states: Any, actions: jax.Array) -> Any:
             with jax.default_matmul_precision("highest"):
-                return jax.vmap(step_of(self.task)[0])(states, actions)
+                return jax.vmap(make_step(self.task)[0])(states, actions)
 
         return jax.jit(step)
 
@@ -203,10 +203,10 @@ class Robot:
         """The results of the same program as machine code of the host; the state as `[numbers, n]`."""
         import jax
 
-        from elites.evaluation.kernels import step_of
+        from elites.evaluation.kernels import make_step
         from elites.native import compile_function
 
-        made = compile_function(*step_of(self.task), state=True, fused=True)
+        made = compile_function(*make_step(self.task), state=True, fused=True)
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
         packed = [made.pack(0, leaves), made.pack(1, [np.asarray(action)])]
         _, results = made.buffers(len(packed[0]))
@@ -253,10 +253,10 @@ class Robot:
     def one_step(self) -> dict[str, Any]:
         import jax
 
-        from elites.evaluation.kernels import kernel_of
+        from elites.evaluation.kernels import make_kernel
         from elites.native.cuda import jax_driver
 
-        faster = kernel_of(self.task, jax_driver())
+        faster = make_kernel(self.task, jax_driver())
         step, step_faster, found = jax.jit(self.kernel), jax.jit(faster), {}
         for name, states in self.states.items():
             action = self.actions(1, 2)[0]
@@ -329,7 +329,7 @@ class Robot:
         from elites.evaluation.device import rollout
         from elites.policies import Policy
 
-        policy, found = Policy.of(self.unterminated, (128, 128)), {}
+        policy, found = Policy.for_task(self.unterminated, (128, 128)), {}
         run = jax.jit(
             functools.partial(rollout, self.unterminated, policy, transitions=True, physics=physics)
         )

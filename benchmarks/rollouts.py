@@ -175,7 +175,7 @@ def timed_mujoco(task: Any, sizes: np.ndarray) -> Timed:
             fill(inputs, observation)
             perceptron(parameters, sizes, inputs, outputs, action)
             action = rules.middle + rules.half * action
-            x, y = episode.place_of(world, rules)
+            x, y = episode.locate_robot(world, rules)
             before = now(spec)
             episode.advance(world, rules, action)
             inside += now(spec) - before

@@ -32,7 +32,7 @@ def _draw(policy):
 def controllers(task, count, seed=0):
     """Random controllers, always the same ones."""
     indices = np.arange(100 if count > 16 else 16)  # few shapes to compile
-    return np.asarray(_draw(Policy.of(task))(np.full(len(indices), seed), indices))[:count]
+    return np.asarray(_draw(Policy.for_task(task))(np.full(len(indices), seed), indices))[:count]
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,7 +8,7 @@ from elites import ALGORITHMS, ElitesError
 from elites.algorithms import make_config
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
-from elites.options import Range, Threads, converted, types_of
+from elites.options import Range, Threads, converted, read_types
 from elites.tasks import TASKS, make_task
 
 CONFIGS = {name: algorithm.Config for name, algorithm in ALGORITHMS.items()}
@@ -29,7 +29,7 @@ def range_of(expected):
 NUMBERS = [
     (name, field, expected)
     for name, config in CONFIGS.items()
-    for field, expected in types_of(config).items()
+    for field, expected in read_types(config).items()
     if expected is not bool and typing.get_origin(expected) is not typing.Literal
 ]
 
@@ -38,7 +38,7 @@ def test_every_number_of_every_algorithm_has_a_range():
     assert len(NUMBERS) > 80
     assert [(name, field) for name, field, expected in NUMBERS if range_of(expected) is None] == []
     for name, config in CONFIGS.items():
-        assert list(types_of(config)) == [field.name for field in dataclasses.fields(config)], name
+        assert list(read_types(config)) == [field.name for field in dataclasses.fields(config)], name
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e308, -1, 10**30])
@@ -103,7 +103,7 @@ def test_types_that_only_a_type_checker_knows_are_not_checked():
         known: "int"
         unknown: "OnlyForTypeCheckers"  # noqa: F821
 
-    assert types_of(Some) == {"known": int}
+    assert read_types(Some) == {"known": int}
 
 
 def test_ranges_are_sentences():

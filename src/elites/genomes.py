@@ -45,8 +45,8 @@ class Vector:
         return jax.random.uniform(key, (self.parameter_count,), minval=self.low, maxval=self.high)
 
 
-def genome_of(task: Task, hidden: tuple[int, ...]) -> Policy | Vector:
+def make_genome(task: Task, hidden: tuple[int, ...]) -> Policy | Vector:
     """The genome that a task takes."""
     if isinstance(task, FunctionTask):
         return Vector(task.parameters, *task.initial_bounds)
-    return Policy.of(task, hidden)
+    return Policy.for_task(task, hidden)

@@ -23,7 +23,7 @@ IN_MEMORY = "in-memory:"  # no module has such a name
 _pickles: dict[str, bytes] = {}  # of functions in memory, by their paths
 
 
-def path_of(function: Callable[..., Any]) -> str | None:
+def find_import_path(function: Callable[..., Any]) -> str | None:
     """The import path of a function; None if no other process can import it."""
     name = getattr(function, "__qualname__", None)
     module = getattr(function, "__module__", None)
@@ -37,7 +37,7 @@ def path_of(function: Callable[..., Any]) -> str | None:
 
 def path_or_pickle(function: Callable[..., Any]) -> str:
     """The import path of a function; if it has none, the function is pickled and gets a path in memory."""
-    if (path := path_of(function)) is not None:
+    if (path := find_import_path(function)) is not None:
         return path
     pickle = _pickle(function)
     path = f"{IN_MEMORY}{_name(function)}-{hashlib.sha256(pickle).hexdigest()[:8]}"

@@ -83,7 +83,7 @@ Physics = Literal["xla", "native", "cuda"]
 
 
 @functools.cache
-def types_of(kind: type[Any]) -> dict[str, Any]:
+def read_types(kind: type[Any]) -> dict[str, Any]:
     """The type of each field of a dataclass, with its `Range`.
 
     Types that cannot be evaluated are left out, such as names that are imported only for type checkers.
@@ -101,7 +101,7 @@ def types_of(kind: type[Any]) -> dict[str, Any]:
     return {name: types[name] for name in fields if name in types}
 
 
-def values_of(instance: Any, kind: type[Any]) -> dict[str, Any]:
+def select_values(instance: Any, kind: type[Any]) -> dict[str, Any]:
     """The values of the fields that a dataclass shares with `kind`, by name."""
     shared = {field.name for field in dataclasses.fields(kind)}
     return {
@@ -120,13 +120,13 @@ def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[
     for name in given:
         if name not in allowed:
             raise ElitesError(f"{owner} has no parameter {name!r}; it has {', '.join(allowed)}")
-    return {name: converted(types_of(kind).get(name, Any), name, value) for name, value in given.items()}
+    return {name: converted(read_types(kind).get(name, Any), name, value) for name, value in given.items()}
 
 
 def check_fields(instance: Any) -> None:
     """Raises an error if a field of a dataclass has a value of the wrong type or out of range."""
     kind: Any = type(instance)
-    for name, expected in types_of(kind).items():
+    for name, expected in read_types(kind).items():
         converted(expected, name, getattr(instance, name))
 
 

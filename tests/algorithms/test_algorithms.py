@@ -139,7 +139,7 @@ def test_archive_invariants(name, archive):
         elites = algorithm.archive(state).elites
         filled = np.flatnonzero(np.asarray(elites.fitness) > -np.inf)
         # Every elite sits in the cell of its descriptor, never gets worse, and is one that was evaluated.
-        np.testing.assert_array_equal(algorithm.cells.of(elites.descriptor[filled]), filled)
+        np.testing.assert_array_equal(algorithm.cells.assign(elites.descriptor[filled]), filled)
         if name != "deep-grid":  # there chance may evict the best
             assert all(elites.fitness[cell] >= best.get(cell, -np.inf) for cell in filled)
         assert set(best) <= set(filled.tolist())

@@ -242,7 +242,7 @@ def test_cells_know_their_discovery_and_the_best_of_the_perturbations_from_them(
             for cell, elite in owner.items():
                 if elite == current and seen:
                     best[cell] = max(seen)
-            cell = int(algorithm.cells.of(jnp.asarray(evaluation.descriptor.mean(1)))[0])
+            cell = int(algorithm.cells.assign(jnp.asarray(evaluation.descriptor.mean(1)))[0])
             if status[0] == Status.NEW:
                 discovered[cell] = int(state.progress.generation)
             if status[0] in (Status.NEW, Status.IMPROVED):

@@ -20,8 +20,8 @@ def nearest(centroids, descriptors):
 @settings(max_examples=30)
 def test_a_descriptor_belongs_to_its_nearest_centroid(descriptors):
     descriptors = np.array(descriptors, np.float32)
-    of = make_cells(make_task("qd-walker"))
-    np.testing.assert_array_equal(of.of(jnp.array(descriptors)), nearest(of.centroids, descriptors))
+    made = make_cells(make_task("qd-walker"))
+    np.testing.assert_array_equal(made.assign(jnp.array(descriptors)), nearest(made.centroids, descriptors))
 
 
 @settings(max_examples=12, deadline=None)
@@ -36,16 +36,16 @@ def test_bins_of_candidates_give_the_cells_of_a_search_in_all_centroids(dimensio
     low = rng.uniform(-2, 2, dimensions) * span
     bounds = np.stack([low, low + span * rng.uniform(0.5, 2, dimensions)], axis=1)
     unit = rng.random((count, dimensions)) ** rng.choice([1, 4])  # some are crowded in a corner
-    of = cells.Cells(low + (bounds[:, 1] - low) * unit, bounds, ())
-    centroids = jnp.array(of.centroids, jnp.float32)
+    made = cells.Cells(low + (bounds[:, 1] - low) * unit, bounds, ())
+    centroids = jnp.array(made.centroids, jnp.float32)
     inside = low + (bounds[:, 1] - low) * rng.random((600, dimensions))
-    ties = (of.centroids[rng.integers(count, size=600)] + of.centroids[rng.integers(count, size=600)]) / 2
+    ties = (made.centroids[rng.integers(count, size=600)] + made.centroids[rng.integers(count, size=600)]) / 2
     edges = low + (bounds[:, 1] - low) * rng.integers(0, 65, (600, dimensions)) / 64  # on the edges of bins
     beyond = inside + 3 * span * rng.normal(size=inside.shape)
     for descriptors in (inside, ties, edges, beyond, np.where(rng.random((600, 1)) < 0.1, np.nan, inside)):
         given = jnp.array(descriptors, jnp.float32)
         expected = cells._centroid_by_centroid(given, centroids, jnp.asarray(cells.spans(bounds)))
-        np.testing.assert_array_equal(of.of(given), expected)
+        np.testing.assert_array_equal(made.assign(given), expected)
 
 
 def test_bins_are_used_where_they_have_few_candidates():
@@ -59,9 +59,9 @@ def test_bins_are_used_where_they_have_few_candidates():
 @settings(max_examples=50)
 def test_a_grid_finds_the_nearest_centroid_too(descriptors):
     descriptors = np.array(descriptors, np.float32)
-    of = grid((4, 8), [(0, 1), (-1, 1)])
-    indices = np.asarray(of.of(jnp.array(descriptors)))
-    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - of.centroids[indices]) ** 2).max(1))
+    made = grid((4, 8), [(0, 1), (-1, 1)])
+    indices = np.asarray(made.assign(jnp.array(descriptors)))
+    distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - made.centroids[indices]) ** 2).max(1))
     assert (distance <= 0.125 + 1e-6).all()  # half a cell's side, in either dimension
 
 
@@ -69,16 +69,16 @@ def test_a_grid_finds_the_nearest_centroid_too(descriptors):
 def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch):
     monkeypatch.setattr(cells, "_cached", None)  # would be called if they were not shipped
     task = make_task(name)
-    of = make_cells(task)
-    assert of.centroids.shape == (task.cells, task.descriptor_size)
-    assert len(np.unique(of.centroids, axis=0)) == task.cells
-    low, high = of.bounds.T
-    assert (of.centroids > low).all()
-    assert (of.centroids < high).all()
+    made = make_cells(task)
+    assert made.centroids.shape == (task.cells, task.descriptor_size)
+    assert len(np.unique(made.centroids, axis=0)) == task.cells
+    low, high = made.bounds.T
+    assert (made.centroids > low).all()
+    assert (made.centroids < high).all()
     points = np.random.default_rng(1).random((20_000, task.descriptor_size))
-    nearest = cKDTree((of.centroids - low) / (high - low)).query(points)[1]
+    nearest = cKDTree((made.centroids - low) / (high - low)).query(points)[1]
     some = (low + (high - low) * points[:500]).astype(np.float32)
-    assert (np.asarray(of.of(jnp.array(some))) == nearest[:500]).mean() > 0.99  # but for rounding
+    assert (np.asarray(made.assign(jnp.array(some))) == nearest[:500]).mean() > 0.99  # but for rounding
     shares = np.bincount(nearest, minlength=task.cells) / len(points) * task.cells
     assert (shares > 0).mean() > 0.99
     assert shares.std() < 0.6
@@ -113,8 +113,8 @@ def test_cells_have_converged(name):
     points = np.random.default_rng(5).random((400_000, task.descriptor_size))
     spread = {}
     for version in (1, 2):
-        of = make_cells(task, "cvt", version)
-        nearest = cKDTree(of.centroids).query(points)[1]
+        made = make_cells(task, "cvt", version)
+        nearest = cKDTree(made.centroids).query(points)[1]
         sizes = np.bincount(nearest, minlength=task.cells)
         spread[version] = (
             np.sqrt(max(0, sizes.var() - sizes.mean())) / sizes.mean()
@@ -123,7 +123,7 @@ def test_cells_have_converged(name):
         assert spread[2] < (0.05 if task.descriptor_size == 1 else 0.85 * spread[1])
     shift = np.stack([np.bincount(nearest, axis, minlength=task.cells) / sizes for axis in points.T], 1)
     side = task.cells ** (-1 / task.descriptor_size)
-    assert np.abs(shift - of.centroids).mean() < 0.05 * side
+    assert np.abs(shift - made.centroids).mean() < 0.05 * side
 
 
 def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):

@@ -183,7 +183,7 @@ def test_the_nearest_centroid_is_found_of_any_number_of_descriptors(dimensions, 
     descriptors[rng.random(size) < 0.05, 0] = np.inf
     apart = (descriptors.astype(np.float64)[:, None] - cells.centroids) / bounds[:, 1]
     expected = (apart**2).sum(-1).argmin(1)  # 0 where nothing is comparable
-    indices = jax.jit(cells.of)(descriptors)
+    indices = jax.jit(cells.assign)(descriptors)
     assert indices.dtype == jnp.int32
     np.testing.assert_array_equal(indices, expected)
     np.testing.assert_array_equal(cells.numbers(descriptors), indices)
@@ -191,10 +191,10 @@ def test_the_nearest_centroid_is_found_of_any_number_of_descriptors(dimensions, 
 
 def test_the_first_of_equally_near_centroids_is_found():
     cells = Cells(np.array([[0.9], [0.25], [0.75], [0.25]]), np.array([[0.0, 1.0]]), ())
-    assert cells.of(jnp.array([[0.5], [0.25], [0.0]])).tolist() == [1, 1, 1]
+    assert cells.assign(jnp.array([[0.5], [0.25], [0.0]])).tolist() == [1, 1, 1]
 
 
 def test_looking_up_100_000_descriptors_takes_little_memory():
     cells = Cells(np.random.default_rng(0).random((1024, 2)), np.array([[0.0, 1.0]] * 2), ())
-    lookup = jax.jit(cells.of).lower(jax.ShapeDtypeStruct((100_000, 2), jnp.float32)).compile()
+    lookup = jax.jit(cells.assign).lower(jax.ShapeDtypeStruct((100_000, 2), jnp.float32)).compile()
     assert lookup.memory_analysis().temp_size_in_bytes < 16 * 100_000

@@ -40,7 +40,7 @@ MAKE = {
 
 @functools.cache
 def controllers(kind):
-    policy = Policy.of(TASKS[kind], HIDDEN)
+    policy = Policy.for_task(TASKS[kind], HIDDEN)
     keys = jax.random.split(jax.random.key(0), EPISODES)
     return 0.3 * np.asarray(jax.vmap(policy.init)(keys))  # far from the bounds of the actions
 
@@ -68,7 +68,7 @@ def noisy(kind, evaluate):
 
 def added(kind, parameters, evaluation):
     """The noise of each episode: recorded actions less those of its controller, [length, action_size]."""
-    policy, steps = Policy.of(TASKS[kind], HIDDEN), evaluation.transitions
+    policy, steps = Policy.for_task(TASKS[kind], HIDDEN), evaluation.transitions
     wanted = jax.vmap(policy.apply)(parameters, steps.observations[:, :-1])
     return [(steps.actions[index] - wanted[index])[:length] for index, length in enumerate(evaluation.length)]
 

@@ -17,7 +17,7 @@ from elites.tasks.episode import Ending
 from elites.tasks.function import function_task
 from tests.toy import POINT, PointTask
 
-POLICY = Policy.of(POINT, (4,))
+POLICY = Policy.for_task(POINT, (4,))
 SPHERE = function_task(
     lambda vectors: (-(vectors**2).sum(1), vectors[:, :1]),
     "sphere",

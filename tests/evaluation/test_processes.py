@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from elites import ElitesError, Ending, Policy, ProcessEvaluator, gymnasium_task
-from elites.evaluation import evaluator_of
+from elites.evaluation import make_evaluator
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.gymnasium.simulator import _sum
 from tests import outside
@@ -35,7 +35,7 @@ def task(length=30, **options):
 
 
 def controllers(count):
-    policy = Policy.of(task(), HIDDEN)
+    policy = Policy.for_task(task(), HIDDEN)
     return np.asarray(jax.vmap(policy.init)(jax.random.split(jax.random.key(0), 24)))[:count]
 
 
@@ -105,7 +105,7 @@ def test_a_task_of_ones_own_needs_only_a_simulator_as_declared(options):
     """Even if an episode takes longer than the patience, which is for a step."""
     own = DRIFT.with_parameters(options)
     parameters = np.array([[0, 0], [0, 9], [0, -9]], np.float32)  # stays, goes right, goes left
-    with evaluator_of(own, (), threads=1) as evaluator:
+    with make_evaluator(own, (), threads=1) as evaluator:
         assert isinstance(evaluator, ProcessEvaluator)
         evaluation = evaluator.evaluate(parameters, [4, 4, 4], transitions=True)
     start, moved = own.simulator().begin(4), np.array([0, 0.5, -0.5])

@@ -78,7 +78,7 @@ def test_transitions_add_up_to_the_episode(robot, evaluators):
         assert_allclose(touched, evaluation.descriptor[episode], rtol=1e-6)
         assert not record.rewards[episode, length:].any()
         assert not record.observations[episode, length + 1 :].any()
-        actions = Policy.of(task).apply(parameters[episode], record.observations[episode, :length])
+        actions = Policy.for_task(task).apply(parameters[episode], record.observations[episode, :length])
         assert_allclose(record.actions[episode, :length], actions, atol=1e-5)
     assert (record.step_descriptors <= 1).all()
     assert (evaluation.length[evaluation.ending == Ending.TRUNCATED] == 1000).all()
@@ -87,7 +87,7 @@ def test_transitions_add_up_to_the_episode(robot, evaluators):
 
 def test_other_hidden_layers():
     task = make_task("qd-hopper", episode_length=50)
-    policy = Policy.of(task, hidden=(7, 300, 5))
+    policy = Policy.for_task(task, hidden=(7, 300, 5))
     parameters = np.linspace(-0.3, 0.3, 2 * policy.parameter_count).reshape(2, -1)
     with ThreadEvaluator(task, hidden=(7, 300, 5), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, [0, 1], transitions=True)
@@ -113,7 +113,7 @@ def test_nan_controllers_are_counted_and_disturb_nobody(evaluators):
 
 def test_infinite_weights_do_not_hang(evaluators):
     task = make_task("qd-hopper")
-    parameters = np.full((1, Policy.of(task).parameter_count), np.inf, np.float32)
+    parameters = np.full((1, Policy.for_task(task).parameter_count), np.inf, np.float32)
     healthy = controllers(task, 1)
     before = evaluators(task.name, 1).evaluate(healthy, [1])
     assert evaluators(task.name, 1).evaluate(parameters, [0]).invalid == 1  # inf - inf is NaN

@@ -251,7 +251,7 @@ def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch)
 
 
 def split_into(parts, monkeypatch):
-    monkeypatch.setattr(replications.EpisodesOutside, "parts_of", staticmethod(lambda _: parts))
+    monkeypatch.setattr(replications.EpisodesOutside, "count_parts", staticmethod(lambda _: parts))
 
 
 def test_a_group_continues_with_another_number_of_parts(tmp_path, monkeypatch):

@@ -100,7 +100,7 @@ def test_every_elite_replays_to_its_recorded_fitness_and_descriptor(undisturbed)
         again = evaluator.evaluate(archive.parameters, archive.seed)
     np.testing.assert_array_equal(again.fitness, archive.fitness)
     np.testing.assert_array_equal(again.descriptor, archive.descriptor)
-    np.testing.assert_array_equal(archive.cells.of(archive.descriptor), archive.cell)
+    np.testing.assert_array_equal(archive.cells.assign(archive.descriptor), archive.cell)
 
 
 def test_an_elites_policy_acts(undisturbed):

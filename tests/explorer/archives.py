@@ -8,7 +8,7 @@ from elites.archives.archive import Status
 from elites.archives.cells import Cells, cvt, grid
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import corrected_archive
-from elites.results.lineage import WORDS, header_of, records_of
+from elites.results.lineage import WORDS, encode_header, encode_records
 
 NAMES = ("right_foot", "left_foot", "torso", "tail", "head", "hip")
 
@@ -112,4 +112,4 @@ def logged(folder, replaced, seed=0):
     rows = replaced + np.argsort(order)
     changed = {"evaluation": words[rows, 0], "parents": words[rows, 1:3], "generation": words[rows, 5]}
     replace(archive, **changed, operator=np.full(len(archive), "ga")).save(folder / "archive.npz")
-    (folder / "lineage.bin").write_bytes(header_of(["random", "ga"]) + records_of(words))
+    (folder / "lineage.bin").write_bytes(encode_header(["random", "ga"]) + encode_records(words))

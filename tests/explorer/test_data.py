@@ -24,7 +24,7 @@ from elites.explorer.content import (
     _differences,
     _snapshot_spans,
     describe_run,
-    operators_of,
+    list_operators,
     read_content,
 )
 from elites.explorer.explore import make_text
@@ -90,7 +90,7 @@ def test_the_page_has_every_number_of_the_archive(walker, tmp_path):
 
 def test_snapshots_have_each_solution_once(walker):
     content, blocks = read_content(walker), Blocks()
-    past = describe_run(content, operators_of([content]), blocks)["past"]
+    past = describe_run(content, list_operators([content]), blocks)["past"]
     read = {name: decoded(blocks.text(), block) for name, block in past.items() if name != "moments"}
     for number, snapshot in enumerate(content.snapshots):
         there = (read["first"] <= number) & (read["last"] >= number)
@@ -120,7 +120,7 @@ def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
     ]
     monkeypatch.setattr("elites.explorer.content.MOST_PAST", 3 * len(archive.fitness))
     content, blocks = Content(Path("run"), archive, snapshots=snapshots), Blocks()
-    past = describe_run(content, operators_of([content]), blocks)["past"]
+    past = describe_run(content, list_operators([content]), blocks)["past"]
     assert past["moments"] == [4, 8]
 
 
@@ -129,7 +129,7 @@ def test_the_best_elites_have_their_parameters_in_the_page():
     wide = np.arange(len(archive.fitness) * 20_000, dtype=np.float32).reshape(-1, 20_000)
     for parameters, rows in ((archive.parameters, len(archive.fitness)), (wide, 2)):
         content, blocks = Content(Path("run"), replace(archive, parameters=parameters)), Blocks()
-        block = describe_run(content, operators_of([content]), blocks)["parameters"]
+        block = describe_run(content, list_operators([content]), blocks)["parameters"]
         np.testing.assert_array_equal(decoded(blocks.text(), block), parameters[:rows])
 
 
@@ -189,7 +189,7 @@ def test_a_correction_of_another_archive_is_not_shown(make_folder):
 
 def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
     content, blocks = read_content(walker), Blocks()
-    header = describe_run(content, operators_of([content]), blocks)
+    header = describe_run(content, list_operators([content]), blocks)
     known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
     ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
     assert ancestors <= known - set(content.archive.evaluation.tolist())
@@ -198,7 +198,7 @@ def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
 
 def described(folder):
     content, blocks = read_content(folder), Blocks()
-    operators = operators_of([content])
+    operators = list_operators([content])
     header = describe_run(content, operators, blocks)
     found = {name: block for name, block in header["ancestors"].items() if name != "count"}
     columns = {name: decoded(blocks.text(), block) for name, block in found.items()}

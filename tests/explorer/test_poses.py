@@ -5,7 +5,7 @@ import pytest
 
 import elites
 from elites.replays.bullet import Camera
-from elites.replays.poses import can_be_recorded, record, robot_of
+from elites.replays.poses import can_be_recorded, read_robot, record
 
 
 def rotated(quaternions, vectors):
@@ -15,7 +15,7 @@ def rotated(quaternions, vectors):
 
 
 def controllers(task, count):
-    size = elites.Policy.of(task, (8,)).parameter_count
+    size = elites.Policy.for_task(task, (8,)).parameter_count
     return np.random.default_rng(0).normal(0, 0.4, (count, size)).astype(np.float32)
 
 
@@ -26,7 +26,7 @@ def test_poses_are_those_of_the_simulation_that_is_filmed(name):
     movements = list(record(task, (8,), parameters, seeds, steps=20, every=2, physics=None))
     with elites.ThreadEvaluator(task, hidden=(8,), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, seeds, transitions=True)
-    robot = robot_of(task)
+    robot = read_robot(task)
     for index, movement in enumerate(movements):
         simulator = task.simulator()
         camera = Camera(simulator, (32, 32))
@@ -63,7 +63,7 @@ def test_limbs_hang_together():
     (movement,) = record(task, (8,), controllers(task, 1), [1], steps=1, every=1, physics=None)
     ends = [
         movement.positions[0, limb.body] + rotated(movement.rotations[0, limb.body], end)
-        for limb in robot_of(task).limbs
+        for limb in read_robot(task).limbs
         for end in (limb.start, limb.end)
     ]
     torso, thigh, leg, foot = (ends[2 * limb : 2 * limb + 2] for limb in range(4))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from elites.explorer.blocks import Blocks
-from elites.explorer.content import Content, colours_of, describe_run, operators_of
+from elites.explorer.content import Content, assign_colours, describe_run, list_operators
 from elites.explorer.gaits import describe_movement
 from elites.explorer.page import make_page
 from elites.replays.poses import Movement
@@ -27,9 +27,9 @@ def moving_page(folder):
         "elites": {"0": [describe_movement(movement, 59, blocks)]},
     }
     content = Content(folder, archive)
-    operators = operators_of([content])
+    operators = list_operators([content])
     run = {**describe_run(content, operators, blocks), "gaits": gaits, "still": ""}
-    header = {"version": 1, "operators": colours_of(operators), "runs": [run]}
+    header = {"version": 1, "operators": assign_colours(operators), "runs": [run]}
     page = folder / "moving.html"
     page.write_text(make_page("moving", header, blocks.text()))
     return page

@@ -10,7 +10,7 @@ from elites.paper.presets import make_study
 from elites.results.corrected import describe_correction
 from elites.results.folder import RunFolder
 from elites.results.study import StudyFolder
-from elites.studies.plan import cell_of
+from elites.studies.plan import make_cost_key
 from tests.fuzz.harness import Case
 
 TASK = ("--cells", "16", "--episode-length", "20", "--noise", "0.05")
@@ -95,7 +95,7 @@ def _make_study(folder, elites):
                "--correct-replications", 2)  # fmt: skip
         redraw = ("--redraw",) if extra else ()
         elites("study", "correct", out, "--replications", 2, *redraw, "--threads", 1)
-        paces[cell_of(config)] = {
+        paces[make_cost_key(config)] = {
             "steps_per_s": 1e5, "random_length": 15.0, "learning_s": 0.1, "start_s": 1.0
         }  # fmt: skip
     home.record.write_text(json.dumps(study.record()))

@@ -82,7 +82,7 @@ def test_it_is_built_as_if_one_elite_after_another_was_added(archive, offset):
             continue
         fitness = values[0] + (values - values[0]).mean()
         centre = descriptors[0].astype(float) + (descriptors.astype(float) - descriptors[0]).mean(0)
-        cell = int(CELLS.of(centre.astype(np.float32)[None])[0])
+        cell = int(CELLS.assign(centre.astype(np.float32)[None])[0])
         if cell not in elites or fitness > elites[cell][0]:
             elites[cell] = fitness, index
     correction = correct(*archive, **WHERE, qd_offset=offset)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from elites import ArchiveMetrics, ElitesError, Losses, RunConfig
-from elites.metrics.metric import METRICS, Metric, metric_of
+from elites.metrics.metric import METRICS, Metric, find_metric
 from elites.results.corrected import corrected_archive
 from elites.results.tables import metric_names
 from tests.synthetic_runs import synthetic_archive
@@ -15,7 +15,7 @@ def test_the_typed_results_have_the_metrics_of_the_table():
     names = tuple(metric.name for metric in METRICS)
     assert ArchiveMetrics._fields == names
     assert Losses._fields == names
-    assert [metric_of(name) for name in names] == list(METRICS)
+    assert [find_metric(name) for name in names] == list(METRICS)
 
 
 def test_losses_and_corrected_values_are_derived():
@@ -27,9 +27,9 @@ def test_losses_and_corrected_values_are_derived():
 
 
 def test_a_metric_by_its_import_path_or_by_its_name_alone():
-    assert metric_of("mine", [f"{__name__}:MINE"]) is MINE
+    assert find_metric("mine", [f"{__name__}:MINE"]) is MINE
     for path in ("nowhere:MINE", f"{__name__}:THEIRS", f"{__name__}:NOT_A_METRIC", "nonsense"):
-        metric = metric_of("mine", [path])
+        metric = find_metric("mine", [path])
         assert (metric.label, metric.text(0.123456)) == ("mine", "0.1235")
 
 

@@ -12,10 +12,10 @@ import pytest
 from elites import Execution, RunConfig, correct, make_task, run, tasks
 from elites.evaluation import kernels
 from elites.evaluation.device import rollout
-from elites.evaluation.kernels import kernel_of, kernel_physics
+from elites.evaluation.kernels import kernel_physics, make_kernel
 from elites.native import compile_function
 from elites.native.compiled import Loaded, host, machine_code
-from elites.native.cuda import HANDLER, CudaError, Function, compile_kernel, handler_ir, ptx, target_of
+from elites.native.cuda import HANDLER, CudaError, Function, choose_target, compile_kernel, handler_ir, ptx
 from elites.native.emit import ENTRY, emit_kernel
 from elites.native.trace import trace
 from elites.policies import Policy
@@ -139,14 +139,14 @@ def test_a_kernel_need_not_be_exact():
 
 
 def test_targets():
-    assert [target_of(*capability) for capability in [(7, 0), (8, 7), (9, 0), (10, 0)]] == [
+    assert [choose_target(*capability) for capability in [(7, 0), (8, 7), (9, 0), (10, 0)]] == [
         "sm_70",
         "sm_86",
         "sm_90",
         "sm_90",
     ]
     with pytest.raises(CudaError, match=r"6\.1; 7\.0 or later"):
-        target_of(6, 1)
+        choose_target(6, 1)
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -163,7 +163,7 @@ def test_one_lane_and_kernel_have_the_numbers_of_vectors(name):
     for ours, theirs in zip(lane(states, action), expected, strict=True):
         for mine, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(mine, other)
-    kernel = kernel_of(task, CpuDriver())
+    kernel = make_kernel(task, CpuDriver())
     _, observation, reward, terminated, descriptor = jax.jit(kernel)(kernel.pack(states), action)
     np.testing.assert_array_equal(observation, expected[1][0])
     np.testing.assert_array_equal(reward[:, 0], expected[1][1])
@@ -198,7 +198,7 @@ def test_episodes_of_a_kernel(task):
     """Inside a loop of a program, with robots that do not fill the last block."""
     driver = CpuDriver()
     physics = kernel_physics(task, driver, threads=4)
-    policy = Policy.of(task, (8,))
+    policy = Policy.for_task(task, (8,))
     parameters = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), 5))
     seeds = jnp.arange(10, dtype=jnp.uint32).reshape(5, 2)
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import array_shapes
 from jax import lax
 
 from elites.native import UnknownPrimitiveError, compile_function, trace
-from elites.native.functions import functions_of
+from elites.native.functions import make_functions
 from elites.native.program import Graph
 
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
@@ -394,7 +394,7 @@ def every_operation(x, n, seed):
         *(f.__name__ for f in COMPARISONS),
     )
     one = ("neg", "abs", "sign", "sqrt", "floor", "ceil", "is_finite", "square", "round")
-    series = [name for name in functions_of(Graph()) if name not in two]
+    series = [name for name in make_functions(Graph()) if name not in two]
     square, key = jnp.outer(x, x), jax.random.fold_in(jax.random.split(jax.random.key(seed))[0], 3)
     words = jax.random.key_data(key)
     turn = jax.custom_vjp(lambda x: 2 * x)

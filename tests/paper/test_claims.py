@@ -13,7 +13,7 @@ from elites import TASKS, load_archive
 from elites.paper.claims import evaluate_claims
 from elites.paper.presets import SUITES
 from elites.paper.verdicts import Check, Claim, Verdict
-from elites.reports.study.comparisons import compare, reference_of
+from elites.reports.study.comparisons import choose_reference, compare
 from elites.reports.study.tables import aligned_claims
 from elites.results.archive import save_archive
 from elites.results.corrected import load_corrected
@@ -207,7 +207,7 @@ def test_variants_of_the_ablation_are_identified_by_their_shares(tmp_path):
             )
     study = study_of(tmp_path)
     assert study.variants == ["p_evo 0", "p_evo 0.5", "p_evo 1"]
-    assert reference_of(study) == "p_evo 0.5"
+    assert choose_reference(study) == "p_evo 0.5"
     claims = {claim.number: claim for claim in evaluate_claims(study)}
     assert "2 hold" in claims["9"].scope
     assert claims["9"].verdict is Verdict.CONTRADICTED  # here p_evo = 0 has another max-fitness than 0.5

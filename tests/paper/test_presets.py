@@ -3,7 +3,7 @@
 import pytest
 
 from elites import TASKS, ElitesError
-from elites.paper.presets import STUDIES, SUITES, make_study, suite_of
+from elites.paper.presets import STUDIES, SUITES, find_suite, make_study
 
 
 def test_the_paper_s_grid():
@@ -41,12 +41,12 @@ def test_a_suite_is_of_the_paper_s_studies(tmp_path):
         make_study("ablation", suite="dm")
     with pytest.raises(ElitesError, match=r"suite is brax; .* and mine\.toml names its own tasks"):
         make_study("mine.toml", suite="brax")
-    assert suite_of("ablation", ["qd-ant"], ["pga-map-elites"]) is SUITES["qdgym"]
-    assert suite_of("ablation-brax", ["brax-ant"], ["pga-map-elites"]) is SUITES["brax"]
-    assert suite_of("ablation-mujoco", ["mujoco-ant"], ["pga-map-elites"]) is SUITES["mujoco"]
-    assert suite_of("ablation-brax", ["qd-ant"], ["pga-map-elites"]) is None
-    assert suite_of("ablation", ["qd-ant"], ["td3"]) is None
-    assert suite_of("mine", [], []) is None
+    assert find_suite("ablation", ["qd-ant"], ["pga-map-elites"]) is SUITES["qdgym"]
+    assert find_suite("ablation-brax", ["brax-ant"], ["pga-map-elites"]) is SUITES["brax"]
+    assert find_suite("ablation-mujoco", ["mujoco-ant"], ["pga-map-elites"]) is SUITES["mujoco"]
+    assert find_suite("ablation-brax", ["qd-ant"], ["pga-map-elites"]) is None
+    assert find_suite("ablation", ["qd-ant"], ["td3"]) is None
+    assert find_suite("mine", [], []) is None
 
 
 def test_a_reference_is_one_of_the_algorithms(tmp_path):

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import elites
 from elites import ElitesError, RunConfig, cli, load_archive
 from elites.replays import offscreen as offscreen_module
-from elites.replays.models import ModelShapes, PosedScene, floor_of
+from elites.replays.models import ModelShapes, PosedScene, find_floor
 from elites.replays.mujoco import MujocoScene, Recorder
 from elites.replays.offscreen import open_renderer
-from elites.replays.poses import record, robot_of
+from elites.replays.poses import read_robot, record
 from elites.replays.rays import FIELD_OF_VIEW
 from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Solid, hit, outline
 from tests.clips import frames, reddish
@@ -103,7 +103,7 @@ def test_poses_are_those_of_the_episode(name):
     movements = list(record(task, (8,), parameters, seeds, steps=40, every=2, physics=None))
     with elites.ThreadEvaluator(task, hidden=(8,), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, seeds, transitions=True)
-    robot, simulator = robot_of(task), task.simulator()
+    robot, simulator = read_robot(task), task.simulator()
     floor = -0.1 if name == "swimmer" else 0.0
     for index, movement in enumerate(movements):
         steps = min(40, evaluation.length[index])
@@ -143,7 +143,7 @@ def test_the_page_has_the_movements(hopper, tmp_path):
 
 def test_walls_are_outlined_in_the_page():
     task = elites.make_task("mujoco-ant-trap")
-    robot = robot_of(task)
+    robot = read_robot(task)
     edges = [limb for limb in robot.limbs if limb.body == robot.bodies - 1]
     assert len(edges) == 12 * len(task.walls)
     for number, (x, y, half_x, half_y) in enumerate(task.walls):
@@ -261,7 +261,7 @@ def offscreen(model, monkeypatch):
 def test_both_renderers_show_the_same(qpos, offscreen, model, capfd):
     """The robot, with a geom of each kind, covers the same pixels."""
     made, _ = model
-    target, below = np.array([0.0, 0.0, 0.8]), np.array([0, 0, floor_of(made)])
+    target, below = np.array([0.0, 0.0, 0.8]), np.array([0, 0, find_floor(made)])
     turn = np.array(qpos[3:]) / np.linalg.norm(qpos[3:])
     positions, rotations = np.array([[qpos[:3], np.zeros(3)]]) - below, np.array([[turn, [1, 0, 0, 0]]])
     view = (35.0, -25.0, 4.0, 0.8)

@@ -76,7 +76,7 @@ def test_the_best_elite_is_drawn_as_it_was_recorded(hopper, capsys):
 
 def test_drawing_changes_nothing_in_the_simulation():
     task = elites.make_task("qd-ant", episode_length=15)
-    parameters = np.zeros((1, elites.Policy.of(task, ()).parameter_count), np.float32)
+    parameters = np.zeros((1, elites.Policy.for_task(task, ()).parameter_count), np.float32)
     parameters[0, ::7] = 0.5
     with elites.ThreadEvaluator(task, hidden=(), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, [5], transitions=True)

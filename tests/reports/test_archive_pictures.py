@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from elites import ElitesError, RunConfig, corrected_archive
 from elites.metrics.metric import archive_profile
 from elites.reports.colours import OPERATORS
-from elites.reports.contents import MOST_OPERATORS, maps_of_correction, operators_of
+from elites.reports.contents import MOST_OPERATORS, list_operators, maps_of_correction
 from elites.reports.figures import draw_archive, draw_corrected, draw_parallel, draw_profile, draw_spread
 from elites.reports.maps import EMPTY
 from elites.reports.parallel import MOST_LINES, shown_elites
@@ -23,7 +23,7 @@ from tests.synthetic_runs import synthetic_archive
 NAMES = ("random", "ga", "pg")
 
 
-def elites_of(task, kind="cvt"):
+def collect_elites(task, kind="cvt"):
     """Elites with fitness up to 1000, found by three operators in ten generations."""
     archive = synthetic_archive(RunConfig(algorithm="pga-map-elites", task=task), 1000, kind)
     numbers = np.arange(len(archive.cell))
@@ -61,7 +61,7 @@ def face_colours(axes):
 
 @pytest.mark.parametrize("kind", ["cvt", "grid"])
 def test_one_dimension_is_a_profile_with_the_count_of_elites(kind):
-    archive = elites_of("qd-hopper", kind)
+    archive = collect_elites("qd-hopper", kind)
     figure = draw_archive(archive)
     axes = figure.axes[0]
     highest, quartiles, median = (patch.get_data() for patch in axes.patches)
@@ -84,17 +84,17 @@ def test_one_dimension_is_a_profile_with_the_count_of_elites(kind):
 
 
 def test_an_outlier_does_not_flatten_a_profile():
-    figure = draw_archive(with_outlier(elites_of("qd-hopper")))
+    figure = draw_archive(with_outlier(collect_elites("qd-hopper")))
     axes = figure.axes[0]
     assert axes.get_ylim()[1] < 1100
     assert axes.texts[0].get_text() == "up to percentile 98; highest value 1,000,000"
-    assert draw_archive(elites_of("qd-hopper"), limits=(0, 10)).axes[0].get_ylim() == pytest.approx(
+    assert draw_archive(collect_elites("qd-hopper"), limits=(0, 10)).axes[0].get_ylim() == pytest.approx(
         (-0.4, 10.4)
     )
 
 
 def test_an_outlier_does_not_blacken_a_map():
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     lucky = draw_archive(with_outlier(archive))
     assert colour_bar(draw_archive(archive))[0] == "fitness"
     assert colour_bar(lucky)[0] == "fitness\n(up to percentile 98; highest value 1,000,000)"
@@ -110,7 +110,7 @@ def test_an_outlier_does_not_blacken_a_map():
 
 
 def test_empty_cells_are_grey_and_colours_are_as_asked():
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     figure = draw_archive(archive, cmap="magma", limits=(200, 400))
     colours = face_colours(figure.axes[0])
     empty = np.setdiff1d(np.arange(len(colours)), archive.cell)
@@ -126,7 +126,7 @@ def test_empty_cells_are_grey_and_colours_are_as_asked():
 
 @pytest.mark.parametrize("task", ["qd-walker", "qd-hopper", "qd-ant"])
 def test_operators_have_a_colour_each_and_a_legend(task):
-    archive = elites_of(task)
+    archive = collect_elites(task)
     figure = draw_archive(archive, colour="operator")
     (axes,) = figure.axes
     legend = axes.get_legend()
@@ -146,10 +146,10 @@ def test_operators_have_a_colour_each_and_a_legend(task):
 
 
 def test_the_rarest_of_very_many_operators_are_grouped():
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     names = np.array([f"op{number:03d}" for number in range(len(archive.cell))])
     names[: len(names) // 2] = "mine"
-    operators = operators_of([dataclasses.replace(archive, operator=names)])
+    operators = list_operators([dataclasses.replace(archive, operator=names)])
     assert len(operators) == MOST_OPERATORS + 1
     assert "mine" in operators
     assert operators[-1] == "others"
@@ -161,7 +161,7 @@ def test_the_rarest_of_very_many_operators_are_grouped():
 
 
 def test_what_replications_say_is_a_colour_too():
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     corrected, half = replicated(archive), len(archive.cell) // 2
     maps = maps_of_correction(corrected)
     assert np.allclose(maps["loss"].values[:half], 0)
@@ -184,7 +184,7 @@ def test_what_replications_say_is_a_colour_too():
 
 
 def test_corrected_profiles_are_on_one_axis_scale_and_each_has_its_own_note():
-    archive = with_outlier(elites_of("qd-hopper"))
+    archive = with_outlier(collect_elites("qd-hopper"))
     corrected = replicated(archive)
     original, mean = draw_corrected(corrected).axes
     assert original.get_ylim() == mean.get_ylim()
@@ -203,7 +203,7 @@ def test_corrected_profiles_are_on_one_axis_scale_and_each_has_its_own_note():
 def test_own_axes_are_drawn_in(tmp_path):
     figure = Figure()
     left, right = figure.subplots(1, 2)
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     assert draw_archive(archive, ax=left) is figure
     draw_profile(archive, ax=right)
     assert len(left.collections) == 1
@@ -213,7 +213,7 @@ def test_own_axes_are_drawn_in(tmp_path):
 
 
 def test_size_and_formats(tmp_path):
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     for ending, begin in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
         draw_archive(archive, tmp_path / f"archive.{ending}", size=(4, 3))
         assert (tmp_path / f"archive.{ending}").read_bytes().startswith(begin)
@@ -224,7 +224,7 @@ def test_size_and_formats(tmp_path):
 
 @pytest.mark.parametrize("kind", ["cvt", "grid"])
 def test_parallel_axes_have_a_line_for_each_elite_the_best_on_top(kind):
-    archive = elites_of("qd-ant", kind)
+    archive = collect_elites("qd-ant", kind)
     figure = draw_parallel(archive)
     axes = figure.axes[0]
     (lines,) = axes.collections
@@ -256,7 +256,7 @@ def test_the_archive_profile_counts_elites_at_least_as_good(fitness):
 
 
 def test_the_archive_profile_is_drawn_with_the_corrected_one():
-    archive = elites_of("qd-walker")
+    archive = collect_elites("qd-walker")
     corrected = replicated(archive)
     axes = draw_profile(archive, corrected=corrected).axes[0]
     for line, fitness in zip(

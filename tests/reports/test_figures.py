@@ -18,7 +18,7 @@ from elites.results.corrected import corrected_archive
 
 def saved(task, tmp_path, kind="cvt", count=300):
     """An archive of made-up solutions."""
-    rng, of = np.random.default_rng(0), make_cells(task, kind)
+    rng, made = np.random.default_rng(0), make_cells(task, kind)
     descriptor = rng.random((count, task.descriptor_size)).astype(np.float32)
     numbers = np.arange(count, dtype=np.int32)
     solutions = Solutions(
@@ -27,14 +27,14 @@ def saved(task, tmp_path, kind="cvt", count=300):
         descriptor,
         Origin(numbers, numbers.astype(np.uint32), numbers, numbers % 2, np.full((count, 2), -1, np.int32)),
     )
-    empty = empty_archive(len(of.centroids), 1, task.descriptor_size)
-    archive, _ = jax.jit(insert)(empty, of.of(descriptor), solutions)
+    empty = empty_archive(len(made.centroids), 1, task.descriptor_size)
+    archive, _ = jax.jit(insert)(empty, made.assign(descriptor), solutions)
     about = {
         "algorithm": "map-elites",
         "task": {"name": task.name, "qd_offset": task.qd_offset, "descriptor_names": task.descriptor_names},
         "evaluations": count,
     }
-    save_archive(tmp_path / "archive.npz", saved_archive(archive, of, ("random", "ga"), (), about))
+    save_archive(tmp_path / "archive.npz", saved_archive(archive, made, ("random", "ga"), (), about))
     return load_archive(tmp_path)
 
 
@@ -95,12 +95,12 @@ def test_the_picture_shows_the_fitness(tmp_path):
 
 
 def test_voronoi_cells_tile_the_space():
-    for of in (make_cells(make_task("qd-walker")), grid((5, 4), [(0, 1), (-1, 3)])):
+    for made in (make_cells(make_task("qd-walker")), grid((5, 4), [(0, 1), (-1, 3)])):
         areas = []
-        for polygon in voronoi_polygons(of.centroids, of.bounds):
+        for polygon in voronoi_polygons(made.centroids, made.bounds):
             x, y = polygon.T
             areas.append(abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2)
-        assert sum(areas) == pytest.approx(np.prod(of.bounds[:, 1] - of.bounds[:, 0]))
+        assert sum(areas) == pytest.approx(np.prod(made.bounds[:, 1] - made.bounds[:, 0]))
 
 
 def test_an_empty_archive_is_reported(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elites import ElitesError, Status, load_lineage
-from elites.results.lineage import RECORD, Lineage, header_of, records_of
+from elites.results.lineage import RECORD, Lineage, encode_header, encode_records
 from elites.results.tables import Logs
 
 OPERATORS = ("random", "ga")
@@ -19,7 +19,7 @@ def written(path, rows, operators=OPERATORS):
     for record, row in zip(records, rows, strict=True):
         for name, value in row.items():
             record[name] = value
-    path.write_bytes(header_of(operators) + records.tobytes())
+    path.write_bytes(encode_header(operators) + records.tobytes())
     return path
 
 
@@ -108,7 +108,7 @@ def test_a_later_format_and_a_missing_file_are_reported(log):
 def test_only_those_that_entered_are_written(statuses):
     words = np.arange(7 * len(statuses), dtype=np.int32).reshape(-1, 7)
     words[:, -1] = 1 + 256 * np.array(statuses, np.int32)
-    records = np.frombuffer(records_of(words), RECORD)
+    records = np.frombuffer(encode_records(words), RECORD)
     entered = [status in (Status.NEW, Status.IMPROVED, Status.STORED) for status in statuses]
     assert records["evaluation"].tolist() == words[entered, 0].tolist()
     assert records["status"].tolist() == np.array(statuses)[entered].tolist()

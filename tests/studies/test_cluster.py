@@ -105,7 +105,7 @@ def test_episodes_are_those_of_the_local_evaluator(cluster):
         actor = next(iter(remote._actors.values()))
         wrong = actor.handle.evaluate.remote(parameters[:, :5], np.arange(1), np.arange(1), False)
         with pytest.raises(ElitesError, match=r"^parameters have shape \(1, 5\); qd-hopper with layers"):
-            remote._result_of(wrong, actor)  # an error on another machine reads as one here
+            remote._await_result(wrong, actor)  # an error on another machine reads as one here
         with pytest.raises(ElitesError, match="parameters have shape"):
             remote.evaluate(parameters[:, :5], seeds)
     with pytest.raises(ElitesError, match="the evaluator is closed"):

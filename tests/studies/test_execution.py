@@ -19,7 +19,7 @@ from elites.paper.presets import make_study
 from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes, measure
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, update
-from elites.studies.plan import cell_of, cost
+from elites.studies.plan import cost, make_cost_key
 from elites.studies.resources import StudyExecution
 from elites.studies.run import _measure, _write_record, run_study
 
@@ -230,7 +230,7 @@ def test_times_are_measured_once(tmp_path):
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
     jobs = make_study(str(path)).jobs()
     measured = _measure(tmp_path, jobs, True, messages.append, keep=True)
-    small, large = (measured.cells[cell_of(job.configs[0])] for job in jobs[:2])
+    small, large = (measured.cells[make_cost_key(job.configs[0])] for job in jobs[:2])
     assert small["pace"]["steps_per_s"] > 100
     assert 1 <= small["pace"]["random_length"] <= 25
     assert small["pace"]["start_s"] > small["pace"]["learning_s"] > 0
@@ -239,7 +239,7 @@ def test_times_are_measured_once(tmp_path):
     assert cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
     assert messages[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
     again = _measure(tmp_path, jobs[:1], True, messages.append, keep=True)
-    assert again.cells[cell_of(jobs[0].configs[0])]["pace"] == small["pace"]
+    assert again.cells[make_cost_key(jobs[0].configs[0])]["pace"] == small["pace"]
 
 
 def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):

@@ -188,7 +188,7 @@ def measured(study, **cell):
         "pace": {"steps_per_s": 1000.0, "random_length": 10.0, "learning_s": 2.0, "start_s": 5.0},
         **cell,
     }
-    cells = {plan.cell_of(job.configs[0]): dict(sizes) for job in study.jobs()}
+    cells = {plan.make_cost_key(job.configs[0]): dict(sizes) for job in study.jobs()}
     return plan.Measured(cells, "cpu", 8 * 10**9)
 
 

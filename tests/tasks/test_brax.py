@@ -12,7 +12,7 @@ import pytest
 from elites import ElitesError, Execution, RunConfig, make_task, read_table, replay, run
 from elites.evaluation.device import DeviceEvaluator
 from elites.results.archive import SavedArchive, save_archive
-from elites.tasks import brax, record_of
+from elites.tasks import brax, describe_task
 from elites.tasks.brax import simulation
 from elites.tasks.episode import Ending
 from tests.algorithms.test_algorithms import chosen
@@ -23,14 +23,14 @@ COUNT = 20
 
 
 @functools.cache
-def evaluator_of(robot):
+def make_evaluator(robot):
     return DeviceEvaluator(make_task(f"brax-{robot}", episode_length=100), hidden=(8,))
 
 
 @functools.cache
 def evaluated(robot):
     """Random controllers with transitions; and again, in another order."""
-    evaluator = evaluator_of(robot)
+    evaluator = make_evaluator(robot)
     task = evaluator.task
     parameters = np.asarray(jax.vmap(evaluator.policy.init)(jax.random.split(jax.random.key(0), COUNT)))
     again = evaluator.evaluate(parameters[::-1], np.arange(COUNT)[::-1], transitions=True)
@@ -80,7 +80,7 @@ def test_a_foot_is_as_high_as_brax_says(robot):
     def heights(state):
         contacts = contact.get(environment.sys, state.x)
         geoms = jnp.stack([contacts.geom1, contacts.geom2], axis=1)
-        return simulation.feet_of(task).height(state), contacts.dist, geoms
+        return simulation.find_feet(task).height(state), contacts.dist, geoms
 
     ours, theirs, geoms = heights(states)
     geoms = np.asarray(geoms[0])
@@ -185,12 +185,12 @@ def test_robots_are_drawn(robot, tmp_path):
     )
     cells, none = config.make_algorithm().cells, np.zeros(1, int)
     descriptor = contacts.mean(1, dtype=np.float32)
-    about = {"algorithm": "map-elites", "task": record_of(config.make_task()), "seed": 0}
+    about = {"algorithm": "map-elites", "task": describe_task(config.make_task()), "seed": 0}
     archive = SavedArchive(
         parameters=parameters[best],
         fitness=rewards.sum(1),
         descriptor=descriptor,
-        cell=np.asarray(cells.of(descriptor)),
+        cell=np.asarray(cells.assign(descriptor)),
         evaluation=none,
         seed=evaluation.seed[best],
         generation=none + 1,
@@ -199,7 +199,7 @@ def test_robots_are_drawn(robot, tmp_path):
         centroids=cells.centroids,
         bounds=cells.bounds,
         grid=np.array(cells.grid, np.int32),
-        policy_sizes=np.array(evaluator_of(robot).policy.sizes),
+        policy_sizes=np.array(make_evaluator(robot).policy.sizes),
         about={**about, "format": 1, "evaluations": COUNT},
     )
     save_archive(tmp_path / "archive.npz", archive)

@@ -8,7 +8,7 @@ import pytest
 
 from elites import ElitesError, ProcessEvaluator, RunConfig, cli, gymnasium_task, make_task
 from elites.evaluation.offset import with_measured_offset
-from elites.tasks import parameters_of
+from elites.tasks import list_parameters
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 from tests import outside
 
@@ -51,8 +51,8 @@ def test_functions_are_known_by_their_import_path():
     assert task.name == "gym:tests.outside:push"
     assert task.descriptor == "tests.outside:place"
     assert task.episode_length == 1000
-    again = make_task(task.name, **parameters_of(task))
-    assert {**parameters_of(again), "qd_offset": 0} == {**parameters_of(task), "qd_offset": 0}
+    again = make_task(task.name, **list_parameters(task))
+    assert {**list_parameters(again), "qd_offset": 0} == {**list_parameters(task), "qd_offset": 0}
     assert gymnasium_task(outside.Push, descriptor=outside.up).environment == "tests.outside:Push"
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import elites
 from elites import ElitesError, ThreadEvaluator, cli, imports, make_task, mujoco_task
-from elites.tasks import parameters_of
+from elites.tasks import list_parameters
 from elites.tasks.episode import Ending
 from elites.tasks.gymnasium import provide_functions
 from elites.tasks.mujoco.library import model_path
@@ -146,7 +146,7 @@ def test_a_record_makes_the_same_task_again(files, monkeypatch):
     monkeypatch.chdir(files["cart"].parent)
     task = mujoco_task("cart.xml", **PLAN, qd_offset=-3)
     assert task.name == "mujoco:cart.xml"
-    recorded = json.loads(json.dumps(parameters_of(task)))
+    recorded = json.loads(json.dumps(list_parameters(task)))
     assert recorded["reward"] == "tests.robots:reward"
     assert recorded["feet"] == [["front_foot", "front foot"], ["back_leg", "back foot"]]
     assert make_task(task.name, **recorded) == task
@@ -245,7 +245,7 @@ def test_a_changed_robot_is_refused(tmp_path, files):
     path.write_text(text.replace("<sensor>", '<include file="part.xml"/><sensor>'))
     part.write_text("<mujoco><option gravity='0 0 -9'/></mujoco>")
     task = mujoco_task(path, **PLAN)
-    recorded = parameters_of(task)
+    recorded = list_parameters(task)
     moved = tmp_path / "moved"
     moved.mkdir()
     for file in (path, part):
@@ -273,7 +273,7 @@ def test_functions_of_a_notebook(files, monkeypatch):
     (path,) = task.pickled_functions()
     assert path == task.reward
     assert task.simulator().step(np.zeros(2, np.float32))[1] == pytest.approx(0.4, abs=0.05)
-    recorded = json.loads(json.dumps(parameters_of(task)))
+    recorded = json.loads(json.dumps(list_parameters(task)))
     again = mujoco_task(files["cart"], reward=lambda moment: 0 + moment.qpos[2])
     monkeypatch.delitem(imports._pickles, path)
     with pytest.raises(ElitesError, match=r"no file has it; pass the task with that function again"):

@@ -36,7 +36,7 @@ def test_a_library_without_the_symbols_is_refused():
 
 def test_a_missing_model_is_refused(capfd):
     with pytest.raises(ElitesError, match=r"nowhere\.xml: Bullet found"):
-        bullet.joints_of("nowhere.xml", 0)
+        bullet.read_joints("nowhere.xml", 0)
 
 
 @pytest.mark.slow

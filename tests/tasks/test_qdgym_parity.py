@@ -43,7 +43,7 @@ def act(policy, parameters, observation):
 
 
 def compare_episode(stock, ours, parameters, seed, steps=1000, past_the_end=False):
-    policy = Policy.of(ours.task)
+    policy = Policy.for_task(ours.task)
     expected, _ = stock.reset(seed=seed)
     observation, info = ours.reset(seed=seed)
     np.testing.assert_allclose(observation, expected, rtol=0, atol=TOLERANCE)
@@ -94,7 +94,7 @@ def test_actions_beyond_the_limits_are_clipped_and_paid_for_alike(pair):
 def test_the_model_is_read_as_pybullet_reads_it(pair):
     stock, ours = pair
     body = stock.robot.objects[0]
-    joints = bullet.joints_of(str(simulator.ASSETS / "mjcf" / ours.task.robot.model), simulator.FLAGS)
+    joints = bullet.read_joints(str(simulator.ASSETS / "mjcf" / ours.task.robot.model), simulator.FLAGS)
     assert len(joints) == stock._p.getNumJoints(body)
     for joint in joints:
         info = stock._p.getJointInfo(body, joint.link)
@@ -133,5 +133,5 @@ def test_constants_are_pybullets():
 
 
 def test_controllers_have_the_papers_sizes():
-    counts = [Policy.of(make_task(f"qd-{robot}")).parameter_count for robot in ROBOTS]
+    counts = [Policy.for_task(make_task(f"qd-{robot}")).parameter_count for robot in ROBOTS]
     assert counts == [20230, 20742, 21256, 18947]

@@ -16,7 +16,7 @@ from elites.archives.deep_grid import DeepGrid
 from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
-from elites.genomes import genome_of
+from elites.genomes import make_genome
 from elites.learning.critics import TD3Config, Training
 from elites.learning.products import Precision
 from elites.options import Range, Widths, check_fields
@@ -124,7 +124,7 @@ class Algorithm(ABC):
     def __init__(self, task: Task, config: Any = None) -> None:
         self.task = task
         self.config: Any = self.Config() if config is None else config
-        self.genome = genome_of(task, self.config.hidden)
+        self.genome = make_genome(task, self.config.hidden)
         self.cells = make_cells(task, self.config.archive, self.config.cvt_version)
         if self.needs_policy:
             self.require_policy()
@@ -245,7 +245,7 @@ class Algorithm(ABC):
     ) -> tuple[Archive, jax.Array]:
         """Adds an evaluated batch to the archive. Returns the Status of each genome."""
         offspring = solutions(batch, evaluation, progress)
-        archive, status = insert(archive, self.cells.of(offspring.descriptor), offspring)
+        archive, status = insert(archive, self.cells.assign(offspring.descriptor), offspring)
         return archive, mark_skipped(evaluation, status)
 
 

@@ -109,7 +109,7 @@ class CMAMAPElites(Algorithm):
         After a batch that the run begins with, all strategies start at elites.
         """
         offspring = solutions(batch, evaluation, state.progress)
-        cells = self.cells.of(offspring.descriptor)
+        cells = self.cells.assign(offspring.descriptor)
         rank, gain = improvement(state.archive, cells, offspring)
         archive, status = insert(state.archive, cells, offspring)
 

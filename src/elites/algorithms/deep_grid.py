@@ -95,7 +95,7 @@ class DeepGrid(Algorithm):
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the grid."""
         offspring = solutions(batch, evaluation, state.progress)
-        cells = self.cells.of(offspring.descriptor)
+        cells = self.cells.assign(offspring.descriptor)
         eviction_key = jax.random.fold_in(key, Stream.EVICTION)
         grid, status = deep_grid.insert(state.grid, cells, offspring, eviction_key)
         return State(grid, advance(state.progress, evaluation)), mark_skipped(evaluation, status)

@@ -238,7 +238,7 @@ class MAPElitesES(Algorithm):
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         fitness, descriptor = mean_of_episodes(evaluation)
         progress = advance(state.progress, evaluation)
-        cell, none = self.cells.of(descriptor)[0], len(self.cells.centroids)
+        cell, none = self.cells.assign(descriptor)[0], len(self.cells.centroids)
         new = status[0] == Status.NEW
         entered = jnp.where(new | (status[0] == Status.IMPROVED), cell, none)
         return state._replace(

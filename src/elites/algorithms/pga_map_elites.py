@@ -76,7 +76,7 @@ class PGAMAPElites(Algorithm):
         self.ga_count = int(Fraction(str(config.p_evo)) * config.batch)  # floor(p_evo b), exactly
         self.learns = self.ga_count < config.batch
         self.ga = make_ga(config, self.policy)
-        self.pg = PolicyGradient.of(self.policy, config)
+        self.pg = PolicyGradient.from_config(self.policy, config)
         self.opening = random_rounds(config.initial, config.batch, transitions=self.learns)
         self.generation = (Round("offspring", config.batch, transitions=self.learns),)
 

@@ -99,7 +99,7 @@ class QDPG(Algorithm):
                 "a gym: task gets it by --step-descriptor module:function"
             )
         config = self.config
-        self.pg = PolicyGradient.of(self.policy, config)
+        self.pg = PolicyGradient.from_config(self.policy, config)
         self.opening = random_rounds(config.initial, config.batch, transitions=True)
         self.generation = (Round("offspring", config.batch, transitions=True),)
 

@@ -26,7 +26,7 @@ from elites.algorithms.base import (
 )
 from elites.archives.archive import Archive
 from elites.errors import require
-from elites.evaluation.environment import Environment, EpisodeState, environment_of
+from elites.evaluation.environment import Environment, EpisodeState, make_training_environment
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Spread, Steps
@@ -86,7 +86,7 @@ class TD3(Algorithm):
 
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
         super().__init__(task, config)
-        self.environment = environment_of(task)
+        self.environment = make_training_environment(task)
         config, copies = self.config, task.observation_size if self.config.repeat_transitions else 1
         self.distinct = config.buffer_size // copies  # different transitions in the buffer
         require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {copies}")

@@ -41,7 +41,7 @@ class Cells(NamedTuple):
     bounds: np.ndarray
     grid: tuple[int, ...]
 
-    def of(self, descriptors: jax.Array) -> jax.Array:
+    def assign(self, descriptors: jax.Array) -> jax.Array:
         """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
         if not self.grid:
             many = len(descriptors) >= MANY and isinstance(self.centroids, np.ndarray)  # else it is traced
@@ -62,7 +62,7 @@ class Cells(NamedTuple):
         for start in range(0, len(descriptors), SLICE):
             part = descriptors[start : start + SLICE].astype(np.float32)
             padded = np.pad(part, ((0, SLICE - len(part)), (0, 0)))  # one shape, compiled once
-            cells = np.asarray(_cells_of(padded, self.centroids, self.bounds, self.grid), np.int32)
+            cells = np.asarray(_assign_cells(padded, self.centroids, self.bounds, self.grid), np.int32)
             parts.append(cells[: len(part)])
         return np.concatenate(parts)
 
@@ -230,10 +230,10 @@ def _all_centroids_at_once(descriptors: jax.Array, centroids: jax.Array, spans: 
 
 
 @partial(jax.jit, static_argnums=3)
-def _cells_of(
+def _assign_cells(
     descriptors: jax.Array, centroids: jax.Array, bounds: jax.Array, grid: tuple[int, ...]
 ) -> jax.Array:
-    return Cells(centroids, bounds, grid).of(descriptors)  # type: ignore[arg-type] # traced
+    return Cells(centroids, bounds, grid).assign(descriptors)  # type: ignore[arg-type] # traced
 
 
 def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt", version: int = CVT_VERSION) -> Cells:

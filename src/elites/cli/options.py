@@ -14,7 +14,7 @@ from elites.options import (
     Finite,
     Patience,
     Spread,
-    values_of,
+    select_values,
 )
 from elites.text import shortened
 
@@ -65,7 +65,7 @@ class TaskOptions:
 
     def task_parameters(self) -> dict[str, Any]:
         """The parameters that were given."""
-        given = {name: value for name, value in values_of(self, TaskOptions).items() if value is not None}
+        given = {name: value for name, value in select_values(self, TaskOptions).items() if value is not None}
         if (bounds := given.get("descriptor_bounds")) is not None:
             pairs = len(bounds) >= 2 and len(bounds) % 2 == 0
             require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")

@@ -51,16 +51,16 @@ class Random(PhysicsOptions, TaskOptions):
         import jax
         import numpy as np
 
-        from elites.evaluation import evaluator_of
+        from elites.evaluation import make_evaluator
         from elites.evaluation.physics import choose_physics
         from elites.experiments.display import Bar
-        from elites.genomes import genome_of
+        from elites.genomes import make_genome
         from elites.memory import require_bytes
 
         done = itertools.count(1)
         with Bar(task.name) as bar:
             physics, line = choose_physics(task, self.physics, threads=self.threads)
-            genome = genome_of(task, HIDDEN)
+            genome = make_genome(task, HIDDEN)
             require_bytes(
                 self.controllers,
                 2 * 4 * genome.parameter_count,
@@ -70,7 +70,7 @@ class Random(PhysicsOptions, TaskOptions):
             keys = jax.random.split(jax.random.key(self.seed), self.controllers)
             parameters = jax.jit(jax.vmap(genome.init))(keys)
             seeds = self.seed + np.arange(self.controllers)
-            with evaluator_of(task, HIDDEN, self.threads, physics=physics) as evaluator:
+            with make_evaluator(task, HIDDEN, self.threads, physics=physics) as evaluator:
                 started = time.perf_counter()
                 evaluation = evaluator.evaluate(
                     parameters, seeds, on_episode=lambda _: bar(next(done), self.controllers)

@@ -13,7 +13,7 @@ from elites.cli.command import Folder, exit_at_once
 from elites.cli.options import TaskOptions
 from elites.errors import ElitesError
 from elites.experiments.options import ExecutionOptions, RunSettings
-from elites.options import Evaluations, Seed, Seeds, values_of
+from elites.options import Evaluations, Seed, Seeds, select_values
 
 if TYPE_CHECKING:
     from elites.experiments.config import RunConfig
@@ -31,7 +31,7 @@ class ExecutionArguments(ExecutionOptions):
         """The `Execution` with these options."""
         from elites.experiments.execution import Execution
 
-        return Execution(**values_of(self, ExecutionOptions), **callbacks)
+        return Execution(**select_values(self, ExecutionOptions), **callbacks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +58,14 @@ class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
         from elites.experiments.display import Display
 
         algorithm = type(self).__name__
-        hyper_parameters = values_of(self, find_algorithm(algorithm).Config)
+        hyper_parameters = select_values(self, find_algorithm(algorithm).Config)
         _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         with Display(f"{algorithm} on {self.task}", end_process=exit_at_once) as display:
             from elites.experiments.config import RunConfig
             from elites.experiments.run import run
 
             config = RunConfig(
-                **values_of(self, RunConfig)
+                **select_values(self, RunConfig)
                 | {
                     "algorithm": algorithm,
                     "hyper_parameters": hyper_parameters,
@@ -136,7 +136,7 @@ def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.experiments.display import Bar
     from elites.files import in_bytes
-    from elites.metrics.metric import ArchiveMetrics, summary
+    from elites.metrics.metric import METRICS, describe_values, installed_metrics
     from elites.results.folder import RunFolder
 
     if not outcome.finished:
@@ -152,8 +152,10 @@ def conclude(outcome: Outcome) -> int:
             text = show(outcome.folder)
         print(text)
     for run in outcome.runs:
-        metrics = ArchiveMetrics(*(run.metrics[name] for name in ArchiveMetrics._fields))
-        print(f"{run.folder}: {run.evaluations:,} evaluations, {summary(metrics)}")
+        paths = RunFolder(run.folder).read_record().metrics
+        names = [metric.name for metric in (*METRICS, *installed_metrics(paths))]
+        values = {name: run.metrics.get(name) for name in names}
+        print(f"{run.folder}: {run.evaluations:,} evaluations, {describe_values(values, paths)}")
     folders = [outcome.folder, *(run.folder for run in outcome.runs)]
     kept = sum(RunFolder(folder).checkpoints.size() for folder in folders)
     if kept:

@@ -11,7 +11,16 @@ import tyro
 
 from elites.cli.command import Flag
 from elites.experiments.options import PhysicsOptions
-from elites.options import Evaluations, Interval, Replications, RowInterval, Seed, Seeds, Snapshots, values_of
+from elites.options import (
+    Evaluations,
+    Interval,
+    Replications,
+    RowInterval,
+    Seed,
+    Seeds,
+    Snapshots,
+    select_values,
+)
 from elites.studies.resources import StudyExecution
 
 
@@ -65,7 +74,7 @@ class StudyRun(StudyExecution, StudyOptions):
         from elites.studies.run import conclude, run_study
         from elites.studies.study import Study
 
-        study = make_study(self.study, suite=self.suite, **values_of(self, Study))
+        study = make_study(self.study, suite=self.suite, **select_values(self, Study))
         states = run_study(study, self.out, self, only_plan=self.plan)
         return 0 if self.plan else conclude(self.out, states)
 

@@ -10,7 +10,7 @@ from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
 
-def evaluator_of(
+def make_evaluator(
     task: Task,
     hidden: tuple[int, ...],
     threads: int | None,

@@ -16,7 +16,7 @@ import numpy as np
 
 from elites.cluster import connect, differing_package, nodes, versions
 from elites.errors import ElitesError
-from elites.evaluation import evaluator_of
+from elites.evaluation import make_evaluator
 from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.imports import add_pickled
 from elites.tasks.episode import Transitions
@@ -49,7 +49,7 @@ class EvaluatorActor:
 
     def __init__(self, task: Task, functions: dict[str, str], hidden: tuple[int, ...], threads: int) -> None:
         add_pickled(functions)
-        self.evaluator = evaluator_of(task, hidden, threads)
+        self.evaluator = make_evaluator(task, hidden, threads)
 
     def package_versions(self) -> dict[str, str | None]:
         """The versions of the packages on this machine."""
@@ -151,7 +151,7 @@ class ClusterEvaluator(Evaluator):
                 if call in flying:
                     actor, part = flying.pop(call)
                     actor.in_flight -= 1
-                    result = self._result_of(call, actor)
+                    result = self._await_result(call, actor)
                     if result is None:
                         waiting.appendleft(part)
                         continue
@@ -193,7 +193,7 @@ class ClusterEvaluator(Evaluator):
     def _mark_started(self, call: Any) -> None:
         """Notes that an actor has started, unless its machine is lost, and compares its package versions."""
         actor = next(actor for actor in self._actors.values() if actor.versions == call)
-        theirs = self._result_of(call, actor)
+        theirs = self._await_result(call, actor)
         if theirs is None:
             return
         ours = versions()
@@ -201,7 +201,7 @@ class ClusterEvaluator(Evaluator):
             raise ElitesError(f"a machine of the cluster has {name} {theirs[name]}, this one {ours[name]}")
         actor.started = True
 
-    def _result_of(self, call: Any, actor: _Actor) -> Any:
+    def _await_result(self, call: Any, actor: _Actor) -> Any:
         """The result of a call; None if its machine or process is lost."""
         try:
             return self._ray.get(call)

@@ -272,7 +272,7 @@ class DeviceEvaluator(Evaluator):
         physics: Physics | None = None,
     ) -> None:
         super().__init__(task, task.controller(hidden))
-        self.policy = Policy.of(task, hidden)
+        self.policy = Policy.for_task(task, hidden)
         self.chunk, self.physics = chunk, physics
         self._program = functools.cache(self._compiled)
 

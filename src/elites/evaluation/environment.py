@@ -38,7 +38,7 @@ class Environment(Protocol):
         """One step: (the next state, the reward, whether the task ended the episode)."""
 
 
-def environment_of(task: Task) -> Environment:
+def make_training_environment(task: Task) -> Environment:
     """The environment of a task."""
     if isinstance(task, DeviceTask):
         return JaxEnvironment(task)

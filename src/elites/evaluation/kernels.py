@@ -18,7 +18,7 @@ from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driv
 from elites.tasks.task import DeviceTask, Stepping
 
 
-def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
+def make_step(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
     """A task's step as a function that can be compiled, with examples of a state and an action.
 
     It returns the state, observation, reward, whether the episode ends, and the step's descriptor.
@@ -36,10 +36,10 @@ def step_of(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
 
 
 @keep_in_process(most=8)
-def kernel_of(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exact: bool = False) -> Kernel:
-    """A task's step, with the results of `step_of`."""
+def make_kernel(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exact: bool = False) -> Kernel:
+    """A task's step, with the results of `make_step`."""
     return compile_kernel(
-        *step_of(task), driver=driver, whole=task.describes_episodes, threads=threads, exact=exact
+        *make_step(task), driver=driver, whole=task.describes_episodes, threads=threads, exact=exact
     )
 
 
@@ -51,7 +51,7 @@ def kernel_physics(
     UnknownPrimitiveError, which names it, if an operation of the step cannot be compiled. The driver is that
     of JAX's GPU. `exact` is as in `elites.native.cuda.ptx`.
     """
-    kernel = kernel_of(task, driver or jax_driver(), threads=threads, exact=exact)
+    kernel = make_kernel(task, driver or jax_driver(), threads=threads, exact=exact)
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
     described = kernel.results[4][0]
 

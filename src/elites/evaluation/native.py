@@ -38,7 +38,7 @@ class Programs(NamedTuple):
 
 
 @keep_in_process(most=8)
-def programs_of(task: DeviceTask, lanes: int | None = None) -> Programs:
+def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
     """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled.
 
     `lanes` is the number of robots side by side: those of a vector register by default.
@@ -153,7 +153,7 @@ class NativeEvaluator(Evaluator):
         """
         threads = thread_count(threads)
         super().__init__(task, task.controller(hidden))
-        self._programs = programs_of(task, lanes)
+        self._programs = make_programs(task, lanes)
         self._perceptron = Perceptron(self.sizes, self._programs.step.lanes)
         places = np.array(self._perceptron.layout)
         self._layout = episodes.Layout(

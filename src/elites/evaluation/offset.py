@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation import evaluator_of
+from elites.evaluation import make_evaluator
 from elites.tasks.task import Task
 
 CONTROLLERS = 50
@@ -33,9 +33,9 @@ def measure_offset(task: Task) -> tuple[float, str]:
     from elites.policies import Policy
 
     keys = jax.random.split(jax.random.key(0), CONTROLLERS)
-    parameters = np.array(jax.jit(jax.vmap(Policy.of(task, HIDDEN).init))(keys))
+    parameters = np.array(jax.jit(jax.vmap(Policy.for_task(task, HIDDEN).init))(keys))
     parameters[::2] *= LARGE
-    with evaluator_of(task, HIDDEN, threads=None) as evaluator:
+    with make_evaluator(task, HIDDEN, threads=None) as evaluator:
         fitness = evaluator.evaluate(parameters, np.arange(CONTROLLERS)).fitness
     if not np.isfinite(fitness).any():
         raise ElitesError(f"{task.name}: all {CONTROLLERS} random controllers gave NaN")

@@ -63,20 +63,20 @@ def _fastest(task: DeviceTask, seeds: int, threads: int) -> Physics:
 
 
 def _has_long_steps(task: DeviceTask) -> bool:
-    from elites.evaluation.native import programs_of
+    from elites.evaluation.native import make_programs
     from elites.native import UnknownPrimitiveError
 
     try:
-        return programs_of(task).step.work > LONG_STEP
+        return make_programs(task).step.work > LONG_STEP
     except UnknownPrimitiveError:
         return False  # it cannot be a kernel either
 
 
 def _compile(task: DeviceTask, physics: Physics) -> None:
     if physics == "native":
-        from elites.evaluation.native import programs_of
+        from elites.evaluation.native import make_programs
 
-        programs_of(task)
+        make_programs(task)
     else:
         from elites.evaluation.device import batched
 

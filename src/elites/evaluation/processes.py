@@ -25,10 +25,10 @@ import numpy as np
 from elites.children import START_SECONDS, in_child, start_child
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
-from elites.evaluation.shared import Layout, allocate, arrays_in, layout_of
+from elites.evaluation.shared import Layout, allocate, arrays_in, plan_layout
 from elites.evaluation.threads import thread_count
 from elites.evaluation.worker import BEATS, STOP
-from elites.tasks import parameters_of
+from elites.tasks import list_parameters
 from elites.tasks.episode import Transitions
 from elites.tasks.task import HostTask
 
@@ -107,7 +107,7 @@ class ProcessEvaluator(Evaluator):
             )
         super().__init__(task, task.controller(hidden))
         self.patience = task.step_seconds
-        board, size = layout_of({STOP: np.zeros(1, np.uint8), BEATS: np.zeros(processes, np.int64)})
+        board, size = plan_layout({STOP: np.zeros(1, np.uint8), BEATS: np.zeros(processes, np.int64)})
         self._board_layout: Layout = board
         self._board_file = allocate(size)
         self._board = arrays_in(self._board_file, board)
@@ -140,7 +140,7 @@ class ProcessEvaluator(Evaluator):
         small = rows._asdict()
         del small["transitions"]
         recorded = {} if rows.transitions is None else rows.transitions._asdict()
-        layout, size = layout_of({"parameters": parameters, **small, **recorded})
+        layout, size = plan_layout({"parameters": parameters, **small, **recorded})
         file = allocate(size)
         try:
             batch = arrays_in(file, layout)
@@ -299,7 +299,7 @@ class ProcessEvaluator(Evaluator):
         setup = {
             "board": self._board_layout,
             "task": self.task.name,
-            "parameters": parameters_of(self.task),
+            "parameters": list_parameters(self.task),
             "functions": self.task.pickled_functions(),
             "sizes": self.sizes,
         }

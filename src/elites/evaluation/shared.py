@@ -14,7 +14,7 @@ Layout = dict[str, tuple[str, list[int], int]]
 """(dtype, shape, offset) of each array, as plain JSON."""
 
 
-def layout_of(arrays: Mapping[str, np.ndarray]) -> tuple[Layout, int]:
+def plan_layout(arrays: Mapping[str, np.ndarray]) -> tuple[Layout, int]:
     """The layout of arrays with the dtypes and shapes of these, and its size in bytes."""
     layout: Layout = {}
     end = 0

@@ -14,13 +14,13 @@ from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.evaluation.physics import refuse_physics
 from elites.experiments.options import RunSettings
-from elites.experiments.start import Start, read_start, start_of
+from elites.experiments.start import Start, read_start, resolve_start
 from elites.files import one_line
 from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric, Metric, Metrics, load_metric
-from elites.options import Seed, converted, types_of
+from elites.options import Seed, converted, read_types
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
-from elites.tasks import make_task, parameters_of
+from elites.tasks import list_parameters, make_task
 from elites.tasks.task import DeviceTask, Task
 from elites.versions import package_version
 
@@ -39,11 +39,11 @@ class RunConfig(RunSettings):
 
     def __post_init__(self) -> None:
         if isinstance(self.task, Task):
-            object.__setattr__(self, "task_parameters", parameters_of(self.task) | self.task_parameters)
+            object.__setattr__(self, "task_parameters", list_parameters(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
-        for name, expected in {**types_of(RunConfig), "task": str}.items():
+        for name, expected in {**read_types(RunConfig), "task": str}.items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
-        object.__setattr__(self, "start", start_of(self.start))
+        object.__setattr__(self, "start", resolve_start(self.start))
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         refuse_redraw(self.algorithm, self.correct_redraw)
         make_config(self.algorithm, **self.hyper_parameters)
@@ -51,7 +51,7 @@ class RunConfig(RunSettings):
         task = self.make_task()
         refuse_physics(task, self.physics)
         if task.measures_offset:  # only once
-            object.__setattr__(self, "task_parameters", parameters_of(with_measured_offset(task)))
+            object.__setattr__(self, "task_parameters", list_parameters(with_measured_offset(task)))
 
     @property
     def task_name(self) -> str:
@@ -104,7 +104,7 @@ class RunConfig(RunSettings):
             "task": self.task,
             **dataclasses.asdict(self),
             "hyper_parameters": dataclasses.asdict(make_config(self.algorithm, **self.hyper_parameters)),
-            "task_parameters": parameters_of(self.make_task()),
+            "task_parameters": list_parameters(self.make_task()),
             "versions": versions(),
         }
 

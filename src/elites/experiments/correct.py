@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from elites.errors import ElitesError, require
-from elites.evaluation import evaluator_of
+from elites.evaluation import make_evaluator
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.files import error_in_one_line
 from elites.memory import require_bytes
-from elites.options import Physics, Replications, Seed, Threads, converted, types_of
+from elites.options import Physics, Replications, Seed, Threads, converted, read_types
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
@@ -55,7 +55,7 @@ class Settings:
     physics: Physics | None = None  # of a task in JAX; None: XLA
 
     def __post_init__(self) -> None:
-        for name, expected in types_of(Settings).items():
+        for name, expected in read_types(Settings).items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
 
 
@@ -128,7 +128,7 @@ def correct(
                 f"{record.task} has {run_task.descriptor_size}"
             )
         with (
-            evaluator_of(run_task, hidden, threads, physics=chosen) as evaluator,
+            make_evaluator(run_task, hidden, threads, physics=chosen) as evaluator,
             Interrupts("the running episodes", on_stop) as interrupts,
             error_in_one_line(f"cannot write to {run}"),
         ):

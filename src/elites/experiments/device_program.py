@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from elites.algorithms.base import Round
 from elites.cache import keep_in_process
 from elites.evaluation.device import evaluate_inside
-from elites.experiments.generation import Counts, Generation, Keys, Row, evaluations_of
+from elites.experiments.generation import Counts, Generation, Keys, Row, count_evaluations
 from elites.options import Physics
 from elites.results.lineage import WORDS
 
@@ -52,7 +52,7 @@ class DeviceProgram:
             numbers = generation + done, evaluations, budget
             states, *new = self._generation(states, keys, *numbers, rounds, starting)
             results = jax.tree.map(lambda all, new: all.at[done].set(new), results, tuple(new))
-            evaluations = jnp.minimum(evaluations + evaluations_of(rounds), budget)
+            evaluations = jnp.minimum(evaluations + count_evaluations(rounds), budget)
             return done + 1, states, results, evaluations
 
         _, states, (rows, records), _ = jax.lax.while_loop(

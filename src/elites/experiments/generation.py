@@ -38,7 +38,7 @@ class Keys(NamedTuple):
     episodes: jax.Array
 
 
-def keys_of(seeds: Sequence[int]) -> Keys:
+def make_keys(seeds: Sequence[int]) -> Keys:
     """The keys of replications with these seeds."""
     generations, init, episodes = jnp.moveaxis(
         jnp.stack([jax.random.split(jax.random.key(seed), 3) for seed in seeds]), 1, 0
@@ -132,10 +132,10 @@ class Generation:
         """Evaluations before the last generation of a budget."""
         done = 0
         for rounds in self.algorithm.opening:
-            if done + evaluations_of(rounds) >= budget:
+            if done + count_evaluations(rounds) >= budget:
                 return done
-            done += evaluations_of(rounds)
-        size = evaluations_of(self.algorithm.generation)
+            done += count_evaluations(rounds)
+        size = count_evaluations(self.algorithm.generation)
         return done + (budget - done - 1) // size * size
 
     def over_replications(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -235,7 +235,7 @@ class Generation:
         fields = (
             origin.evaluation,
             *(origin.parents[:, 0], origin.parents[:, 1]),
-            self.algorithm.cells.of(offspring.descriptor),
+            self.algorithm.cells.assign(offspring.descriptor),
             jax.lax.bitcast_convert_type(offspring.fitness.astype(jnp.float32), jnp.int32),
             origin.generation,
             origin.operator.astype(jnp.int32) | status.astype(jnp.int32) << 8,
@@ -321,7 +321,7 @@ def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
     return (np.arange(round.evaluations, dtype=np.int32) < budget - evaluations).reshape(round.shape)
 
 
-def evaluations_of(rounds: tuple[Round, ...]) -> int:
+def count_evaluations(rounds: tuple[Round, ...]) -> int:
     """Episodes of a whole generation."""
     return sum(round.evaluations for round in rounds)
 
@@ -355,7 +355,7 @@ def metric_rows(
             **operator_counts(np.asarray(row.counts.statuses[index]), algorithm.operators),
         }
         fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
-        elites = elites_of(algorithm, fitness, descriptor)
+        elites = collect_elites(algorithm, fitness, descriptor)
         result = generation_result(row, index, elites, counts)
         values = {
             **counts,
@@ -366,7 +366,7 @@ def metric_rows(
     return rows
 
 
-def elites_of(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.ndarray) -> Elites:
+def collect_elites(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.ndarray) -> Elites:
     """The input of metrics, given the fitness and descriptor of every cell."""
     filled = fitness > -np.inf
     return Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)

@@ -18,11 +18,11 @@ from elites.errors import ElitesError
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
-from elites.experiments.generation import keys_of, make_generation
+from elites.experiments.generation import make_generation, make_keys
 from elites.experiments.run import run
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
-from elites.tasks import record_of, register_task
+from elites.tasks import describe_task, register_task
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
 
@@ -94,7 +94,7 @@ class Optimiser:
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         self.generation = self.evaluations = 0
         self._functions = make_generation(self.algorithm, 1, describes=False)
-        self._compiled, self._keys = self._functions.compiled, keys_of([seed])
+        self._compiled, self._keys = self._functions.compiled, make_keys([seed])
         self._state: Any = self._compiled.init(self._keys)
         self._round = 0
         self._batch: Any = None
@@ -160,7 +160,7 @@ class Optimiser:
         about = {
             "algorithm": self.name,
             "hyper_parameters": dataclasses.asdict(self.algorithm.config),
-            "task": record_of(self.task),
+            "task": describe_task(self.task),
             "seed": self.seed,
             "evaluations": self.evaluations,
         }

@@ -18,7 +18,7 @@ from elites.algorithms.base import Algorithm, Batch, Round
 from elites.archives.archive import Archive
 from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError
-from elites.evaluation import evaluator_of, refuse_cluster
+from elites.evaluation import make_evaluator, refuse_cluster
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation
 from elites.experiments.config import RunConfig
@@ -29,10 +29,10 @@ from elites.experiments.generation import (
     FinishedGeneration,
     Row,
     archive_values,
-    elites_of,
-    evaluations_of,
-    keys_of,
+    collect_elites,
+    count_evaluations,
     make_generation,
+    make_keys,
     metric_columns,
     metric_rows,
     within_budget,
@@ -41,8 +41,8 @@ from elites.memory import require_bytes
 from elites.options import Physics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, saved_archive
-from elites.results.members import Members, members_of
-from elites.tasks import record_of
+from elites.results.members import Members, make_members
+from elites.tasks import describe_task
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask
 
@@ -70,7 +70,7 @@ class Replications(ABC):
         self.physics = configs[0].physics
         require_memory(algorithm, self.physics, len(configs))
         self.on_phase(COMPILING)
-        self.parts = self.parts_of(len(configs))
+        self.parts = self.count_parts(len(configs))
         self.asks_ahead = asks_ahead(self.parts)
         size, self.budget = len(configs) // self.parts, configs[0].evaluations
         self.functions = make_generation(
@@ -78,10 +78,10 @@ class Replications(ABC):
         )
         self.compiled = self.functions.compiled
         seeds = [config.seed for config in configs]
-        self.keys = [keys_of(seeds[start : start + size]) for start in range(0, len(seeds), size)]
+        self.keys = [make_keys(seeds[start : start + size]) for start in range(0, len(seeds), size)]
         self.columns = metric_columns(algorithm, self.metrics)  # of `metrics.csv`
         self.algorithm, hidden = algorithm, algorithm.config.hidden
-        self.evaluator = evaluator_of(
+        self.evaluator = make_evaluator(
             algorithm.task, hidden, execution.threads, execution.cluster, self.physics
         )
         self.generation = self.evaluations = 0  # so far, of each replication
@@ -97,7 +97,7 @@ class Replications(ABC):
         self.evaluator.close()
 
     @staticmethod
-    def parts_of(replications: int) -> int:
+    def count_parts(replications: int) -> int:
         """The number of parts into which replications are split."""
         return 1
 
@@ -116,7 +116,7 @@ class Replications(ABC):
         left = min(until, self.budget) - self.evaluations
         wanted = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
         most = max(
-            1, min(wanted, self.functions.most_generations(rounds), -(-left // evaluations_of(rounds)))
+            1, min(wanted, self.functions.most_generations(rounds), -(-left // count_evaluations(rounds)))
         )
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
@@ -170,7 +170,7 @@ class Replications(ABC):
         return [
             archive_values(
                 self.metrics.archive,
-                elites_of(
+                collect_elites(
                     self.algorithm,
                     np.asarray(archive.elites.fitness),
                     np.asarray(archive.elites.descriptor),
@@ -184,7 +184,7 @@ class Replications(ABC):
         part, place = divmod(index, self.functions.count)
         state = jax.tree.map(lambda array: array[place], self.state[part])
         grid = self.algorithm.members(state)
-        return None if grid is None else members_of(grid, self.evaluations)
+        return None if grid is None else make_members(grid, self.evaluations)
 
     def _saved(self, config: RunConfig, archive: Archive) -> SavedArchive:
         algorithm = self.algorithm
@@ -192,7 +192,7 @@ class Replications(ABC):
         about = {
             "algorithm": config.algorithm,
             "hyper_parameters": asdict(algorithm.config),
-            "task": record_of(algorithm.task),
+            "task": describe_task(algorithm.task),
             "seed": config.seed,
             "evaluations": self.evaluations,
         }
@@ -295,7 +295,7 @@ class EpisodesOutside(Replications):
     _ahead: list[Future[_AskedPart]] | None = None  # for the next generation, by part
 
     @staticmethod
-    def parts_of(replications: int) -> int:
+    def count_parts(replications: int) -> int:
         """On an accelerator two or three parts of two replications or more, if they can be equal."""
         if not has_accelerator():
             return replications
@@ -412,7 +412,7 @@ class EpisodesOutside(Replications):
         row = jax.tree.map(lambda *arrays: np.concatenate([np.asarray(array) for array in arrays]), *rows)
         spent["steps_per_s"] /= max(spent["rollouts_s"], 1e-9)
         offspring = np.concatenate([np.concatenate(rounds, axis=1) for rounds in records])
-        return self._finish(row, offspring, evaluations_of(self.functions.rounds(self.generation)), spent)
+        return self._finish(row, offspring, count_evaluations(self.functions.rounds(self.generation)), spent)
 
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, planned: _PlannedRound
@@ -504,7 +504,7 @@ class EpisodesInside(Replications):
             self._finish(
                 row,
                 own,
-                evaluations_of(rounds),
+                count_evaluations(rounds),
                 {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds},
             )
             for row, own in zip(single, offspring, strict=True)
@@ -535,7 +535,7 @@ def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) 
     batch = max(batch, algorithm.working_bytes())
     if runs_inside(algorithm, physics):
         return 3 * state_bytes // 2 + 6 * batch
-    return (1 + asks_ahead(EpisodesOutside.parts_of(count))) * state_bytes + max(batch, *sizes)
+    return (1 + asks_ahead(EpisodesOutside.count_parts(count))) * state_bytes + max(batch, *sizes)
 
 
 def require_memory(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> None:

@@ -30,7 +30,7 @@ from elites.experiments.replications import StartGenomes, make_replications, req
 from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
 from elites.results.archive import SavedArchive, save_archive
-from elites.results.folder import GroupFolder, RunFolder, group_of, refuse_taken
+from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_taken
 from elites.tasks.gymnasium import provide_functions
 from elites.tasks.task import Task
 from elites.text import MOST_NAME_BYTES, folder_name
@@ -165,7 +165,7 @@ def resume(
 
 
 def _resume(path: Path, execution: Execution, evaluations: int | None) -> Outcome:
-    group = GroupFolder(path) if GroupFolder(path).exists else group_of(path)
+    group = GroupFolder(path) if GroupFolder(path).exists else find_group(path)
     if group is None:
         RunFolder(path).read_record()  # an error if there is none
         return _resume_runs(path, [RunFolder(path)], execution, evaluations)[0]

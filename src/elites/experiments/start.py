@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from elites.errors import ElitesError
-from elites.genomes import genome_of
+from elites.genomes import make_genome
 from elites.options import Range, checked
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, load_archive
@@ -25,7 +25,7 @@ class Start:
     digest: str  # of the elites
 
 
-def start_of(given: Start | Mapping[str, Any] | str | Path | None) -> Start | None:
+def resolve_start(given: Start | Mapping[str, Any] | str | Path | None) -> Start | None:
     """The Start that a user or a record gives. If it is a path, the archive there is read."""
     if given is None or isinstance(given, Start):
         return given
@@ -53,7 +53,7 @@ def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | N
     archive = _read(path)
     if (len(archive.fitness), archive.digest()) != (start.elites, start.digest):
         raise ElitesError(f"{path} is not the archive that the run began with; it was changed since")
-    genome = genome_of(task, hidden)
+    genome = make_genome(task, hidden)
     sizes = genome.sizes if isinstance(genome, Policy) else ()
     archived = tuple(int(size) for size in archive.policy_sizes)
     if archived != sizes or archive.parameters.shape[1] != genome.parameter_count:

@@ -25,14 +25,14 @@ def describe_clips(
     content: Content, task: Any, blocks: Blocks, on_progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """The header's entries: `clips`, by elite, and `still`, the reason why there are none."""
-    from elites.evaluation import evaluator_of
+    from elites.evaluation import make_evaluator
     from elites.replays.gymnasium import GymnasiumScene
 
     archive = content.archive
     best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
     seeds = [int(archive.seed[elite].flat[0]) for elite in best]
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
-    with evaluator_of(task, hidden, None) as evaluator:
+    with make_evaluator(task, hidden, None) as evaluator:
         evaluation = evaluator.evaluate(archive.parameters[best], np.array(seeds), transitions=True)
     clips = {}
     try:

@@ -13,9 +13,9 @@ import numpy as np
 
 from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
 from elites.explorer.blocks import Blocks, quantised
-from elites.metrics.metric import METRICS, metric_of
+from elites.metrics.metric import METRICS, find_metric
 from elites.reports.colours import operator_colours
-from elites.reports.corrections import correction_of
+from elites.reports.corrections import find_correction
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
@@ -53,7 +53,7 @@ def read_content(path: Path) -> Content:
         return Content(path, load_archive(path), uncorrected="An archive in a file has no correction.")
     run = RunFolder(path)
     record, archive = run.read_record(), run.read_archive()
-    corrected, problem = correction_of(run, archive)
+    corrected, problem = find_correction(run, archive)
     reason = "" if corrected else f"No elite was evaluated again yet; `elites correct {run}` does it."
     if problem:
         reason = f"Not corrected: {problem}."
@@ -73,14 +73,14 @@ def read_content(path: Path) -> Content:
     )
 
 
-def operators_of(contents: Sequence[Content]) -> list[str]:
+def list_operators(contents: Sequence[Content]) -> list[str]:
     """The names of all operators, sorted."""
     archives = [archive for content in contents for archive in (content.archive, *content.snapshots)]
     names = [archive.operator for archive in archives] + [content.ancestors.operator for content in contents]
     return [str(name) for name in np.unique(np.concatenate(names))]
 
 
-def colours_of(operators: Sequence[str]) -> list[dict[str, str]]:
+def assign_colours(operators: Sequence[str]) -> list[dict[str, str]]:
     """The name and the colour of each operator, for the header."""
     return [{"name": name, "colour": colour} for name, colour in operator_colours(operators).items()]
 
@@ -321,7 +321,7 @@ def _curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:
     further = content.record.metrics if content.record is not None else []
     curves = []
     for name in metric_names(content.metrics):
-        quantity = metric_of(name, further)
+        quantity = find_metric(name, further)
         curve = {
             "label": quantity.label,
             "percent": quantity.format.endswith("%"),

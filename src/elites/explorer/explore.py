@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from elites.errors import ElitesError
 from elites.explorer.blocks import Blocks
-from elites.explorer.content import Content, colours_of, describe_run, operators_of, read_content
+from elites.explorer.content import Content, assign_colours, describe_run, list_operators, read_content
 from elites.explorer.gaits import Gaits, describe_gaits
 from elites.explorer.page import make_page
 from elites.files import error_in_one_line, write_atomically
@@ -103,13 +103,13 @@ def make_text(
     served: bool = False,
 ) -> str:
     """The text of the page. A page that is `served` may send requests to its server."""
-    blocks, operators = Blocks(), operators_of(contents)
+    blocks, operators = Blocks(), list_operators(contents)
     runs = [
         {**describe_run(content, operators, blocks), **_movements(content, gaits, blocks, on_progress)}
         for content in contents
     ]
     title = " · ".join(f"{run['algorithm']} on {run['task']}" for run in runs)
-    header = {"version": VERSION, "operators": colours_of(operators), "runs": runs, "served": served}
+    header = {"version": VERSION, "operators": assign_colours(operators), "runs": runs, "served": served}
     return make_page(title, header, blocks.text(), served=served)
 
 

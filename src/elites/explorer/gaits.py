@@ -12,7 +12,7 @@ from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.options import Physics
 from elites.replays.choice import best_per_region
-from elites.replays.poses import Movement, Robot, can_be_recorded, record, robot_of
+from elites.replays.poses import Movement, Robot, can_be_recorded, read_robot, record
 
 Gaits = Literal["none", "best", "all"]
 """The elites with movements in the page: none, the best elite of each region, or all."""
@@ -40,7 +40,7 @@ def describe_gaits(
         reason = "The parameters of the controllers were left out of this archive, so nothing can move."
     if reason:
         return {"gaits": None, "still": reason}
-    robot = robot_of(task)
+    robot = read_robot(task)
     steps, every = _pace(robot)
     own, ghosts = episodes(content, gaits)
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
@@ -94,7 +94,7 @@ def describe_again(
     """The header's entry of an elite's movement in another episode; None if its task has no robot."""
     if can_be_recorded(task) or content.record is None:
         return None
-    steps, every = _pace(robot_of(task))
+    steps, every = _pace(read_robot(task))
     hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
     parameters, physics = content.archive.parameters[elite : elite + 1], content.record.physics
     (movement,) = record(task, hidden, parameters, [seed], steps=steps, every=every, physics=physics)

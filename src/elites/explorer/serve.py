@@ -90,7 +90,7 @@ class Evaluations:
 
     def _evaluator(self, run: int) -> tuple[Any, Any]:
         if run not in self._evaluators:
-            from elites.evaluation import evaluator_of
+            from elites.evaluation import make_evaluator
             from elites.tasks import make_task
 
             content = self._contents[run]
@@ -99,7 +99,7 @@ class Evaluations:
                 raise ElitesError(f"{content.path} is not the folder of a run; its task is not known")
             task = make_task(content.record.task, **content.record.task_parameters)
             hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
-            evaluator = evaluator_of(task, hidden, None, physics=content.record.physics)
+            evaluator = make_evaluator(task, hidden, None, physics=content.record.physics)
             self._evaluators[run] = task, self._open.enter_context(evaluator)
         return self._evaluators[run]
 

@@ -12,7 +12,7 @@ from elites.files import one_line
 from elites.loggers import Choice, by_name, find_logger
 from elites.loggers.logger import LoggedRun, Logger
 from elites.loggers.tensorboard import TensorBoard
-from elites.results.folder import RunFolder, group_of
+from elites.results.folder import RunFolder, find_group
 from elites.results.schemas import LoggerRecord
 from elites.results.tables import Logs
 
@@ -115,7 +115,7 @@ def _read(folder: RunFolder, log: Callable[[str], None]) -> dict[str, LoggerReco
 
 def _run(folder: RunFolder, evaluations: int) -> Callable[[Mapping[str, str]], LoggedRun]:
     """A function from the values that a logger remembers to the LoggedRun that it receives."""
-    record, group, own = folder.read_record(), group_of(folder.path), folder.path.resolve().name
+    record, group, own = folder.read_record(), find_group(folder.path), folder.path.resolve().name
     return lambda remembered: LoggedRun(
         folder=folder.path,
         name=own if group is None else f"{group.path.name}/{own}",

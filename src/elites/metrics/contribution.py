@@ -25,7 +25,7 @@ def window(generations: int) -> int:
     return max(1, min(WINDOW, generations // 20))
 
 
-def rows_of(window: int, generations: np.ndarray) -> int:
+def count_rows(window: int, generations: np.ndarray) -> int:
     """The number of rows of a log that cover `window` generations; `generations` is its column."""
     return max(1, round(window * len(generations) / max(1, int(generations[-1]))))
 

@@ -102,7 +102,7 @@ def correct(
     means[~valid], centres[~valid] = np.nan, np.nan
     moved = valid & (centres != descriptor).any(-1)
     landed = np.where(valid, cell, -1).astype(np.int32)
-    landed[moved] = _cells_of(centres[moved], centroids, grid, bounds)
+    landed[moved] = _assign_cells(centres[moved], centroids, grid, bounds)
     kept = _best_of_each(landed, means)
     cells = len(np.asarray(centroids))
     metrics = archive_metrics(means[kept], cells, qd_offset)
@@ -125,7 +125,7 @@ def spread(
     valid = _finite(samples, places)
     finite = np.isfinite(samples) & np.isfinite(places).all(-1)
     landed = np.full(samples.shape, -1)
-    landed[finite] = _cells_of(places[finite], centroids, grid, bounds)
+    landed[finite] = _assign_cells(places[finite], centroids, grid, bounds)
     with np.errstate(invalid="ignore"):
         squares = mean((samples - mean(samples)[:, None]) ** 2)
         ranges = 1.0 if bounds is None else np.diff(np.asarray(bounds, np.float64), axis=1)[:, 0]
@@ -174,7 +174,7 @@ def _best_of_each(cell: np.ndarray, fitness: np.ndarray) -> np.ndarray:
     return kept
 
 
-def _cells_of(
+def _assign_cells(
     descriptor: np.ndarray, centroids: ArrayLike, grid: Sequence[int], bounds: ArrayLike | None
 ) -> np.ndarray:
     """The cells of descriptors, computed as in a run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
@@ -75,7 +75,7 @@ class Quantity:
 class Metric(Quantity):
     """A number that describes an archive."""
 
-    of: Callable[[Elites], float]
+    compute: Callable[[Elites], float]
 
     def value(self, elites: Elites) -> float:
         """The value of the metric for these elites; an error of one line if it cannot be computed."""
@@ -88,17 +88,17 @@ class Metric(Quantity):
 class GenerationMetric(Quantity):
     """A number that describes a generation."""
 
-    of: Callable[[GenerationResult], float | None]  # None is an empty cell: there is nothing to report
+    compute: Callable[[GenerationResult], float | None]  # None is an empty cell: there is nothing to report
 
     def value(self, result: GenerationResult) -> float | None:
         """The value of the metric for this generation; an error of one line if it cannot be computed."""
         return _computed(self, result)
 
 
-def _computed(metric: Metric | GenerationMetric, of: Any) -> float | None:
+def _computed(metric: Metric | GenerationMetric, data: Any) -> float | None:
     """A metric's value as a plain number: those of NumPy are written differently."""
     try:
-        number = metric.of(of)
+        number = metric.compute(data)
         return None if number is None and isinstance(metric, GenerationMetric) else float(number)  # type: ignore[arg-type]
     except (Exception, SystemExit) as error:
         raise ElitesError(f"metric {shortened(metric.name)} failed: {describe(error)}") from error
@@ -141,7 +141,7 @@ METRICS: tuple[Metric, ...] = tuple(
 def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> ArchiveMetrics:
     """The metrics of an archive with `cells` cells, from the fitness of its elites."""
     elites = Elites(np.asarray(fitness, np.float64), np.empty((len(fitness), 0)), cells, qd_offset)
-    return ArchiveMetrics(*(metric.of(elites) for metric in METRICS))
+    return ArchiveMetrics(*(metric.compute(elites) for metric in METRICS))
 
 
 def archive_profile(fitness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -204,7 +204,7 @@ class Metrics(NamedTuple):
         return any(metric.name not in BY_NAME for metric in (*self.archive, *self.generation))
 
 
-def metric_of(name: str, paths: Iterable[str] = ()) -> Quantity:
+def find_metric(name: str, paths: Iterable[str] = ()) -> Quantity:
     """The metric with this column. `paths` are import paths of further ones: "my_module:my_metric".
 
     A metric with a module that is not installed has only its name.
@@ -236,3 +236,23 @@ def installed_metrics(paths: Iterable[str]) -> list[Metric | GenerationMetric]:
         with contextlib.suppress(ElitesError):
             metrics.append(load_metric(path))
     return metrics
+
+
+def missing_metrics(paths: Iterable[str]) -> dict[str, str]:
+    """The import paths of metrics that cannot be imported, with the reasons."""
+    problems = {}
+    for path in paths:
+        try:
+            load_metric(path)
+        except ElitesError as error:
+            problems[path] = str(error)
+    return problems
+
+
+def describe_values(values: Mapping[str, float | None], paths: Iterable[str] = ()) -> str:
+    """Label and value of metrics in a line, by the names of their columns. None is left out.
+
+    `paths` are those of the run's own metrics.
+    """
+    metrics = ((find_metric(name, paths), value) for name, value in values.items() if value is not None)
+    return ", ".join(f"{shortened(metric.label)} {metric.text(value)}" for metric, value in metrics)

@@ -22,7 +22,7 @@ from elites.errors import require
 from elites.native.emit import ENTRY, emit
 from elites.native.finite import shorter_program
 from elites.native.program import Program, Slot, fingerprint
-from elites.native.trace import from_jaxpr, jaxpr_of
+from elites.native.trace import from_jaxpr, trace_jaxpr
 
 _OPTIONS_OF_TRACING = (
     "jax_enable_x64",
@@ -237,7 +237,7 @@ def kept_code(
         )
         if (key := _read_key(alias)) and (made := _cached(folder / f"{key}.bin")):
             return made
-    closed, arguments, results = jaxpr_of(function, *(one() if callable(one) else one for one in examples))
+    closed, arguments, results = trace_jaxpr(function, *(one() if callable(one) else one for one in examples))
     key = fingerprint([*_described(closed), repr((arguments, results, settings)).encode(), *compiler])
     made = None if folder is None else _cached(folder / f"{key}.bin")
     if made is None:

@@ -85,7 +85,7 @@ class CudaDriver:
         self._do("cuDeviceGet", ctypes.byref(device), ctypes.c_int(ordinal))
         self._do("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         capability = [self._number("cuDeviceGetAttribute", kind, device) for kind in (_MAJOR, _MINOR)]
-        self.target = target_of(*capability)
+        self.target = choose_target(*capability)
         self.version = self._number("cuDriverGetVersion")
         self.context = int(context.value or 0)
         self.push, self.pop, self.launch = (
@@ -163,7 +163,7 @@ def jax_driver() -> CudaDriver:
     return CudaDriver(int(getattr(device, "local_hardware_id", None) or 0))
 
 
-def target_of(major: int, minor: int) -> str:
+def choose_target(major: int, minor: int) -> str:
     """LLVM's name of the GPUs that PTX is made for, which runs on those of this compute capability."""
     fit = [number for number in _TARGETS if number <= 10 * major + minor]
     if not fit:

@@ -85,7 +85,7 @@ class _Rebuild:
         """The new program, and the factors of the products that it does not have."""
         inputs = tuple(tuple(self.input(node) for node in group) for group in self.program.inputs)
         self.block(OUTERMOST)
-        outputs = tuple(tuple(self.of(node) for node in group) for group in self.program.outputs)
+        outputs = tuple(tuple(self.translate(node) for node in group) for group in self.program.outputs)
         return Program(self.graph, inputs, outputs), self.dropped[0]
 
     def input(self, at: int) -> int:
@@ -93,7 +93,7 @@ class _Rebuild:
         self.new_of[at] = self.graph.new("input", (), node.dtype, OUTERMOST, node.value)
         return self.new_of[at]
 
-    def of(self, at: int) -> int:
+    def translate(self, at: int) -> int:
         """The new node; constants are made when they are needed."""
         if at not in self.new_of:
             assert self.nodes[at].op == "const", self.nodes[at]
@@ -106,9 +106,9 @@ class _Rebuild:
             if node.op == "loop":
                 self.loop(at)
             elif node.op == "select":
-                self.new_of[at] = self.graph.select(*(self.of(arg) for arg in node.args))
+                self.new_of[at] = self.graph.select(*(self.translate(arg) for arg in node.args))
             elif node.op not in ("const", "input", "param", "index", "out"):
-                args = [self.of(arg) for arg in node.args]
+                args = [self.translate(arg) for arg in node.args]
                 self.new_of[at] = self.graph.op(node.op, *args, dtype=node.dtype)
                 if (factor := self.graph.dropped_factor(node.op, args)) is not None:
                     self.dropped[-1].add(factor)
@@ -125,9 +125,9 @@ class _Rebuild:
             self.dropped.append(set())
             self.block(loop.block)
             factors = self.dropped.pop()  # of the last call: those before were attempts
-            return None, [self.of(loop.results[k]) for k in carried]
+            return None, [self.translate(loop.results[k]) for k in carried]
 
-        init = [self.of(self.nodes[at].args[k]) for k in carried]
+        init = [self.translate(self.nodes[at].args[k]) for k in carried]
         results = dict(zip(carried, self.graph.repeat(loop.length, init, body), strict=True))
         self.dropped[-1] |= factors
         for out in self.blocks[self.nodes[at].block]:

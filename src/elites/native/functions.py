@@ -251,7 +251,7 @@ def _alternating(n: int) -> float:
     return (1 if n % 4 < 2 else -1) / math.factorial(n)
 
 
-def functions_of(graph: Graph) -> dict[str, Callable[..., int]]:
+def make_functions(graph: Graph) -> dict[str, Callable[..., int]]:
     """The functions by the names of JAX's primitives."""
     made = Functions(graph)
     names = (

@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend import core
 from jax.lax import GatherScatterMode
 
-from elites.native.functions import functions_of
+from elites.native.functions import make_functions
 from elites.native.program import Graph, Program, Slot, UnknownPrimitiveError
 
 UNROLL = 2000  # operations of a loop that is written out at most
@@ -65,10 +65,10 @@ def trace(function: Callable[..., Any], *examples: Any) -> tuple[Program, list[l
 
     Examples are pytrees of arrays or of their shapes. The function returns a tuple of pytrees.
     """
-    return from_jaxpr(*jaxpr_of(function, *examples))
+    return from_jaxpr(*trace_jaxpr(function, *examples))
 
 
-def jaxpr_of(function: Callable[..., Any], *examples: Any) -> tuple[Any, list[int], list[int]]:
+def trace_jaxpr(function: Callable[..., Any], *examples: Any) -> tuple[Any, list[int], list[int]]:
     """The function's jaxpr, and the number of arrays of each argument and each result."""
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*examples)
     return (
@@ -81,7 +81,7 @@ def jaxpr_of(function: Callable[..., Any], *examples: Any) -> tuple[Any, list[in
 def from_jaxpr(
     closed: Any, arguments: Sequence[int], results: Sequence[int]
 ) -> tuple[Program, list[list[Slot]], list[list[Slot]]]:
-    """As `trace`, of what `jaxpr_of` returned."""
+    """As `trace`, of what `trace_jaxpr` returned."""
     tracer = _Tracer()
     graph, inputs = tracer.graph, []
     for number, variable in enumerate(closed.jaxpr.invars):
@@ -187,7 +187,7 @@ class _Tracer:
         plain = ("add", "sub", "mul", "neg", "max", "min", "lt", "le", "eq", "ne", "and", "or", "xor", "not")
         return {
             **{name: functools.partial(g.op, name) for name in (*plain, "sqrt", "floor", "ceil")},
-            **functions_of(g),
+            **make_functions(g),
             "gt": lambda a, b: g.op("lt", b, a),
             "ge": lambda a, b: g.op("le", b, a),
             "abs": self._abs,
@@ -246,7 +246,7 @@ class _Tracer:
         g = self.graph
         if self._kind(x) != "f":
             raise UnknownPrimitiveError("JAX's operation pow of integers cannot be compiled")
-        return functions_of(g)["pow"](x, g.cast(y, "float32"))
+        return make_functions(g)["pow"](x, g.cast(y, "float32"))
 
     def _shift(self, op: str, a: int, by: int) -> int:
         """0 where nothing is left."""

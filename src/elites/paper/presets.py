@@ -85,7 +85,7 @@ def _fields(name: str, suite: str) -> dict[str, Any]:
     return {**given, "name": study_name(name, suite), "tasks": _choices(SUITES[suite].tasks[:count])}
 
 
-def suite_of(name: str, tasks: Iterable[str], algorithms: Iterable[str]) -> Suite | None:
+def find_suite(name: str, tasks: Iterable[str], algorithms: Iterable[str]) -> Suite | None:
     """The suite of one of the paper's studies, or a part of it, by its name and contents; None for others."""
     for key, suite in SUITES.items():
         for study in STUDIES:

@@ -34,7 +34,7 @@ from elites.metrics.statistics import LEVEL, bonferroni, least_p, rank_sum_p, si
 from elites.paper.presets import GA_SHARE, PGA
 from elites.studies.merge.pooled import POOLED
 from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
-from elites.studies.merge.runs import STORAGE, Run, defaults_of, has_usual_task
+from elites.studies.merge.runs import STORAGE, Run, find_defaults, has_usual_task
 
 FREE_PARAMETERS = {
     "qd-deterministic-halfcheetah": "ends_on_fall"
@@ -267,7 +267,7 @@ class Evidence:
 
 def _is_papers_algorithm(run: Run) -> bool:
     """Whether an algorithm has its default hyper-parameters."""
-    defaults, given = defaults_of("algorithms", run.algorithm), run.record.hyper_parameters
+    defaults, given = find_defaults("algorithms", run.algorithm), run.record.hyper_parameters
     free = (*STORAGE, "p_evo") if run.algorithm == PGA else STORAGE
     return defaults is not None and all(
         given.get(name) == value for name, value in defaults.items() if name not in free
@@ -280,7 +280,7 @@ def _labels(study: StudyResults) -> dict[str, str]:
     for run in (curves.run for curves in study.runs):
         free = FREE_PARAMETERS.get(run.record.task)
         if has_usual_task(run, free):
-            usual = (defaults_of("tasks", run.record.task) or {}).get(free or "")
+            usual = (find_defaults("tasks", run.record.task) or {}).get(free or "")
             if run.record.task not in labels or run.record.task_parameters.get(free or "") == usual:
                 labels[run.record.task] = run.task
     return labels

@@ -59,7 +59,7 @@ class Policy:
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, task: Controllable, hidden: tuple[int, ...] = (128, 128)) -> Policy:
+    def for_task(cls, task: Controllable, hidden: tuple[int, ...] = (128, 128)) -> Policy:
         """The controllers of a task."""
         return cls(task.controller(hidden))
 

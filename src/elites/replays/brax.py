@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation import evaluator_of
+from elites.evaluation import make_evaluator
 from elites.options import Physics
 from elites.replays.models import ModelShapes, PosedScene
 from elites.replays.poses import Robot
 from elites.replays.scene import Scene
 from elites.tasks.brax import BraxTask
-from elites.tasks.brax.simulation import model_of
+from elites.tasks.brax.simulation import load_model
 from elites.tasks.task import DeviceTask, Stepping
 
 VIEWS = {"ant": (35.0, -25.0, 5.5, 0.5)}  # yaw and pitch in degrees, distance, height of the target
@@ -64,11 +64,11 @@ def run(
     """The scenes of these controllers' episodes, with fitness, descriptor and length of each."""
     if not isinstance(task, BraxTask):
         raise ElitesError(f"{task.name} cannot be drawn; device tasks other than Brax's have no renderer")
-    links = int(model_of(task)[0].nbody) - 1  # without the world
+    links = int(load_model(task)[0].nbody) - 1  # without the world
     posed = _TaskWithPoses(
         links=links, **{field.name: getattr(task, field.name) for field in fields(BraxTask)}
     )
-    with evaluator_of(posed, hidden, None, physics=physics) as evaluator:
+    with make_evaluator(posed, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
     first = jax.jit(jax.vmap(lambda seed: _poses(task.reset(seed)[0])))(jnp.asarray(seeds, jnp.uint32))
     touching, *later = np.split(
@@ -101,16 +101,16 @@ class BraxScene(PosedScene):
     ) -> None:
         self.contacts = contacts
         view = VIEWS.get(task.robot, SIDE)
-        super().__init__(_shapes(task), positions, rotations, model_of(task)[1], view, size)
+        super().__init__(_shapes(task), positions, rotations, load_model(task)[1], view, size)
 
 
-def robot_of(task: BraxTask) -> Robot:
+def read_robot(task: BraxTask) -> Robot:
     """The limbs of a task's robot; its links are the bodies."""
-    model, seconds = model_of(task)
+    model, seconds = load_model(task)
     return Robot(int(model.nbody) - 1, _shapes(task).limbs(), seconds, VIEWS.get(task.robot, SIDE))
 
 
 def _shapes(task: BraxTask) -> ModelShapes:
-    model, _ = model_of(task)
+    model, _ = load_model(task)
     feet = {int(model.geom(name).id): number for number, name in enumerate(task.feet)}
     return ModelShapes(model, range(1, int(model.nbody)), feet)

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from elites.errors import ElitesError
 from elites.memory import require_bytes
 from elites.replays.clip import FORMATS, Clip
-from elites.reports.contents import content_of, operators_of
-from elites.reports.figures import add_key, draw_content, size_of
+from elites.reports.contents import list_operators, select_content
+from elites.reports.figures import add_key, choose_size, draw_content
 from elites.reports.maps import Map, common_scale
 from elites.reports.plain import plain_text
 from elites.reports.style import OF_CORRECTIONS, Colour, Style
@@ -58,11 +58,11 @@ def film(
     if colour in OF_CORRECTIONS:
         raise ElitesError(f"colour is {colour}; that of a film must be fitness, operator or generation")
     archives = read_snapshots(RunFolder(folder))
-    operators = operators_of(archives) if colour == "operator" else None
+    operators = list_operators(archives) if colour == "operator" else None
     _draw(
         out,
         archives,
-        [content_of(archive, style, operators=operators) for archive in archives],
+        [select_content(archive, style, operators=operators) for archive in archives],
         style,
         on_frame,
     )
@@ -98,7 +98,7 @@ def _draw(
     on_frame: Callable[[int, int], None] | None,
 ) -> None:
     scale, last = common_scale(contents, style), len(archives) - 1
-    figure = Figure(figsize=style.size or size_of(contents[-1]), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=style.size or choose_size(contents[-1]), dpi=DPI, layout="constrained")
     canvas, axes = FigureCanvasAgg(figure), figure.add_subplot()
 
     def picture(index: int) -> np.ndarray:

@@ -117,7 +117,7 @@ def seen_geoms(model: Any, feet: Mapping[int, int]) -> list[int]:
     return np.flatnonzero(drawable & shown).tolist()
 
 
-def floor_of(model: Any) -> float | None:
+def find_floor(model: Any) -> float | None:
     """The height of the floor; None if the model has no horizontal plane."""
     floors = np.flatnonzero(_is_floor(model))
     return float(model.geom_pos[floors[0], 2]) if len(floors) else None

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elites.evaluation import evaluator_of
+from elites.evaluation import make_evaluator
 from elites.options import Physics
-from elites.replays.models import ModelShapes, PosedScene, View, floor_of, seen_geoms
+from elites.replays.models import ModelShapes, PosedScene, View, find_floor, seen_geoms
 from elites.replays.offscreen import Offscreen, open_renderer
 from elites.replays.poses import Movement, Robot
 from elites.replays.rays import FIELD_OF_VIEW
@@ -83,7 +83,7 @@ def _look(simulator: MujocoSimulator, seen: list[int], followed: int, *, planar:
     """The view of a robot, and the height of the floor; without a floor, a height below everything."""
     model = simulator.model
     corners = np.array([_corners(simulator, geom) for geom in seen]).reshape(-1, 2, 3)
-    floor = floor_of(model)
+    floor = find_floor(model)
     if floor is None:
         floor = float(corners[:, 0, 2].min(initial=simulator.data.xpos[followed, 2]))
     own = model.body_rootid[model.geom_bodyid[seen]] == model.body_rootid[followed]
@@ -114,7 +114,7 @@ def run(
     physics: Physics | None,
 ) -> tuple[list[Scene], np.ndarray, np.ndarray, np.ndarray]:
     """The scenes of these controllers' episodes, with fitness, descriptor and length of each."""
-    with evaluator_of(task, hidden, None, physics=physics) as evaluator:
+    with make_evaluator(task, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
     recorder = Recorder(task)
     renderer = open_renderer(recorder.simulator.model, size, recorder.robot.view[:3], FIELD_OF_VIEW)

@@ -63,7 +63,7 @@ def can_be_recorded(task: Any) -> str:
     return f"{task.name} has no robot whose poses are known."
 
 
-def robot_of(task: Any) -> Robot:
+def read_robot(task: Any) -> Robot:
     """The robot of a task."""
     if isinstance(task, QDGymTask | MujocoTask):
         recorder = _recorder(task)
@@ -71,7 +71,7 @@ def robot_of(task: Any) -> Robot:
         return recorder.robot
     from elites.replays import brax
 
-    return brax.robot_of(task)
+    return brax.read_robot(task)
 
 
 def record(
@@ -145,9 +145,9 @@ def _record_compiled(
     physics: Physics | None,
 ) -> Iterator[Movement]:
     """Records with one world per thread: an episode does not depend on earlier ones."""
-    from elites.evaluation import evaluator_of
+    from elites.evaluation import make_evaluator
 
-    with evaluator_of(task, hidden, None, physics=physics) as evaluator:
+    with make_evaluator(task, hidden, None, physics=physics) as evaluator:
         evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
     own, recorders = threading.local(), []
 

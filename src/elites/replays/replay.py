@@ -177,7 +177,7 @@ def _run(
     physics: Physics | None,
 ) -> tuple[list[Scene], list[Replayed]]:
     """Runs the episodes again."""
-    from elites.evaluation import evaluator_of
+    from elites.evaluation import make_evaluator
     from elites.tasks.mujoco import MujocoTask
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import DeviceTask
@@ -194,7 +194,7 @@ def _run(
 
         scenes, fitness, descriptor, length = mujoco.run(task, hidden, parameters, seeds, size, physics)
     else:
-        with evaluator_of(task, hidden, None, physics=physics) as evaluator:
+        with make_evaluator(task, hidden, None, physics=physics) as evaluator:
             evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)
         fitness, descriptor, length = evaluation.fitness, evaluation.descriptor, evaluation.length
         scene_class: Callable[..., Scene]

@@ -19,7 +19,7 @@ BRIGHT_IS_LOW = "viridis_r"  # low values are the reproducible ones
 _PLACES = {name: place for place, name in enumerate(OPERATORS)}
 
 
-def content_of(
+def select_content(
     archive: SavedArchive | CorrectedArchive,
     style: Style,
     corrected: CorrectedArchive | None = None,
@@ -38,7 +38,7 @@ def content_of(
             raise ElitesError(f"colour is {colour}, and the corrected archive is of other elites")
         drawn = maps_of_correction(corrected)[colour]
     elif colour == "operator":
-        names = operators_of([archive]) if operators is None else tuple(operators)
+        names = list_operators([archive]) if operators is None else tuple(operators)
         places = {name: place for place, name in enumerate(names)}
         values = np.array([places.get(str(name), len(names) - 1) for name in archive.operator], np.float64)
         drawn = Map(values, archive.cell, archive.descriptor, archive, "operator", categories=names)
@@ -56,7 +56,7 @@ def _content_of_corrected(archive: CorrectedArchive, style: Style) -> Map:
     raise ElitesError(f"colour is {style.colour}, which only the original archive has")
 
 
-def operators_of(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
+def list_operators(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
     """The operators of all elites. If there are many, the rarest ones are combined into the last entry."""
     operators, counts = np.unique(
         np.concatenate([archive.operator for archive in archives]), return_counts=True

@@ -8,7 +8,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 
 
-def correction_of(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
+def find_correction(run: RunFolder, archive: SavedArchive) -> tuple[CorrectedArchive | None, str]:
     """The corrected archive, or the reason why none can be shown; no reason if the run was not corrected."""
     if not run.is_corrected:
         return None, ""

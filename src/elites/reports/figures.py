@@ -14,11 +14,11 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError, require
 from elites.files import error_in_one_line
-from elites.metrics.contribution import added, rows_of, smoothed, window
-from elites.metrics.metric import METRICS, Quantity, archive_metrics, archive_profile, metric_of, summary
+from elites.metrics.contribution import added, count_rows, smoothed, window
+from elites.metrics.metric import METRICS, Quantity, archive_metrics, archive_profile, find_metric, summary
 from elites.reports.colours import operator_colours
-from elites.reports.contents import content_of, corrected_map, maps_of_correction
-from elites.reports.corrections import correction_of
+from elites.reports.contents import corrected_map, maps_of_correction, select_content
+from elites.reports.corrections import find_correction
 from elites.reports.maps import (
     BINS,
     MARGIN,
@@ -27,7 +27,7 @@ from elites.reports.maps import (
     category_patches,
     common_scale,
     draw_map,
-    figure_of,
+    find_figure,
 )
 from elites.reports.parallel import draw_lines, shown_elites
 from elites.reports.plain import legend_label, plain_text
@@ -62,7 +62,7 @@ class DrawnRun(NamedTuple):
 def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
     """Reads the metrics and the archive of a run and draws them into its folder."""
     record, archive, metrics = run.read_record(), run.read_archive(), run.read_metrics()
-    corrected, problem = correction_of(run, archive)
+    corrected, problem = find_correction(run, archive)
     if style.colour in OF_CORRECTIONS and corrected is None:
         raise ElitesError(
             f"colour is {style.colour}, which takes a corrected archive: "
@@ -117,16 +117,16 @@ def draw_archive(
         corrected: the corrected archive of these elites.
     """
     style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
-    content = content_of(archive, style, corrected)
+    content = select_content(archive, style, corrected)
     require_elites(content.values)
-    figure, axes = _new_axes(path, ax, style.size or size_of(content))
+    figure, axes = _new_axes(path, ax, style.size or choose_size(content))
     scale = common_scale([content], style)
     draw_content(axes, archive, content, scale)
     add_key(axes, [content], scale)
     return _saved(figure, path)
 
 
-def size_of(content: Map) -> tuple[float, float]:
+def choose_size(content: Map) -> tuple[float, float]:
     """The size of a picture in inches, unless another is given."""
     return FLAT if content.dimensions == 1 else SQUARE
 
@@ -186,7 +186,7 @@ def draw_parallel(
     """
     style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
     require_elites(archive.fitness)
-    content = content_of(archive, style, corrected)
+    content = select_content(archive, style, corrected)
     figure, axes = _new_axes(path, ax, style.size or WIDE)
     scale = common_scale([content], style)
     heights = scale if style.colour == "fitness" else make_scale([archive.fitness])
@@ -329,7 +329,7 @@ def _new_axes(path: Path | str | None, ax: Axes | None, size: tuple[float, float
         return figure, figure.add_subplot()
     if path is not None:
         raise ElitesError("path and ax exclude each other; save the figure of your axes yourself")
-    return figure_of(ax), ax
+    return find_figure(ax), ax
 
 
 def _saved(figure: Figure, path: Path | str | None) -> Figure:
@@ -345,7 +345,7 @@ def _set_title(axes: Axes, lines: Sequence[str], pad: float | None = None) -> No
     """The lines as a title, broken where they would be wider than the figure, or its column."""
     place = axes.get_subplotspec()
     columns = 1 if place is None else place.get_gridspec().ncols
-    widest = int(72 * figure_of(axes).get_figwidth() / columns / (LETTER * TITLE))
+    widest = int(72 * find_figure(axes).get_figwidth() / columns / (LETTER * TITLE))
     axes.set_title("\n".join(textwrap.fill(line, widest) for line in lines), fontsize=TITLE, pad=pad)
 
 
@@ -391,7 +391,7 @@ def draw_progress(
             style = {"color": CORRECTED_COLOUR, "linestyle": "--", "marker": ".", "label": "corrected"}
             axes.plot(corrections["evaluations"], corrections[name], **style)
             axes.legend(fontsize=8)
-        metric = metric_of(name, metric_paths)
+        metric = find_metric(name, metric_paths)
         axes.set(xlabel="evaluations", ylabel=shortened(metric.label))
         format_axis(axes, metric)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -405,7 +405,7 @@ def draw_progress(
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
     by_operator, over = added(metrics), window(int(metrics["generation"][-1]))
-    rows = rows_of(over, metrics["generation"])
+    rows = count_rows(over, metrics["generation"])
     axes.stackplot(
         metrics["evaluations"],
         [smoothed(row, rows) for row in by_operator.values()],

@@ -107,12 +107,12 @@ def add_colour_bar(axes: Axes | Sequence[Axes], maps: Sequence[Map], scale: Scal
     first = axes if isinstance(axes, Axes) else axes[0]
     sides, note = scale.out_of_range(*(drawn.values for drawn in maps))
     label = f"{maps[0].quantity}\n({note})" if note else maps[0].quantity
-    figure_of(first).colorbar(
+    find_figure(first).colorbar(
         ScalarMappable(scale.norm, maps[0].cmap), ax=axes, label=label, extend=sides, **options
     )
 
 
-def figure_of(axes: Axes) -> Figure:
+def find_figure(axes: Axes) -> Figure:
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.metrics.metric import METRICS, metric_of
+from elites.metrics.metric import METRICS, find_metric
 from elites.options import converted
 from elites.reports.style import Colour, Format, Style
 from elites.reports.tables import losses_table, reproducibility_tables
@@ -85,9 +85,9 @@ def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.
     rows = {metric.label: metric.text(value) for metric, value in zip(METRICS, archive.metrics, strict=True)}
     at = np.flatnonzero(logged["evaluations"] == archive.about["evaluations"])
     for name in metric_names(logged):
-        metric = metric_of(name, record.metrics)
-        if metric not in METRICS and len(at):
-            rows[shortened(metric.label)] = metric.text(float(logged[name][at[-1]]))
+        metric, values = find_metric(name, record.metrics), logged[name][at]
+        if metric not in METRICS and len(values) and not np.isnan(values[-1]):
+            rows[shortened(metric.label)] = metric.text(float(values[-1]))
     return rows
 
 

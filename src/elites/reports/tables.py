@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import METRICS, Metric, installed_metrics
+from elites.metrics.metric import METRICS, Metric, installed_metrics, missing_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
 
-def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
+def losses_table(corrected: CorrectedArchive, metric_paths: Sequence[str] = ()) -> str:
     """The metrics of an archive, those of the corrected one, and the losses.
 
     `metric_paths` are the import paths of the run's further metrics.
@@ -32,7 +32,8 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
     ]
     if corrected.invalid:
         title += f"; left out for an episode that gave NaN: {corrected.invalid}"
-    return "\n".join([title, *aligned(rows)])
+    missing = [f"  {path} is left out: {why}" for path, why in missing_metrics(metric_paths).items()]
+    return "\n".join([title, *aligned(rows), *missing])
 
 
 def reproducibility_tables(corrected: CorrectedArchive) -> str:

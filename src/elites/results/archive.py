@@ -21,7 +21,7 @@ from elites.options import converted
 from elites.policies.controller import Controller
 from elites.results import schemas
 from elites.results.names import ARCHIVE
-from elites.results.notebook import DrawableArchive, columns_of, table_of
+from elites.results.notebook import DrawableArchive, make_columns, make_table
 
 if TYPE_CHECKING:
     import pandas
@@ -134,16 +134,16 @@ class SavedArchive(DrawableArchive):
 
     def to_dataframe(self) -> pandas.DataFrame:
         """A row for each elite, best first, and a column for each dimension of the descriptor."""
-        return table_of(
+        return make_table(
             {"cell": self.cell, "fitness": self.fitness},
             self.about["task"]["descriptor_names"],
             self.descriptor,
             {
                 "evaluation": self.evaluation,
-                **columns_of("seed", self.seed),
+                **make_columns("seed", self.seed),
                 "generation": self.generation,
                 "operator": self.operator,
-                **columns_of("parent", self.parents),
+                **make_columns("parent", self.parents),
             },
         )
 

@@ -18,7 +18,7 @@ from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
 from elites.results.names import CORRECTED, UNFINISHED
-from elites.results.notebook import DrawableArchive, table_of
+from elites.results.notebook import DrawableArchive, make_table
 
 if TYPE_CHECKING:
     import pandas
@@ -61,7 +61,7 @@ class CorrectedArchive(DrawableArchive):
     def to_dataframe(self) -> pandas.DataFrame:
         """A row for each elite of the original archive, with its mean descriptor and its spread."""
         spread = self.spread()
-        return table_of(
+        return make_table(
             {"cell": self.cell, "original_fitness": self.original_fitness},
             self.about["task"]["descriptor_names"],
             self.mean_descriptor,

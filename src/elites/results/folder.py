@@ -320,7 +320,7 @@ def find_runs(folder: Path) -> Iterator[RunFolder]:
     return (RunFolder(path.parent) for path in sorted(folder.rglob(names.CONFIG)))
 
 
-def group_of(folder: Path) -> GroupFolder | None:
+def find_group(folder: Path) -> GroupFolder | None:
     """The group that a run's folder belongs to; None if it is not part of one."""
     group = GroupFolder(folder.resolve().parent)
     if group.exists and folder.resolve() in [run.path for run in group.runs()]:

@@ -106,12 +106,12 @@ class Lineage:
         return row
 
 
-def header_of(operators: Sequence[str]) -> bytes:
+def encode_header(operators: Sequence[str]) -> bytes:
     """The beginning of a file."""
     return (json.dumps({"lineage": VERSION, "operators": list(operators)}) + "\n").encode()
 
 
-def records_of(words: np.ndarray) -> bytes:
+def encode_records(words: np.ndarray) -> bytes:
     """The records of the offspring that entered. `words` `[n, WORDS]`, int32, has all of a batch."""
     entered: np.ndarray = words[_ENTERS[words[:, -1] >> 8 & 0xFF]]
     return entered.astype("<i4", copy=False).tobytes()

@@ -35,7 +35,7 @@ class Members:
         return np.minimum(first[:, None] + drawn.reshape(chances.shape), last[:, None] - 1)  # type: ignore[no-any-return]
 
 
-def members_of(grid: DeepGrid, evaluations: int) -> Members:
+def make_members(grid: DeepGrid, evaluations: int) -> Members:
     """The members of a grid in memory; it must not change as long as they are used."""
     fitness = np.asarray(grid.members.fitness)
     cells, slots = np.nonzero(fitness > -np.inf)

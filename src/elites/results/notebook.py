@@ -48,14 +48,14 @@ class DrawableArchive:
         return picture.getvalue(), {"width": WIDTH}
 
 
-def columns_of(name: str, array: np.ndarray) -> Columns:
+def make_columns(name: str, array: np.ndarray) -> Columns:
     """A column `name`; of an array `[n, k]` the columns `name_1`, `name_2`, …"""
     if array.ndim == 1:
         return {name: array}
     return {f"{name}_{index + 1}": column for index, column in enumerate(array.T)}
 
 
-def table_of(
+def make_table(
     before: Columns, names: Sequence[str], descriptor: np.ndarray, after: Columns
 ) -> pandas.DataFrame:
     """A row for each elite. Each dimension has its name, with its number if another column has that name."""

@@ -15,7 +15,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.files import one_line, open_file
 from elites.results import names
-from elites.results.lineage import header_of, records_of
+from elites.results.lineage import encode_header, encode_records
 from elites.results.schemas import OPTIONAL, LogMark, check_columns, is_count
 
 EDGE = 4096  # bytes at the beginning and at the end of a log, which its digest covers
@@ -142,7 +142,7 @@ class Logs:
             self.lineage = AppendOnlyFile(folder / names.LINEAGE, sizes.get(names.LINEAGE, 0))
             self._files[names.LINEAGE] = self.lineage
             if not self.lineage.size():
-                self.lineage.write(header_of(operators))
+                self.lineage.write(encode_header(operators))
         if columns := tuple(corrections):
             path = folder / names.CORRECTIONS
             self.corrections = Table(path, columns, sizes.get(names.CORRECTIONS, 0))
@@ -154,9 +154,9 @@ class Logs:
         self.timings.append(timings)
 
     def add_offspring(self, words: np.ndarray) -> None:
-        """Appends a record of each offspring that entered the archive: see `records_of`."""
+        """Appends a record of each offspring that entered the archive: see `encode_records`."""
         if self.lineage is not None:
-            self.lineage.write(records_of(words))
+            self.lineage.write(encode_records(words))
             self.lineage.size()
 
     def sync(self) -> dict[str, LogMark]:

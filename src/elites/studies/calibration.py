@@ -116,13 +116,13 @@ def _rollouts(config: Any) -> dict[str, float]:
     """Steps per second of random controllers on all cores, and the length of their episodes."""
     import jax
 
-    from elites.evaluation import evaluator_of
+    from elites.evaluation import make_evaluator
     from elites.policies import Policy
 
     task = config.make_task()
     keys = jax.random.split(jax.random.key(0), CONTROLLERS)
-    parameters = np.asarray(jax.jit(jax.vmap(Policy.of(task).init))(keys))
-    with evaluator_of(task, (128, 128), None, physics=config.physics) as evaluator:
+    parameters = np.asarray(jax.jit(jax.vmap(Policy.for_task(task).init))(keys))
+    with make_evaluator(task, (128, 128), None, physics=config.physics) as evaluator:
         evaluator.evaluate(parameters[:2], np.arange(2))  # compiles
         steps, episodes, started = 0, 0, time.perf_counter()
         while (seconds := time.perf_counter() - started) < ROLLOUT_SECONDS:
@@ -171,7 +171,7 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
 
 def _group_pace(config: Any, seeds: int) -> dict[str, float]:
     """The pace of replications in one program: seconds per generation, or those of episodes and the rest."""
-    from elites.experiments.generation import evaluations_of
+    from elites.experiments.generation import count_evaluations
     from elites.experiments.replications import make_replications
 
     short = _with_short_opening(config)
@@ -190,6 +190,6 @@ def _group_pace(config: Any, seeds: int) -> dict[str, float]:
     return {
         "learning_s": spent["ask_s"] + spent["tell_s"],
         "steps_per_s": spent["steps_per_s"],
-        "random_length": steps / (seeds * evaluations_of(rounds)),
+        "random_length": steps / (seeds * count_evaluations(rounds)),
         "start_s": until_first,
     }

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elites.experiments.display import LiveView
-from elites.metrics.metric import METRICS, metric_of
+from elites.metrics.metric import METRICS, find_metric
 from elites.results.study import StudyFolder
 from elites.studies.execution import State
 from elites.text import duration, shortened
@@ -85,7 +85,7 @@ def _by_run(states: Sequence[State]) -> Table:
     table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)  # the width that the others leave
     names = dict.fromkeys([metric.name for metric in METRICS])
     names |= dict.fromkeys(name for state in states for name in state.metrics)
-    metrics = [metric_of(name) for name in names]
+    metrics = [find_metric(name) for name in names]
     labels = [shortened(metric.label) for metric in metrics]
     widths = [(label, max(METRIC_WIDTH, len(label))) for label in labels]
     for name, width in (*WIDTHS, *widths):
@@ -144,5 +144,4 @@ def _stage(state: State, *, short: bool = False) -> Text:
 def _summary(state: State) -> str:
     if not state.metrics:
         return "its archive was corrected" if state.corrected else "nothing was left to run"
-    metrics = ((metric_of(name), value) for name, value in state.metrics.items() if value is not None)
-    return ", ".join(f"{shortened(metric.label)} {metric.text(value)}" for metric, value in metrics)
+    return describe_values(state.metrics, state.job.configs[0].metrics)

@@ -23,7 +23,7 @@ from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
 from elites.experiments.options import RunResources
 from elites.files import error_in_one_line
-from elites.options import values_of
+from elites.options import select_values
 from elites.results.study import StudyFolder
 from elites.studies.resources import StudyExecution
 from elites.studies.study import Job
@@ -80,7 +80,7 @@ def make_request(job: Job, folder: Path, execution: StudyExecution) -> dict[str,
         "group": job.group,
         "correct": job.correct,
         "redraw": job.redraw,
-        "resources": values_of(execution, RunResources),
+        "resources": select_values(execution, RunResources),
     }
 
 

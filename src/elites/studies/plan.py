@@ -31,14 +31,14 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """Sizes and paces of the runs of a study, by task and algorithm as in `cell_of`."""
+    """Sizes and paces of the runs of a study, by task and algorithm as in `make_cost_key`."""
 
     cells: dict[str, dict[str, Any]]
     platform: str  # of JAX
     available: int  # bytes of memory
 
 
-def cell_of(config: RunConfig) -> str:
+def make_cost_key(config: RunConfig) -> str:
     """A key for runs that cost the same."""
     of_task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
     return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
@@ -54,7 +54,7 @@ def cost(
     checkpoints = []
     compiled: set[str] = set()
     for job in jobs:
-        cell = measured.cells[cell_of(job.configs[0])]
+        cell = measured.cells[make_cost_key(job.configs[0])]
         corrected = cell["elites"] * job.configs[0].correct_replications  # episodes of a correction
         left_runs = [folder for folder in job.folders if not is_done(study / folder, job)]
         done = [RunFolder(study / folder).evaluations() for folder in left_runs]
@@ -72,8 +72,10 @@ def cost(
             continue
         share = left / max(1, job.configs[0].evaluations * len(left_runs))
         start = pace["start_s"]
-        low += start if cell_of(job.configs[0]) not in compiled else 0.0  # later runs use the same programs
-        compiled.add(cell_of(job.configs[0]))
+        low += (
+            start if make_cost_key(job.configs[0]) not in compiled else 0.0
+        )  # later runs use the same programs
+        compiled.add(make_cost_key(job.configs[0]))
         if "generation_s" in pace:
             seconds = share * cell["generations"] * pace["generation_s"]
             episodes = seconds * corrected * again / max(1, job.configs[0].evaluations)
@@ -102,7 +104,7 @@ def _corrections(job: Job) -> int:
 
 def needs(job: Job, measured: Measured) -> int:
     """Bytes of memory that a job's runs need together."""
-    return int(measured.cells[cell_of(job.configs[0])]["needs"]) * len(job.folders)
+    return int(measured.cells[make_cost_key(job.configs[0])]["needs"]) * len(job.folders)
 
 
 def memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:

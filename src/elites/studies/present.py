@@ -57,7 +57,7 @@ def in_folder(study: Path, job: Job) -> list[Job]:
         own = tuple(planned[seed] for seed in seeds if seed in planned)
         if own or group.path == study / home:
             part = Job(str(group.path.relative_to(study)), own, True, job.correct)
-            parts += _parts_of(study, group, seeds, part, job)
+            parts += _split_by_group(study, group, seeds, part, job)
     present = {config.seed for part in parts for config in part.configs}
     new = [config for config in job.configs if config.seed not in present]
     if not job.group:
@@ -79,7 +79,7 @@ def _groups(home: Path) -> list[GroupFolder]:
     return [group for group in map(GroupFolder, (home, *added)) if group.exists]
 
 
-def _parts_of(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, job: Job) -> list[Job]:
+def _split_by_group(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, job: Job) -> list[Job]:
     """The parts of a job that a group executes. An error if its seeds would change before it is finished.
 
     The first group also contains the folders of groups that are added later; it must be finished before.

@@ -131,7 +131,7 @@ def _measure(
 
     With `keep`, new times are written into the folder for the next call.
     """
-    cells = {plan.cell_of(job.configs[0]): job for job in jobs}
+    cells = {plan.make_cost_key(job.configs[0]): job for job in jobs}
     home = StudyFolder(folder)
     known: dict[str, Pace] = {}
     try:

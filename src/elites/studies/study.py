@@ -15,10 +15,10 @@ from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
 from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
-from elites.options import Physics, Seed, Seeds, check_fields, values_of
+from elites.options import Physics, Seed, Seeds, check_fields, select_values
 from elites.results.names import RUNS, seed_folder
 from elites.results.schemas import StudyRecord
-from elites.tasks import make_task, parameters_of
+from elites.tasks import list_parameters, make_task
 from elites.tasks.task import DeviceTask
 from elites.text import folder_name
 
@@ -103,7 +103,7 @@ class Study(RunSettings):
         seed: int,
     ) -> RunConfig:
         return RunConfig(
-            **values_of(self, RunConfig)
+            **select_values(self, RunConfig)
             | {
                 "algorithm": algorithm.name,
                 "task": task,
@@ -154,7 +154,7 @@ def _task_parameters(choice: Choice) -> dict[str, Any]:
     """A task's parameters: those given, or all of them where some have to be measured first."""
     task = make_task(choice.name, **choice.parameters)
     if task.measures_offset:
-        return parameters_of(with_measured_offset(task))
+        return list_parameters(with_measured_offset(task))
     return dict(choice.parameters)
 
 

@@ -72,7 +72,7 @@ def _task_at(path: str, parameters: dict[str, Any]) -> Task:
     )
 
 
-def parameters_of(task: Task) -> dict[str, Any]:
+def list_parameters(task: Task) -> dict[str, Any]:
     """All parameters of a task, as arguments of `make_task`."""
     return {
         field.name: getattr(task, field.name)
@@ -81,11 +81,11 @@ def parameters_of(task: Task) -> dict[str, Any]:
     }
 
 
-def record_of(task: Task) -> dict[str, Any]:
+def describe_task(task: Task) -> dict[str, Any]:
     """The description of a task that an archive contains."""
     return {
         "name": task.name,
-        "parameters": parameters_of(task),
+        "parameters": list_parameters(task),
         "qd_offset": task.qd_offset,
         "descriptor_names": task.descriptor_names,
         "descriptor_phrase": task.descriptor_phrase,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import require
-from elites.imports import path_of
+from elites.imports import find_import_path
 from elites.options import Finite, Range
 from elites.tasks.task import Task
 
@@ -106,7 +106,7 @@ def task(**problem: Unpack[Problem]) -> Callable[[Function], FunctionTask]:
 
     The arguments are those of `Problem`.
     """
-    return lambda function: function_task(function, _name_of(function), **problem)
+    return lambda function: function_task(function, _choose_name(function), **problem)
 
 
 def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> FunctionTask:
@@ -140,6 +140,6 @@ def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> 
     )
 
 
-def _name_of(function: Function) -> str:
+def _choose_name(function: Function) -> str:
     """Its import path, or a name that only this process knows."""
-    return path_of(function) or f"function:{getattr(function, '__name__', 'unnamed')}"
+    return find_import_path(function) or f"function:{getattr(function, '__name__', 'unnamed')}"

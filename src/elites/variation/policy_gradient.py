@@ -32,7 +32,7 @@ class PolicyGradient:
     precision: Precision = "float32"
 
     @classmethod
-    def of(cls, policy: Policy, config: Any) -> PolicyGradient:
+    def from_config(cls, policy: Policy, config: Any) -> PolicyGradient:
         """The operator of an algorithm, with the hyper-parameters in its `config`."""
         training = config.training_batch, config.pg_learning_rate, config.training_precision
         return cls(policy, config.pg_steps, *training)

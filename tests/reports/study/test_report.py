@@ -15,9 +15,9 @@ from scipy.stats import mannwhitneyu
 from elites import ElitesError, cli
 from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
-from elites.reports.study.comparisons import compare, describe_power, finals, reference_of, seeds_needed
+from elites.reports.study.comparisons import choose_reference, compare, describe_power, finals, seeds_needed
 from elites.reports.study.figures import draw_archives, losses, read_panels
-from elites.reports.study.line_styles import colour_of
+from elites.reports.study.line_styles import choose_colours
 from elites.reports.study.page import settings
 from elites.reports.study.report import study_report
 from elites.reports.study.tables import Table, latex
@@ -37,7 +37,7 @@ def test_medians_and_p_values(tmp_path):
     own = study.finals("qd-walker", "pga-map-elites", "qd_score")
     row = rows["pga-map-elites", "qd_score"]
     assert (row.low, row.median, row.high) == pytest.approx(tuple(np.quantile(own, (0.25, 0.5, 0.75))))
-    assert reference_of(study) == "pga-map-elites"
+    assert choose_reference(study) == "pga-map-elites"
     comparisons = {row.other: row for row in compare(study) if row.metric == "qd_score"}
     assert set(comparisons) == {"map-elites", "td3"}
     for other, row in comparisons.items():
@@ -267,7 +267,7 @@ def test_every_variant_of_a_long_sweep_has_a_colour_of_its_own(tmp_path):
             corrected_along=1,
         )
     study = study_of(tmp_path)
-    chosen = colour_of([curves.run for curves in study.runs])
+    chosen = choose_colours([curves.run for curves in study.runs])
     assert len(set(chosen.values())) == len(chosen) == 13
     assert chosen["p_evo 0.5"] == ALGORITHMS["pga-map-elites"]
     (picture,) = losses(study)

@@ -8,7 +8,7 @@ from matplotlib.testing.compare import compare_images
 
 from elites.reports import colours
 from elites.reports.study import figures
-from elites.reports.study.line_styles import line_styles_of
+from elites.reports.study.line_styles import choose_line_styles
 from tests.synthetic_runs import make_run, study_of
 
 BASELINES = Path(__file__).parent / "baselines"
@@ -77,7 +77,7 @@ def test_a_wrong_colour_is_noticed(study, tmp_path, monkeypatch):
 
 
 def test_one_colour_per_algorithm_and_all_differ(study):
-    styles = line_styles_of(study)
+    styles = choose_line_styles(study)
     assert {name: style.colour for name, style in styles.items()} == {
         name: colours.ALGORITHMS[name] for name in ("pga-map-elites", "map-elites", "deep-grid")
     }

@@ -26,7 +26,7 @@ def test_runs_that_were_stopped_are_compared_at_their_ends_and_at_the_common_bud
     assert common.tolist() == [long["qd_score"][at], ends[1]]
     assert study.uneven == ["qd-walker"]
     assert study.limits == {"qd-walker": 1000, "qd-hopper": 400}
-    known = [~np.isnan(curves.values["qd_score"]) for curves in study.of("qd-walker", "map-elites")]
+    known = [~np.isnan(curves.values["qd_score"]) for curves in study.replications("qd-walker", "map-elites")]
     assert [study.grid("qd-walker")[rows].max() for rows in known] == [
         1000,
         800,

@@ -111,11 +111,11 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
     """
     notes: tuple[str, ...] = ()
     try:
-        reference = reference_of(study, reference or recorded_reference)
+        reference = choose_reference(study, reference or recorded_reference)
     except ElitesError as error:
         if reference:
             raise
-        reference = reference_of(study)  # a study that is not complete yet
+        reference = choose_reference(study)  # a study that is not complete yet
         notes = (f"The study's {error}. All others are compared with {reference}.",)
     common = study.at_common_budget if study.uneven else None
     claims = evaluate_claims(study)
@@ -140,12 +140,15 @@ def finals(study: StudyResults) -> list[Final]:
             for metric in study.quantities:
                 values = _numbers(study.finals(task, variant, metric.name))
                 if len(values):
-                    at = min(study.compared_values(curves).evaluations for curves in study.of(task, variant))
+                    at = min(
+                        study.compared_values(curves).evaluations
+                        for curves in study.replications(task, variant)
+                    )
                     rows.append(Final(task, variant, metric.name, len(values), at, *quartiles(values)))
     return rows
 
 
-def reference_of(study: StudyResults, given: str = "") -> str:
+def choose_reference(study: StudyResults, given: str = "") -> str:
     """The variant that all others are compared with, by default the paper's PGA-MAP-Elites, else the first.
 
     `given` is its label, its algorithm, or the folder of its runs in the study.
@@ -170,7 +173,7 @@ def compare(study: StudyResults, reference: str = "", *, pool: bool = False) -> 
 
     With `pool`, comparisons of QD-scores also say whether the result is the same with the pooled offset.
     """
-    reference, rows = reference or reference_of(study), []
+    reference, rows = reference or choose_reference(study), []
     for metric in study.quantities:
         compared = _compare(study, reference, metric)
         if pool and metric.name in POOLED:

@@ -21,7 +21,7 @@ from elites.reports.contents import corrected_map
 from elites.reports.figures import format_axis
 from elites.reports.maps import BINS, Map, add_colour_bar, common_scale, draw_map
 from elites.reports.plain import legend_label
-from elites.reports.study.line_styles import LineStyle, is_sweep, line_styles_of
+from elites.reports.study.line_styles import LineStyle, choose_line_styles, is_sweep
 from elites.results.archive import load_archive
 from elites.results.names import ReportFigure, report_part
 from elites.results.study import ReportFolder
@@ -102,8 +102,8 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
         uneven = set(tasks) & set(study.uneven)
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.metrics, strict=True):
-                for variant, style in line_styles_of(study).items():
-                    replications = study.of(task, variant)
+                for variant, style in choose_line_styles(study).items():
+                    replications = study.replications(task, variant)
                     if replications:
                         _draw_curve(axes, *_curve(study, task, replications, metric.name, against), style)
                 label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
@@ -187,8 +187,8 @@ def corrected_progress(study: StudyResults) -> Iterator[Picture]:
         figure, panels = _grid(2, len(study.reevaluated))
         for column, metric in enumerate(study.reevaluated):
             above, below = panels[0][column], panels[1][column]
-            for variant, style in line_styles_of(study).items():
-                replications = study.of(task, variant)
+            for variant, style in choose_line_styles(study).items():
+                replications = study.replications(task, variant)
                 if replications:
                     _draw_curve(above, *_curve(study, task, replications, metric.name, "evaluations"), style)
                     x, rows = drawn[variant]
@@ -216,7 +216,7 @@ def _corrected_curve(
     study: StudyResults, task: str, variant: str
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Evaluations and values of the corrections that all replications have."""
-    tables = [curves.corrections for curves in study.of(task, variant)]
+    tables = [curves.corrections for curves in study.replications(task, variant)]
     tables = [table for table in tables if len(table["evaluations"])]
     if not tables:
         return np.empty(0), {}
@@ -232,7 +232,7 @@ def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
     if not study.has_corrections or (without and not left_out):
         return
     variants = [variant for variant in study.variants if variant not in left_out]
-    styles = line_styles_of(study)
+    styles = choose_line_styles(study)
     sweep = is_sweep(sum(styles[variant].colour not in ALGORITHMS.values() for variant in variants))
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(study.losses))
@@ -285,14 +285,14 @@ def contribution(study: StudyResults) -> Iterator[Picture]:
         if len(operators) < 2:
             continue
         variants = [name for name in study.variants if any(c.run.variant == name for c in runs)]
-        cells = [(name, task) for name in variants for task in study.tasks if study.of(task, name)]
+        cells = [(name, task) for name in variants for task in study.tasks if study.replications(task, name)]
         columns = 3 if len(cells) in (5, 6, 9) else min(len(cells), ROWS)
         rows = -(-len(cells) // columns)
         figure = Figure(figsize=(3.1 * columns + 0.8, 2.7 * rows + 0.9), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         colours = operator_colours(operators)
         for axes, (variant, task) in zip(panels, cells, strict=False):
-            replications = study.of(task, variant)
+            replications = study.replications(task, variant)
             medians = [_median([curves.added[name] for curves in replications]) for name in operators]
             known = ~np.isnan(np.array(medians)).any(0)
             axes.stackplot(
@@ -336,7 +336,7 @@ def read_panels(study: StudyResults) -> tuple[dict[str, list[Panel]], list[str]]
     notes: list[str] = []
     for task in study.tasks:
         for variant in study.variants:
-            replications = [c for c in study.of(task, variant) if c.run.folder.has_archive]
+            replications = [c for c in study.replications(task, variant) if c.run.folder.has_archive]
             if not replications:
                 continue
             try:
@@ -460,7 +460,7 @@ def _finish(axes: Axes, metric: Quantity, task: str, x: str) -> None:
 def _legend(
     figure: Figure, study: StudyResults, variants: Sequence[str] | None = None, *, boxes: bool = False
 ) -> None:
-    styles, shown = line_styles_of(study), study.variants if variants is None else variants
+    styles, shown = choose_line_styles(study), study.variants if variants is None else variants
     handles = [
         Patch(facecolor=styles[name].colour, alpha=0.6, label=legend_label(name))
         if boxes

@@ -20,9 +20,9 @@ class LineStyle(NamedTuple):
     line: Any
 
 
-def line_styles_of(study: StudyResults) -> dict[str, LineStyle]:
+def choose_line_styles(study: StudyResults) -> dict[str, LineStyle]:
     """A colour for each algorithm; several variants of one differ in their lines too."""
-    by_variant = colour_of([curves.run for curves in study.runs])
+    by_variant = choose_colours([curves.run for curves in study.runs])
     algorithms = {curves.run.variant: curves.run.algorithm for curves in study.runs}
     styles, counts = {}, dict.fromkeys(algorithms.values(), 0)
     for variant in study.variants:
@@ -32,7 +32,7 @@ def line_styles_of(study: StudyResults) -> dict[str, LineStyle]:
     return styles
 
 
-def colour_of(runs: Sequence[Run]) -> dict[str, str]:
+def choose_colours(runs: Sequence[Run]) -> dict[str, str]:
     """A colour for each variant: the algorithm's own, unless there are several variants of it.
 
     More variants than there are distinct colours are a sweep, and go from dark to light in their order.

@@ -18,7 +18,7 @@ from elites.reports.study.figures import AXES, Captions
 from elites.reports.study.tables import Table, Tables, details, suite_text
 from elites.results.study import ReportFolder
 from elites.studies.merge.results import StudyResults
-from elites.studies.merge.runs import STORAGE, defaults_of
+from elites.studies.merge.runs import STORAGE, find_defaults
 
 
 def make_page(
@@ -109,7 +109,7 @@ def _ends(study: StudyResults) -> str:
 
 def _scale(study: StudyResults) -> str:
     """The size of these runs, compared with the paper's."""
-    seeds = [len(study.of(task, variant)) for task in study.tasks for variant in study.variants]
+    seeds = [len(study.replications(task, variant)) for task in study.tasks for variant in study.variants]
     replications = sorted({count for count in seeds if count})
     count = f"{replications[0]}" if len(replications) == 1 else f"{replications[0]} to {replications[-1]}"
     paper = f"The paper has {SEEDS} ({ABLATION_SEEDS} in its ablation) of {EVALUATIONS:,} evaluations each"
@@ -124,12 +124,12 @@ def settings(study: StudyResults) -> list[str]:
     lines = {}
     for curves in study.runs:
         run = curves.run
-        changed = _changed(defaults_of("algorithms", run.algorithm), run.record.hyper_parameters)
+        changed = _changed(find_defaults("algorithms", run.algorithm), run.record.hyper_parameters)
         changed = {name: value for name, value in changed.items() if name not in STORAGE}
         if changed:
             lines[run.variant] = f"{run.variant}: {_listed(changed)}"
         given = run.record.task_parameters
-        defaults = defaults_of("tasks", run.record.task)
+        defaults = find_defaults("tasks", run.record.task)
         if defaults is None:  # a user's own task
             lines[run.task] = f"{run.task}: {', '.join(f'{name} {given[name]}' for name in sorted(given))}"
         elif changed := _changed(defaults, given):

@@ -7,7 +7,7 @@ from pathlib import Path
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
 from elites.paper.claims import ANT_TASKS
-from elites.paper.presets import Suite, suite_of
+from elites.paper.presets import Suite, find_suite
 from elites.reports.plain import plain_text
 from elites.reports.study.comparisons import counted, make_findings
 from elites.reports.study.figures import draw_figures
@@ -74,4 +74,4 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
 def _papers_suite(record: StudyRecord) -> Suite | None:
     """The suite of one of the paper's studies, or of a part of it; None for other studies."""
     tasks, algorithms = ([choice.name for choice in given] for given in (record.tasks, record.algorithms))
-    return suite_of(record.name, tasks, algorithms)
+    return find_suite(record.name, tasks, algorithms)

@@ -49,7 +49,7 @@ def runs_table(study: StudyResults) -> Table:
     rows = []
     for task in study.tasks:
         for variant in study.variants:
-            replications = study.of(task, variant)
+            replications = study.replications(task, variant)
             if replications:
                 ended = _spread(curves.evaluations for curves in replications)
                 at = _spread(curves.end.evaluations for curves in replications)
@@ -67,7 +67,7 @@ def cost_table(study: StudyResults) -> Table:
     rows = []
     for task in study.tasks:
         for variant in study.variants:
-            timed = [curves for curves in study.of(task, variant) if 0 < curves.seconds < np.inf]
+            timed = [curves for curves in study.replications(task, variant) if 0 < curves.seconds < np.inf]
             if timed:
                 steps, seconds, pace, rate = (
                     float(np.median(values))

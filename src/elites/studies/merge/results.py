@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.metrics.contribution import added, rows_of, smoothed, window
-from elites.metrics.metric import METRICS, Quantity, metric_of
+from elites.metrics.contribution import added, count_rows, smoothed, window
+from elites.metrics.metric import METRICS, Quantity, find_metric
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord, StudyRecord
 from elites.results.tables import metric_names
@@ -115,12 +115,12 @@ class StudyResults:
         """Everything that has final values."""
         return (*self.metrics, *self.corrected_metrics, *self.losses)
 
-    def of(self, task: str, variant: str) -> list[Curves]:
+    def replications(self, task: str, variant: str) -> list[Curves]:
         """The replications of an algorithm on a task."""
-        return self._replications.get((task, variant), [])
+        return self._by_cell.get((task, variant), [])
 
     @functools.cached_property
-    def _replications(self) -> dict[tuple[str, str], list[Curves]]:
+    def _by_cell(self) -> dict[tuple[str, str], list[Curves]]:
         cells: dict[tuple[str, str], list[Curves]] = {}
         for curves in self.runs:
             cells.setdefault((curves.run.task, curves.run.variant), []).append(curves)
@@ -141,9 +141,11 @@ class StudyResults:
         """
         rows: list[tuple[Curves, Mapping[str, float]]]
         if any(name == metric.name for metric in self.metrics):
-            rows = [(curves, self.compared_values(curves).values) for curves in self.of(task, variant)]
+            rows = [
+                (curves, self.compared_values(curves).values) for curves in self.replications(task, variant)
+            ]
         else:
-            corrections = [(curves, self.correction(curves)) for curves in self.of(task, variant)]
+            corrections = [(curves, self.correction(curves)) for curves in self.replications(task, variant)]
             rows = [(curves, values) for curves, values in corrections if values]
         if self.basis is Basis.POOLED and name in POOLED:
             return np.array([self._pooled(curves, name) for curves, _ in rows])
@@ -226,7 +228,7 @@ def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...
     """The metrics that every run has, then those that only some runs have."""
     paths = list(dict.fromkeys(path for run in runs for path in run.record.metrics))
     names = dict.fromkeys([*(metric.name for metric in METRICS), *metric_names(columns)])
-    return tuple(metric_of(name, paths) for name in names)
+    return tuple(find_metric(name, paths) for name in names)
 
 
 class ComparedEvaluations(NamedTuple):
@@ -320,7 +322,7 @@ def _make_curves(
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
     missing = np.full(len(evaluations), np.nan)  # a metric that this run does not have
     by_operator, over = added(log), window(int(log["generation"][-1]))
-    over_rows = rows_of(over, log["generation"])
+    over_rows = count_rows(over, log["generation"])
     operators = [name for name in by_operator if name != "random"]
 
     @functools.cache

@@ -76,7 +76,7 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
     if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
         variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
     tasks, variants = ([printable(label) for label in labels] for labels in (tasks, variants))
-    order = _order_of(records, variants)
+    order = _order_variants(records, variants)
     runs = [
         Run(run_folder, record, task, variant, order[variant])
         for run_folder, record, task, variant in zip(folders, records, tasks, variants, strict=True)
@@ -114,7 +114,7 @@ def describe_differences(differing: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name} ({' and '.join(values)})" for name, values in differing.items())
 
 
-def _order_of(records: Sequence[RunRecord], variants: Sequence[str]) -> dict[str, int]:
+def _order_variants(records: Sequence[RunRecord], variants: Sequence[str]) -> dict[str, int]:
     """The position of each variant: the package's algorithms come first, in its order."""
     from elites.algorithms import ALGORITHMS
 
@@ -163,33 +163,33 @@ def _choices(what: str, choices: Sequence[ChoiceRecord]) -> list[dict[str, Any]]
 
 def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """All parameters as a record has them; only those given if the defaults are not known."""
-    defaults = defaults_of(what, name) or {}
+    defaults = find_defaults(what, name) or {}
     parameters: dict[str, Any] = json.loads(json.dumps({**defaults, **given}))
     return {key: value for key, value in parameters.items() if key not in STORAGE}
 
 
 @functools.cache
-def defaults_of(what: str, name: str) -> dict[str, Any] | None:
+def find_defaults(what: str, name: str) -> dict[str, Any] | None:
     """Default parameters as a record has them, of one of the `algorithms` or `tasks`.
 
     None if they are not known: a user's own task or algorithm need not be installed.
     """
     from elites.algorithms import make_config
-    from elites.tasks import TASKS, parameters_of
+    from elites.tasks import TASKS, list_parameters
 
     defaults = None
     if what == "algorithms":
         with contextlib.suppress(ElitesError):
             defaults = dataclasses.asdict(make_config(name))
     elif name in TASKS:
-        defaults = parameters_of(TASKS[name])
+        defaults = list_parameters(TASKS[name])
     recorded: dict[str, Any] | None = json.loads(json.dumps(defaults))
     return recorded
 
 
 def has_usual_task(run: Run, free: str | None = None) -> bool:
     """Whether a run's task is a built-in one with its default parameters, `free` apart."""
-    defaults, given = defaults_of("tasks", run.record.task), run.record.task_parameters
+    defaults, given = find_defaults("tasks", run.record.task), run.record.task_parameters
     return defaults is not None and all(
         given.get(name) == value for name, value in defaults.items() if name != free
     )

@@ -42,7 +42,7 @@ def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
 
     zero = jnp.zeros(())
     after = environment.step(State(state, zero, zero, zero, {}, {}), action)
-    touching = feet_of(task).height(after.pipeline_state) <= TOUCH
+    touching = find_feet(task).height(after.pipeline_state) <= TOUCH
     return Stepping(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
 
 
@@ -123,14 +123,14 @@ class Feet(NamedTuple):
         return lowest
 
 
-def model_of(task: BraxTask) -> tuple[Any, float]:
+def load_model(task: BraxTask) -> tuple[Any, float]:
     """MuJoCo's model of a task's robot, and the seconds of a step."""
     environment = _environment(task.robot, task.backend, task.noise)
     return environment.sys.mj_model, float(environment.dt)
 
 
 @functools.cache
-def feet_of(task: BraxTask) -> Feet:
+def find_feet(task: BraxTask) -> Feet:
     """The feet of a task's robot."""
     model = _environment(task.robot, task.backend, task.noise).sys.mj_model
     geoms = [model.geom(name).id for name in task.feet]

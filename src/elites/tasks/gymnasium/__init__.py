@@ -166,9 +166,9 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
 
     Raises an error if it is another task.
     """
-    from elites.tasks import parameters_of
+    from elites.tasks import list_parameters
 
-    recorded, given = dict(parameters), parameters_of(task)
+    recorded, given = dict(parameters), list_parameters(task)
     if isinstance(task, GymnasiumTask) and name.startswith(PREFIX):
         recorded = {"environment": name.removeprefix(PREFIX), **recorded}
         given = {"environment": task.environment, **given}

@@ -71,7 +71,7 @@ def _unknown(environment: str) -> str:
     return f"unknown environment {environment!r}; {hint}"
 
 
-def spaces_of(environment: gymnasium.Env[Any, Any], name: str) -> Spaces:
+def read_spaces(environment: gymnasium.Env[Any, Any], name: str) -> Spaces:
     """Sizes and bounds; observations must be a vector, and actions a vector of continuous numbers."""
     observed, acted = environment.observation_space, environment.action_space
     if not isinstance(observed, spaces.Box) or len(observed.shape) != 1:

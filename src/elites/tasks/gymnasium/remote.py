@@ -115,11 +115,11 @@ def inspect_remotely(
 
 def why_not_drawn(task: GymnasiumTask) -> str:
     """The reason why an environment cannot draw its first state, in a line; empty if it can."""
-    from elites.tasks import parameters_of
+    from elites.tasks import list_parameters
 
     remote = Remote(task.name, task.patience)
     try:
-        remote.call("draw", task=task.name, parameters=parameters_of(task))
+        remote.call("draw", task=task.name, parameters=list_parameters(task))
     except ElitesError as error:
         return str(error)
     finally:
@@ -131,11 +131,11 @@ class RemoteSimulator:
     """Steps through the episodes of a task: see `elites.tasks.task.Stepper`."""
 
     def __init__(self, task: GymnasiumTask) -> None:
-        from elites.tasks import parameters_of
+        from elites.tasks import list_parameters
 
         self.truncated = False  # whether the environment cut the episode off in the last `advance`
         self._remote = Remote(task.name, task.patience)
-        functions, parameters = task.pickled_functions(), parameters_of(task)
+        functions, parameters = task.pickled_functions(), list_parameters(task)
         self._remote.call("make", functions=functions, task=task.name, parameters=parameters)
 
     def begin(self, seed: int) -> np.ndarray:

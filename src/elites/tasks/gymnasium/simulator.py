@@ -16,7 +16,7 @@ from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
 from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
-from elites.tasks.gymnasium.environments import make_environment, spaces_of
+from elites.tasks.gymnasium.environments import make_environment, read_spaces
 from elites.tasks.mujoco.library import quiet_mujoco
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class GymnasiumSimulator:
         self._describe = task.descriptor and function_at(task.descriptor, "descriptor")
         self._describe_step = task.step_descriptor and function_at(task.step_descriptor, "step_descriptor")
         self._environment = self._make_environment()
-        spaces = spaces_of(self._environment, task.name)
+        spaces = read_spaces(self._environment, task.name)
         sizes = (spaces.observation_size, len(spaces.low))
         if sizes != (task.observation_size, task.action_size):
             raise ElitesError(
@@ -240,7 +240,7 @@ def inspect_environment(
             beat()
     instance = make_environment(environment, options, episode_length=length)
     try:
-        spaces = spaces_of(instance, name)
+        spaces = read_spaces(instance, name)
         limit = getattr(instance.spec, "max_episode_steps", None)
     finally:
         instance.close()

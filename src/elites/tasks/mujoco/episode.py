@@ -98,7 +98,7 @@ class Rules(NamedTuple):
 
 
 @compiled
-def place_of(world: World, rules: Rules) -> tuple[float, float]:
+def locate_robot(world: World, rules: Rules) -> tuple[float, float]:
     """Where the robot is."""
     if rules.place == BODY:
         return world.xpos[rules.body, 0], world.xpos[rules.body, 1]
@@ -202,7 +202,7 @@ def measure_step(
     world: World, rules: Rules, control: np.ndarray, before_x: float, before_y: float
 ) -> tuple[float, bool]:
     """The reward of a control step, and whether the task ends the episode after it."""
-    x, y = place_of(world, rules)
+    x, y = locate_robot(world, rules)
     rules.position[0], rules.position[1] = x, y
     rules.velocity[0] = (x - before_x) / rules.duration
     rules.velocity[1] = (y - before_y) / rules.duration
@@ -226,7 +226,7 @@ def reset(world: World, rules: Rules, qpos: np.ndarray, qvel: np.ndarray, observ
     fill(world.qpos, qpos)
     fill(world.qvel, qvel)
     mj.forward(world.model, world.data)
-    rules.position[0], rules.position[1] = place_of(world, rules)
+    rules.position[0], rules.position[1] = locate_robot(world, rules)
     clear(rules.velocity)
     clear(rules.touching)
     observe(rules, observation)
@@ -245,7 +245,7 @@ def advance(world: World, rules: Rules, control: np.ndarray) -> None:
 @compiled
 def step(world: World, rules: Rules, control: np.ndarray, observation: np.ndarray) -> tuple[float, bool]:
     """One control step by a float32 control. Returns (reward, whether the task ends the episode)."""
-    x, y = place_of(world, rules)
+    x, y = locate_robot(world, rules)
     advance(world, rules, control)
     result = measure_step(world, rules, control, x, y)
     observe(rules, observation)

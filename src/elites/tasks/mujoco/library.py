@@ -136,7 +136,7 @@ def identify(model: Any, kind: str, name: str | int, owner: str) -> int:
     return number
 
 
-def geoms_of(model: Any, foot: str, owner: str) -> list[int]:
+def find_geoms(model: Any, foot: str, owner: str) -> list[int]:
     """The numbers of the geoms of a foot, which is a geom, or a body with all its geoms."""
     number: int = require_mujoco().mj_name2id(model, _kind("geom"), foot)
     if number >= 0:
@@ -172,10 +172,10 @@ def _count(model: Any, kind: str) -> int:
 
 def model_sizes(model: str) -> Sizes:
     """The sizes of the model in a file."""
-    return sizes_of(read_model(model_path(model)))
+    return read_sizes(read_model(model_path(model)))
 
 
-def sizes_of(model: Any) -> Sizes:
+def read_sizes(model: Any) -> Sizes:
     """The sizes of a compiled model."""
     return Sizes(model.nq, model.nv, model.nbody, model.nu)
 

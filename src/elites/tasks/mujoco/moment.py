@@ -66,7 +66,7 @@ def _rows(table: np.ndarray, row: int) -> np.ndarray:
 
 @compiled
 def moment_at(address: int) -> Moment:
-    """The moment in a table at an address: see `table_of`."""
+    """The moment in a table at an address: see `tabulate`."""
     table = carray(pointer(address), (FIELDS, 3), np.int64)
     return Moment(
         _values(table, 0)[0],
@@ -85,13 +85,13 @@ def moment_at(address: int) -> Moment:
     )
 
 
-def table_of(arrays: Arrays) -> np.ndarray:
+def tabulate(arrays: Arrays) -> np.ndarray:
     """The address, the length and the width of each array."""
     rows = [(arrays[name].ctypes.data, *arrays[name].shape, 1)[:3] for name in Moment._fields]
     return np.array(rows, np.int64)
 
 
-def address_of(path: str, what: str, arrays: Arrays) -> int:
+def find_address(path: str, what: str, arrays: Arrays) -> int:
     """The address of the compiled function at a path, for `interface.call`; 0 if the path is empty.
 
     The function is tried on a moment first: compiled code could not say what is wrong with it.

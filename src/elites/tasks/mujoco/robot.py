@@ -19,13 +19,13 @@ from elites.options import Finite, Range, Spread, checked
 from elites.tasks.mujoco import MujocoTask, Robot, described_by, with_options
 from elites.tasks.mujoco.library import (
     Sizes,
-    geoms_of,
+    find_geoms,
     identify,
     modified,
     named,
     read_model,
+    read_sizes,
     require_mujoco,
-    sizes_of,
 )
 from elites.tasks.task import Task, default_cells, default_grid
 from elites.text import shortened
@@ -72,13 +72,13 @@ class RobotTask(MujocoTask):
     def __post_init__(self) -> None:
         object.__setattr__(self, "model_digest", self._same_digest())
         model = read_model(Path(self.xml_file))
-        object.__setattr__(self, "robot", Robot(self.xml_file, sizes_of(model), self.dimensions, self.feet))
+        object.__setattr__(self, "robot", Robot(self.xml_file, read_sizes(model), self.dimensions, self.feet))
         super().__post_init__()
         self._check(model)
 
     def _same_digest(self) -> str:
         """The digest of the model's files; an error if it is not the one of the task."""
-        digest = digest_of(Path(self.xml_file))
+        digest = compute_digest(Path(self.xml_file))
         if self.model_digest not in ("", digest):
             raise ElitesError(
                 f"{self.xml_file} has changed since this task was recorded: the digest of its files is "
@@ -89,7 +89,7 @@ class RobotTask(MujocoTask):
     def _check(self, model: Any) -> None:
         identify(model, "body", self.body, self.name)
         for foot, _ in self.feet:
-            geoms = geoms_of(model, foot, self.name)
+            geoms = find_geoms(model, foot, self.name)
             of_robot = model.body_weldid[model.geom_bodyid[geoms]].all()
             require(bool(of_robot), "feet", repr(foot), "part of the robot, not of the ground")
         if self.keyframe:
@@ -202,7 +202,7 @@ def make(name: str, parameters: dict[str, Any]) -> RobotTask:
     return RobotTask(
         name=name,
         xml_file=str(path),
-        robot=Robot(str(path), sizes_of(model), given["dimensions"], given["feet"]),
+        robot=Robot(str(path), read_sizes(model), given["dimensions"], given["feet"]),
         observation_size=0,
         action_size=0,
         descriptor_names=(),
@@ -210,7 +210,7 @@ def make(name: str, parameters: dict[str, Any]) -> RobotTask:
     )
 
 
-def digest_of(path: Path) -> str:
+def compute_digest(path: Path) -> str:
     """A digest of the content of a model's file and of all files that it names."""
     if not path.is_file():
         raise ElitesError(f"{path} is not a file; it must be the robot's model")

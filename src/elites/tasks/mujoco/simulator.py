@@ -17,14 +17,14 @@ from elites.tasks.mujoco import AntTask, MujocoTask, Walls, episode, interface
 from elites.tasks.mujoco.library import (
     compile_spec,
     contact_views,
-    geoms_of,
+    find_geoms,
     identify,
     model_path,
     modified,
     read_spec,
     time_view,
 )
-from elites.tasks.mujoco.moment import Arrays, address_of, table_of
+from elites.tasks.mujoco.moment import Arrays, find_address, tabulate
 
 WALL_HEIGHT = 1.0  # half of it, in m
 PLACES = {"root": episode.ROOT, "body": episode.BODY, "mass": episode.MASS}
@@ -49,7 +49,7 @@ def _model(path: str, modified: int, walls: Walls) -> Any:
     return model
 
 
-def model_of(task: MujocoTask) -> Any:
+def make_model(task: MujocoTask) -> Any:
     """The model of a task, with its walls."""
     path = model_path(task.model)
     with _LOADING:
@@ -63,7 +63,7 @@ class MujocoSimulator:
 
     def __init__(self, task: MujocoTask) -> None:
         self.task = task
-        self.model = model_of(task)
+        self.model = make_model(task)
         self.data = mujoco.MjData(self.model)
         self.world = _world(self.model, self.data)
         self._start = _start(task, self.model)
@@ -207,7 +207,7 @@ def _rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episod
     low, high = model.actuator_ctrlrange.astype(np.float32).T
     feet = np.full(model.ngeom, -1, np.int64)
     for index, (foot, _) in enumerate(task.robot.feet):
-        feet[geoms_of(model, foot, task.name)] = index
+        feet[find_geoms(model, foot, task.name)] = index
     is_body = task.place == "body"
     position, velocity, touching = np.zeros(2), np.zeros(2), np.zeros(len(task.robot.feet))
     moment = _moment(model, data, start, position, velocity, touching)
@@ -246,9 +246,9 @@ def _rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episod
         state_limits=np.array(task.healthy_state_range),
         ends_unhealthy=task.terminate_when_unhealthy,
         descriptor=KINDS[task.descriptor],
-        reward=address_of(task.reward, "reward", moment),
-        ends=address_of(task.ends, "ends", moment),
-        moment=table_of(moment),
+        reward=find_address(task.reward, "reward", moment),
+        ends=find_address(task.ends, "ends", moment),
+        moment=tabulate(moment),
         position=position,
         velocity=velocity,
         touching=touching,

@@ -133,7 +133,7 @@ class Joint(ctypes.Structure):
     )
 
 
-def joints_of(model: str, flags: int) -> list[Joint]:
+def read_joints(model: str, flags: int) -> list[Joint]:
     """The joints of the one body in an MJCF file, in Bullet's order."""
     world = external("b3ConnectPhysicsDirect", client)()
     try:

@@ -26,7 +26,7 @@ _LOADING = threading.Lock()  # Bullet's model reader numbers fixed joints in a g
 
 @cache
 def _anatomy(name: str) -> tuple[bullet.Joint, ...]:
-    return tuple(bullet.joints_of(str(ASSETS / "mjcf" / name), FLAGS))
+    return tuple(bullet.read_joints(str(ASSETS / "mjcf" / name), FLAGS))
 
 
 def anatomy(robot: Robot) -> episode.Anatomy:
