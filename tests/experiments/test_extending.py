@@ -156,7 +156,10 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     toml = toml.replace("hyper_parameters = {sigma3", f"{small}, sigma3")
     (here / "lines.toml").write_text('metrics = ["spread:spread", "spread:accepted"]\n' + toml)
     running, reporting = commands("elites study run lines")
-    command(running, "--no-calibrate")
+    assert (
+        len(re.findall(r"finished in .*, spread of descriptors 0\.\d{3}", command(running, "--no-calibrate")))
+        == 2
+    )
     runs = here / "studies" / "lines" / "runs" / "qd-hopper-episode_length-40"
     assert load_archive(runs / "two-lines" / "seed-0").about["hyper_parameters"]["sigma3"] == 0.2
     uninstall(here, "two_lines")
@@ -183,6 +186,14 @@ def test_a_custom_metric_is_a_column_and_is_shown(command, here):
     assert "accepted" not in command("correct runs/spread --replications 1 --threads 1")
     uninstall(here, "spread")
     assert re.search(r"spread +0\.\d+\n", command("show runs/spread"))
+    assert re.search("left out: .*'spread'", command("correct runs/spread --replications 2 --threads 1"))
+
+
+def test_the_result_of_each_seed_has_a_custom_metric(command):
+    out = command("run map-elites qd-hopper --metrics spread:spread --seeds 2 --out both", *SHORT)
+    values = re.findall(r"^both/seed-\d: .*, spread of descriptors (0\.\d{3})$", out, re.MULTILINE)
+    logged = (read_table(f"both/seed-{seed}")["spread"][-1] for seed in range(2))
+    assert values == [f"{value:.3f}" for value in logged]
 
 
 def test_a_metric_is_refused_in_one_line(refusal):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,7 +27,6 @@ from elites.tasks.task import Task
 from elites.variation.offspring import Offspring, random_genomes, without_parents
 
 START = "start"  # the operator of genomes that a run begins with
-FIRST_OPERATOR_STREAM = 100  # folded into a key by `operator_key`: beyond all of `Stream`
 
 
 class Round(NamedTuple):
@@ -224,8 +224,8 @@ class Algorithm(ABC):
         return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
 
     def operator_key(self, key: jax.Array, operator: str) -> jax.Array:
-        """A key for one of `operators`, whose random numbers do not depend on the other operators."""
-        return jax.random.fold_in(key, FIRST_OPERATOR_STREAM + self.operators.index(operator))
+        """A key for an operator, made from its name: its random numbers do not depend on other operators."""
+        return jax.random.fold_in(key, zlib.crc32(operator.encode()))
 
     def starting(self, parameters: jax.Array) -> Batch:
         """A batch of given genomes, which a run begins with."""

@@ -153,7 +153,7 @@ def conclude(outcome: Outcome) -> int:
         print(text)
     for run in outcome.runs:
         paths = RunFolder(run.folder).read_record().metrics
-        names = [metric.name for metric in (*METRICS, *installed_metrics(paths))]
+        names = [metric.name for metric in (*METRICS, *installed_metrics(paths)[0])]
         values = {name: run.metrics.get(name) for name in names}
         print(f"{run.folder}: {run.evaluations:,} evaluations, {describe_values(values, paths)}")
     folders = [outcome.folder, *(run.folder for run in outcome.runs)]

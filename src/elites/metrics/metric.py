@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
@@ -209,7 +208,7 @@ def find_metric(name: str, paths: Iterable[str] = ()) -> Quantity:
 
     A metric with a module that is not installed has only its name.
     """
-    further = {metric.name: metric for metric in installed_metrics(paths)}
+    further = {metric.name: metric for metric in installed_metrics(paths)[0]}
     return BY_NAME.get(name) or further.get(name) or Quantity(name, name, ".4g")
 
 
@@ -229,24 +228,15 @@ def load_metric(path: str) -> Metric | GenerationMetric:
     return metric
 
 
-def installed_metrics(paths: Iterable[str]) -> list[Metric | GenerationMetric]:
-    """The metrics at these import paths; those that cannot be imported are left out."""
-    metrics = []
-    for path in paths:
-        with contextlib.suppress(ElitesError):
-            metrics.append(load_metric(path))
-    return metrics
-
-
-def missing_metrics(paths: Iterable[str]) -> dict[str, str]:
-    """The import paths of metrics that cannot be imported, with the reasons."""
-    problems = {}
+def installed_metrics(paths: Iterable[str]) -> tuple[list[Metric | GenerationMetric], list[str]]:
+    """The metrics at these import paths, and why others cannot be imported."""
+    metrics, problems = [], []
     for path in paths:
         try:
-            load_metric(path)
+            metrics.append(load_metric(path))
         except ElitesError as error:
-            problems[path] = str(error)
-    return problems
+            problems.append(str(error))
+    return metrics, problems
 
 
 def describe_values(values: Mapping[str, float | None], paths: Iterable[str] = ()) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import METRICS, Metric, installed_metrics, missing_metrics
+from elites.metrics.metric import METRICS, Metric, installed_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
 
-def losses_table(corrected: CorrectedArchive, metric_paths: Sequence[str] = ()) -> str:
+def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
     """The metrics of an archive, those of the corrected one, and the losses.
 
     `metric_paths` are the import paths of the run's further metrics.
@@ -21,19 +21,19 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Sequence[str] = ()) 
     title = f"corrected by {about['replications']} replications of each of {len(corrected.cell)} elites"
     if about["redraw"]:
         title += ", each of a member drawn from its cell"
+    own, problems = installed_metrics(metric_paths)
     rows = [
         ("", "original", "corrected", "loss"),
         *(
             (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
-            for metric in (*METRICS, *installed_metrics(metric_paths))
+            for metric in (*METRICS, *own)
             if isinstance(metric, Metric)
             for before, after, loss in [corrected.change(metric)]
         ),
     ]
     if corrected.invalid:
         title += f"; left out for an episode that gave NaN: {corrected.invalid}"
-    missing = [f"  {path} is left out: {why}" for path, why in missing_metrics(metric_paths).items()]
-    return "\n".join([title, *aligned(rows), *missing])
+    return "\n".join([title, *aligned(rows), *(f"  left out: {problem}" for problem in problems)])
 
 
 def reproducibility_tables(corrected: CorrectedArchive) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elites.experiments.display import LiveView
-from elites.metrics.metric import METRICS, find_metric
+from elites.metrics.metric import METRICS, describe_values, find_metric
 from elites.results.study import StudyFolder
 from elites.studies.execution import State
 from elites.text import duration, shortened
@@ -85,7 +85,8 @@ def _by_run(states: Sequence[State]) -> Table:
     table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)  # the width that the others leave
     names = dict.fromkeys([metric.name for metric in METRICS])
     names |= dict.fromkeys(name for state in states for name in state.metrics)
-    metrics = [find_metric(name) for name in names]
+    paths = dict.fromkeys(path for state in states for path in state.job.configs[0].metrics)
+    metrics = [find_metric(name, paths) for name in names]
     labels = [shortened(metric.label) for metric in metrics]
     widths = [(label, max(METRIC_WIDTH, len(label))) for label in labels]
     for name, width in (*WIDTHS, *widths):
