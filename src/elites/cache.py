@@ -1,4 +1,4 @@
-"""What saves the time of compiling: the cache folder, caches within a process, fewer garbage collections."""
+"""Caches of compiled code, on disk and within a process, and fewer garbage collections."""
 
 import functools
 import gc

@@ -17,7 +17,7 @@ from elites.experiments.guards import folder_lock
 from elites.experiments.run import start_runs
 from elites.paper.presets import make_study
 from elites.results.folder import GroupFolder, find_runs
-from elites.studies import present
+from elites.studies import remaining
 from elites.studies.execution import make_request
 from elites.studies.resources import StudyExecution
 from elites.studies.run import _write_record
@@ -86,8 +86,8 @@ def test_the_seeds_of_several_machines_are_one_study(tmp_path, capsys):
     }
     record = json.loads(merged["study.json"])
     assert (record["first_seed"], record["seeds"], record["name"]) == (0, 6, "mine")
-    assert present.unfinished(tmp_path / "all", study_of(tmp_path, 0, 6).jobs()) == []
-    left = present.unfinished(tmp_path / "all", study_of(tmp_path, 0, 7).jobs())
+    assert remaining.select_unfinished(tmp_path / "all", study_of(tmp_path, 0, 6).jobs()) == []
+    left = remaining.select_unfinished(tmp_path / "all", study_of(tmp_path, 0, 7).jobs())
     assert {job.folder.rpartition("/")[2] for job in left} == {"seed-6"}
     again = merge_studies([tmp_path / "all", make_piece(tmp_path, "d", 8, 1)], tmp_path / "more")
     assert again.seeds == (0, 1, 2, 3, 4, 5, 8)
@@ -148,7 +148,7 @@ def test_what_is_not_one_study_is_refused(tmp_path):
     merging_fails([a, b], a / "all", r"is in .*/a, which stays as it is")
     overlap = make_piece(tmp_path, "overlap", 1, 2)
     merging_fails([a, b, overlap], out, r"a/.*seed-1 and .*overlap/.*seed-1 are the same run")
-    merging_fails([a, a], out, "are the same run; what is merged must differ in seeds, tasks or algorithms")
+    merging_fails([a, a], out, "are the same run; merged runs must differ in seeds, tasks or algorithms")
     for name, value, text in (
         ("evaluations", 300, "evaluations 200 and 300"),
         ("name", "other", '"mine" and "other"'),
@@ -205,7 +205,7 @@ def test_only_finished_runs_are_merged(tmp_path, capsys):
         "left out: 5 that are not finished",
         "2 of them are not corrected yet",
     ]
-    left = present.unfinished(tmp_path / "all", study_of(tmp_path, 0, 3).jobs())
+    left = remaining.select_unfinished(tmp_path / "all", study_of(tmp_path, 0, 3).jobs())
     assert sorted(job.name for job in left) == [
         "qd-hopper/map-elites/seed-1",
         "qd-hopper/map-elites/seed-2",
@@ -301,16 +301,16 @@ class TestGroups:
         assert merge_studies(pieces, out).runs == 12
         assert not list(out.rglob("group.json"))
         home = out / "runs" / "brax-hopper" / "map-elites"
-        assert present.unfinished(out, self.jobs(tmp_path, 0, 6)) == []
-        assert present.unfinished(out, self.jobs(tmp_path, 2, 2)) == []
-        (new,) = present.unfinished(out, self.jobs(tmp_path, 0, 9))
+        assert remaining.select_unfinished(out, self.jobs(tmp_path, 0, 6)) == []
+        assert remaining.select_unfinished(out, self.jobs(tmp_path, 2, 2)) == []
+        (new,) = remaining.select_unfinished(out, self.jobs(tmp_path, 0, 9))
         assert (new.folder, new.group) == ("runs/brax-hopper/map-elites/seeds-6-to-8", True)
         assert [config.seed for config in new.configs] == [6, 7, 8]
-        (new,) = present.unfinished(out, self.jobs(tmp_path, 0, 7))
+        (new,) = remaining.select_unfinished(out, self.jobs(tmp_path, 0, 7))
         assert (new.folder, new.group) == ("runs/brax-hopper/map-elites/seed-6", False)
         shutil.rmtree(home / "seed-1")
         (home / "seed-4" / "corrected.npz").unlink()
-        left = present.unfinished(out, self.jobs(tmp_path, 0, 9))
+        left = remaining.select_unfinished(out, self.jobs(tmp_path, 0, 9))
         assert [(job.folder.rpartition("/")[2], job.group) for job in left] == [
             ("seed-4", False),
             ("seed-1", False),
@@ -320,27 +320,27 @@ class TestGroups:
     def test_a_group_that_was_added_stays_one(self, tmp_path):
         merge_studies([make_piece(tmp_path, "a", 0, 2, task="brax-hopper")], tmp_path / "all")
         home = tmp_path / "all" / "runs" / "brax-hopper" / "map-elites"
-        (new,) = present.unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 4))
+        (new,) = remaining.select_unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 4))
         GroupFolder(home / "seeds-2-to-3").create([config.record() for config in new.configs])
-        assert present.unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 4)) == [new]
-        both = present.unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 6))
+        assert remaining.select_unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 4)) == [new]
+        both = remaining.select_unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 6))
         assert [job.folder.rpartition("/")[2] for job in both] == ["seeds-2-to-3", "seeds-4-to-5"]
-        with pytest.raises(ElitesError, match=r"has seeds 2 and 3 in one program, .* before they are finish"):
-            present.unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 3))
+        with pytest.raises(ElitesError, match=r"trains seeds 2 and 3 together .* before they are finish"):
+            remaining.select_unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 3))
 
     def test_seeds_are_added_to_a_finished_group(self, tmp_path):
         folder = make_piece(tmp_path, "a", 0, 2, task="brax-hopper")
-        (new,) = present.unfinished(folder, self.jobs(tmp_path, 0, 4))
+        (new,) = remaining.select_unfinished(folder, self.jobs(tmp_path, 0, 4))
         assert new.folder == "runs/brax-hopper/map-elites/seeds-2-to-3"
-        (new,) = present.unfinished(folder, self.jobs(tmp_path, 5, 2))
+        (new,) = remaining.select_unfinished(folder, self.jobs(tmp_path, 5, 2))
         assert new.folder == "runs/brax-hopper/map-elites/seeds-5-to-6"
-        assert present.unfinished(folder, self.jobs(tmp_path, 1, 1)) == []
+        assert remaining.select_unfinished(folder, self.jobs(tmp_path, 1, 1)) == []
         own = folder / "runs" / "brax-hopper" / "map-elites"
         (own / "seed-1" / "corrected.npz").unlink()
-        (whole, new) = present.unfinished(folder, self.jobs(tmp_path, 0, 4))
+        (whole, new) = remaining.select_unfinished(folder, self.jobs(tmp_path, 0, 4))
         assert whole.folder == "runs/brax-hopper/map-elites"
-        with pytest.raises(ElitesError, match="has seeds 0 and 1 in one program, which cannot become seed 1"):
-            present.unfinished(folder, self.jobs(tmp_path, 1, 1))
+        with pytest.raises(ElitesError, match="trains seeds 0 and 1 together and cannot change to seed 1"):
+            remaining.select_unfinished(folder, self.jobs(tmp_path, 1, 1))
 
 
 @settings(max_examples=25, deadline=None)
@@ -354,11 +354,11 @@ def test_each_planned_seed_is_in_one_job(present_seeds, first, seeds, synthetic_
         for seed in present_seeds:
             (home / f"seed-{seed}").symlink_to(synthetic_group / f"seed-{seed}")
         job = study_of(folder, first, seeds, task="brax-hopper").jobs()[0]
-        parts = present.in_folder(folder, job)
+        parts = remaining.split_by_folder(folder, job)
         of_parts = [config.seed for part in parts for config in part.configs]
         assert sorted(of_parts) == sorted(planned)
         assert len({own for part in parts for own in part.folders}) == seeds
-        left = present.unfinished(folder, [job])
+        left = remaining.select_unfinished(folder, [job])
         assert {config.seed for part in left for config in part.configs} == planned - present_seeds
         for part in left:
             numbers = [config.seed for config in part.configs]
@@ -391,7 +391,7 @@ def test_runs_of_groups_go_on_alone(tmp_path):
     folder = tmp_path / "all"
     assert merge_studies([tmp_path / "a", tmp_path / "b"], folder).uncorrected == 4
     before = {run.path.name: run.archive.read_bytes() for run in find_runs(folder)}
-    left = present.unfinished(folder, studies["all"].jobs())
+    left = remaining.select_unfinished(folder, studies["all"].jobs())
     for job in left:
         request = make_request(job, folder / job.folder, StudyExecution(threads=1, checkpoint_seconds=0))
         assert execute(request, lambda kind, **content: None)
@@ -399,7 +399,7 @@ def test_runs_of_groups_go_on_alone(tmp_path):
         *(f"seed-{seed}" for seed in range(4)),
         "seeds-4-to-5",
     ]
-    assert present.unfinished(folder, studies["all"].jobs()) == []
+    assert remaining.select_unfinished(folder, studies["all"].jobs()) == []
     runs = {run.path.name: run for run in find_runs(folder)}
     assert sorted(runs) == [f"seed-{seed}" for seed in range(6)]
     assert {name: runs[name].archive.read_bytes() for name in before} == before

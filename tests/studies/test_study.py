@@ -11,7 +11,7 @@ import pytest
 from elites import ElitesError, cli
 from elites.cluster import differing_package
 from elites.paper.presets import make_study
-from elites.studies import plan, present
+from elites.studies import plan, remaining
 from elites.studies.cluster import remote_run, write_log
 from elites.studies.study import Choice
 
@@ -281,15 +281,15 @@ def test_a_folder_with_other_runs_is_refused(tmp_path):
     folder = tmp_path / job.folder
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(job.configs[0].record()))
-    assert present.unfinished(tmp_path, study.jobs()) == study.jobs()
+    assert remaining.select_unfinished(tmp_path, study.jobs()) == study.jobs()
     longer = make_study("ablation", tasks=["qd-hopper"], seeds=1, evaluations=2000)
     with pytest.raises(ElitesError, match="has evaluations 1000, not 2000; choose another folder with --out"):
-        present.unfinished(tmp_path, longer.jobs())
+        remaining.select_unfinished(tmp_path, longer.jobs())
     record = {**job.configs[0].record()}
     record["hyper_parameters"] = {**record["hyper_parameters"], "batch": 7}
     (folder / "config.json").write_text(json.dumps(record))
     with pytest.raises(ElitesError, match=r'has hyper_parameters {"batch": 7}, not {"batch": 100}'):
-        present.unfinished(tmp_path, study.jobs())
+        remaining.select_unfinished(tmp_path, study.jobs())
 
 
 def test_physics_is_that_of_the_tasks_in_jax(tmp_path):
@@ -303,12 +303,12 @@ def test_physics_is_that_of_the_tasks_in_jax(tmp_path):
     for config, own in zip(job.configs, job.folders, strict=True):  # as the runs have recorded it
         (tmp_path / own).mkdir(parents=True)
         (tmp_path / own / "config.json").write_text(json.dumps({**config.record(), "physics": "native"}))
-    assert present.unfinished(tmp_path, [job]) == [job]
+    assert remaining.select_unfinished(tmp_path, [job]) == [job]
     other = next(job for job in make_study("performance", physics="xla", **choice).jobs() if job.group)
     with pytest.raises(
         ElitesError, match='has physics "native", not "xla"; choose another folder with --out'
     ):
-        present.unfinished(tmp_path, [other])
+        remaining.select_unfinished(tmp_path, [other])
     with pytest.raises(ElitesError, match=r"physics is xla; .* and the study has none"):
         make_study("performance", physics="xla", tasks=["qd-hopper"])
 
@@ -326,6 +326,6 @@ def test_seeds_that_share_a_program_cannot_be_added_or_left_out(before, after, t
         (tmp_path / own / "metrics.csv").write_text("")
     if job.group:
         (tmp_path / job.folder / "group.json").write_text(json.dumps({"seeds": list(range(before))}))
-    assert present.unfinished(tmp_path, [job]) == [job]
-    with pytest.raises(ElitesError, match=r"in one program, which cannot become seeds? .*; choose another"):
-        present.unfinished(tmp_path, jobs(after))
+    assert remaining.select_unfinished(tmp_path, [job]) == [job]
+    with pytest.raises(ElitesError, match=r"together and cannot change to seeds? .*; choose another"):
+        remaining.select_unfinished(tmp_path, jobs(after))

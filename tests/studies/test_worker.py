@@ -11,7 +11,7 @@ from elites import tasks
 from elites.files import is_partial
 from elites.paper.presets import make_study
 from elites.results.folder import GroupFolder
-from elites.studies import present
+from elites.studies import remaining
 from elites.studies.execution import make_request
 from elites.studies.resources import StudyExecution
 from elites.studies.worker import execute
@@ -96,8 +96,8 @@ def test_killed_while_it_writes_a_group_s_records(rename, moment, configs, job, 
     assert sum(group.run(seed).exists for seed in (0, 1)) == configs
     assert any(is_partial(path) for path in folder.rglob("*")) == (moment == "before")
     assert group.is_incomplete() == (moment == "before")
-    assert present.unfinished(tmp_path, [job]) == [job]
+    assert remaining.select_unfinished(tmp_path, [job]) == [job]
     assert execute(request, quiet)
-    assert present.unfinished(tmp_path, [job]) == []
+    assert remaining.select_unfinished(tmp_path, [job]) == []
     assert archives(folder) == undisturbed
     assert not [path for path in folder.rglob("*") if is_partial(path)]

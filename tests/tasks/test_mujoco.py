@@ -293,7 +293,7 @@ def _thrown(task):
         (
             "mujoco-ant",
             {"noise": 0.1, "environment_options": {"reset_noise_scale": 0.1}},
-            "reset_noise_scale is 0.1; it must be left out: noise",
+            "noise is given twice: reset_noise_scale is another name",
         ),
         ("mujoco-ant", {"main_body": 1.5}, "main_body is 1.5; it must be a whole number or text"),
         ("mujoco-ant", {"main_body": -1}, "main_body is -1; it must be from 0 to"),

@@ -177,7 +177,7 @@ def test_other_parameters_have_another_archive(files):
         ("unnamed", {}, "has no name for its first body with a joint; .* world, front_leg, back_leg"),
         ("cart", {"feet": ["paw"]}, "no geom or body 'paw' that could be a foot; its geoms .* floor, hull, "),
         ("cart", {"feet": "hull"}, "feet is 'hull'; it must be names of geoms or bodies"),
-        ("cart", {"feet": ["hull", "hull"]}, "it must be names that differ"),
+        ("cart", {"feet": ["hull", "hull"]}, "it must be a list of unique names"),
         ("cart", {"feet": [3]}, "it must be names of geoms or bodies, or a table"),
         ("cart", {"descriptor": []}, r"descriptor is \[\]; it must be one of feet, position, velocity"),
         ("cart", {"descriptor_bounds": 3}, "it must be pairs of a lowest and a highest value"),
@@ -198,7 +198,7 @@ def test_other_parameters_have_another_archive(files):
         ("cart", {"wings": 2}, "has no parameter 'wings'; it has .*hidden_positions"),
         ("cart", {"xml_file": "a"}, "has no parameter 'xml_file'"),
         ("cart", {"reward": "robots"}, "reward is 'robots'; it must be module:function"),
-        ("cart", {"reward": robots.reward, "ctrl_cost_weight": 1.0}, "ctrl_cost_weight is 1.0; .* left out"),
+        ("cart", {"reward": robots.reward, "ctrl_cost_weight": 1.0}, ".*_weight is 1.0; .* your own reward"),
     ],
 )
 def test_a_wrong_robot_is_refused_in_one_line(files, model, given, message):
@@ -329,7 +329,7 @@ def test_a_run_of_a_robot_in_a_module(files, tmp_path, monkeypatch, capsys):
         (["--environment-options", '{"robot": 1}'], "mujoco-hopper has no parameter 'robot'"),
         (
             ["--environment-options", '{"noise": 1}', "--noise", "2"],
-            "for noise too; it must be for what is not",
+            "noise is given twice: as a parameter and in environment_options",
         ),
         (
             ["--environment-options", '{"descriptor": []}'],

@@ -61,6 +61,6 @@ def refuse_cluster(task: Task, cluster: str | None) -> None:
     """
     if cluster is not None:
         raise ElitesError(
-            f"--cluster spreads episodes whose bits are the same on all machines; {task.name} rounds as its "
-            "processor does. `elites study run --cluster` spreads its runs"
+            f"--cluster cannot distribute the episodes of {task.name}: processors round them differently; "
+            "`elites study run --cluster` distributes whole runs"
         )

@@ -168,7 +168,7 @@ def run(
                         batch.observations[episode, 0, k] = block.seen[k, taken]
                 block.moment[0, lane] = batch.seeds[episode]
                 block.episode[lane], block.length[lane] = episode, 0
-                hold(layout, block, batch.parameters, episode // per_controller, lane)
+                load_controller(layout, block, batch.parameters, episode // per_controller, lane)
                 taken += 1
                 running += 1
         if running == 0 or stop[0]:
@@ -218,8 +218,8 @@ def run(
 
 
 @compiled
-def hold(layout: Layout, block: Block, parameters: np.ndarray, controller: int, lane: int) -> None:
-    """Finds the row of weights that holds a controller, or copies it into one that no lane uses."""
+def load_controller(layout: Layout, block: Block, parameters: np.ndarray, controller: int, lane: int) -> None:
+    """Gives a lane the row of weights with its controller, copied into a free row if there is none yet."""
     lanes = len(block.episode)
     free = -1
     for slot in range(lanes):
@@ -238,7 +238,10 @@ def hold(layout: Layout, block: Block, parameters: np.ndarray, controller: int, 
 
 @compiled
 def copy(layout: Layout, parameters: np.ndarray, weights: np.ndarray) -> int:
-    """Copies a flat controller as `elites.native.perceptron` reads it. Whether a number is not finite."""
+    """Copies a flat controller as `elites.native.perceptron` reads it.
+
+    Returns whether any number is not finite.
+    """
     layers = len(layout.sizes) - 1
     start = 0
     for layer in range(layers):

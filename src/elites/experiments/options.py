@@ -58,8 +58,8 @@ class RunResources:
     """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
     time."""
     keep_state: bool = True
-    """State of a finished run, from which `resume` goes on with a larger budget: a checkpoint, which is as
-    large as the archive, with a replay buffer up to 300 MB larger."""
+    """Saved state of a finished run, which `resume` needs to extend it. Its size is that of the archive, plus
+    up to 300 MB for a replay buffer."""
 
 
 @dataclass(frozen=True, kw_only=True)

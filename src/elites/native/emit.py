@@ -12,7 +12,7 @@ import numpy as np
 from elites.native.finite import GUARD_LIMIT
 from elites.native.program import OUTERMOST, Loop, Program, in_order
 
-ENTRY, CAREFUL = "elites_program", "elites_careful_program"
+ENTRY, FALLBACK = "elites_program", "elites_fallback_program"
 RARELY = '!0 = !{!"branch_weights", i32 1048575, i32 1}'
 _ELEMENTS = {"bool": "i1", "float32": "float", "float64": "double"}
 _MEMORY = {"bool": "i32", "int8": "i32", "uint8": "i32", "int16": "i32", "uint16": "i32"}
@@ -90,7 +90,7 @@ def _module(kind: type[_Emitter], program: Program, lanes: int, short: Program |
         return
     quick = kind(short, lanes, is_guarded=True)
     yield from quick.entry()
-    yield from whole.careful()
+    yield from whole.fallback()
     yield from {**quick.declared, **whole.declared}.values()
 
 
@@ -101,8 +101,8 @@ def element(dtype: str) -> str:
 
 class _Emitter:
     pointer = "ptr"
-    other_arguments: tuple[str, ...] = ()  # of the careful function, beside pointers
-    careful_attributes = f"cold noinline alignstack({STACK})"
+    other_arguments: tuple[str, ...] = ()  # of the fallback, beside pointers
+    fallback_attributes = f"cold noinline alignstack({STACK})"
 
     def __init__(self, program: Program, lanes: int, *, is_guarded: bool = False) -> None:
         self.program = program
@@ -158,17 +158,17 @@ class _Emitter:
             yield f"  %all_hold = call i1 @{reduce}({mask} %holds)"
         else:
             yield "  %all_hold = freeze i1 %holds"
-        yield "  br i1 %all_hold, label %write, label %careful, !prof !0"
-        yield "careful:"
+        yield "  br i1 %all_hold, label %write, label %fallback, !prof !0"
+        yield "fallback:"
         # Its results are merged if there are several lanes, and final if not.
         names, inputs = list(self.groups()), len(self.program.inputs)
-        kind = "spare" if self.lanes > 1 else "here"
+        kind = "scratch" if self.lanes > 1 else "here"
         places = [
             *(f"{name}.here" for name in names[:inputs]),
             *(f"{name}.{kind}" for name in names[inputs:]),
         ]
         arguments = [*(f"{self.pointer} {place}" for place in places), *self.other_arguments]
-        yield f"  call void @{CAREFUL}({', '.join(arguments)})"
+        yield f"  call void @{FALLBACK}({', '.join(arguments)})"
         yield f"  br label %{'write' if self.lanes > 1 else 'merged'}"
         yield "write:"
         self.label = "write"
@@ -188,10 +188,10 @@ class _Emitter:
                 yield f"merge{k}:"
                 yield f"  {at} = phi i64 [0, %{before}], [{at}.next, %merge{k}]"
                 yield f"  {at}.bytes = mul i64 {at}, {size}"
-                for source in ("here", "spare"):
+                for source in ("here", "scratch"):
                     yield f"  {at}.{source} = getelementptr i8, ptr {name}.{source}, i64 {at}.bytes"
                     yield f"  {at}.{source}.word = load {words}, ptr {at}.{source}, align {WORD}"
-                yield f"  {at}.word = select {mask} %holds, {words} {at}.here.word, {words} {at}.spare.word"
+                yield f"  {at}.word = select {mask} %holds, {words} {at}.here.word, {words} {at}.scratch.word"
                 yield f"  store {words} {at}.word, ptr {at}.here, align {WORD}"
                 yield f"  {at}.next = add i64 {at}, 1"
                 yield f"  {at}.more = icmp slt i64 {at}.next, {len(group)}"
@@ -200,16 +200,16 @@ class _Emitter:
         yield "merged:"
         self.label = "merged"
 
-    def spare(self) -> Iterator[str]:
-        """Memory for the results of the careful function."""
+    def scratch(self) -> Iterator[str]:
+        """Memory for the results of the fallback."""
         if self.guard is not None and self.lanes > 1:
             for name, group in self.output_groups():
-                yield f"  {name}.spare = alloca [{len(group)} x {self.wide('i32')}], align {STACK}"
+                yield f"  {name}.scratch = alloca [{len(group)} x {self.wide('i32')}], align {STACK}"
 
-    def careful(self) -> Iterator[str]:
+    def fallback(self) -> Iterator[str]:
         """A function that computes one block by the whole program; it is rarely called."""
         arguments = [*(f"{self.pointer} {name}.here" for name in self.groups()), *self.other_arguments]
-        yield f"define internal void @{CAREFUL}({', '.join(arguments)}) {self.careful_attributes} {{"
+        yield f"define internal void @{FALLBACK}({', '.join(arguments)}) {self.fallback_attributes} {{"
         yield "start:"
         yield "  br label %block"
         yield "block:"
@@ -220,7 +220,7 @@ class _Emitter:
     def entry(self) -> Iterator[str]:
         yield f"define void @{ENTRY}({self.parameters()}, i64 %blocks) alignstack({STACK}) {{"
         yield "start:"
-        yield from self.spare()
+        yield from self.scratch()
         yield "  %some = icmp sgt i64 %blocks, 0"
         yield "  br i1 %some, label %block, label %end"
         yield "block:"
@@ -240,7 +240,7 @@ class _Emitter:
             yield RARELY
 
     def address(self, name: str, pointer: str, position: int) -> Iterator[str]:
-        """`name` is where a number of a group is."""
+        """Sets `name` to the address of a number in a group."""
         yield f"  {name} = getelementptr i8, ptr {pointer}, i64 {position * self.lanes * WORD}"
 
     def vector(self, dtype: str) -> str:
@@ -420,7 +420,7 @@ class _Emitter:
 class _KernelEmitter(_Emitter):
     pointer = "ptr addrspace(1)"  # the GPU's memory
     other_arguments = ("i64 %row",)
-    careful_attributes = "cold noinline"
+    fallback_attributes = "cold noinline"
 
     def entry(self) -> Iterator[str]:
         limit = f'"nvvm.maxntid"="{MOST_THREADS}"'

@@ -249,7 +249,7 @@ class _Tracer:
         return make_functions(g)["pow"](x, g.cast(y, "float32"))
 
     def _shift(self, op: str, a: int, by: int) -> int:
-        """0 where nothing is left."""
+        """A shift; one by the full width or more gives 0."""
         g = self.graph
         width = np.dtype(g.nodes[a].dtype).itemsize * 8
         unsigned = g.bits(by, g.nodes[by].dtype.replace("uint", "int").replace("int", "uint"))

@@ -51,8 +51,8 @@ class StudyFolder:
         return str(self.path)
 
     @property
-    def partial(self) -> StudyFolder:
-        """Where the folder is made before it gets its name."""
+    def unfinished(self) -> StudyFolder:
+        """The folder while it is written."""
         return StudyFolder(partial_path(self.path))
 
     def remove_partials(self) -> None:

@@ -24,7 +24,7 @@ from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
 from elites.studies.merge.runs import describe_differences, differences
-from elites.studies.present import difference
+from elites.studies.remaining import difference
 from elites.studies.study import Choice
 
 FREE_FIELDS = (
@@ -155,7 +155,7 @@ def _read(path: Path) -> _PartOfStudy:
 
 def _repeated(one: RunFolder, other: RunFolder) -> ElitesError:
     return ElitesError(
-        f"{one} and {other} are the same run; what is merged must differ in seeds, tasks or algorithms"
+        f"{one} and {other} are the same run; merged runs must differ in seeds, tasks or algorithms"
     )
 
 
@@ -231,7 +231,7 @@ def _write(
     parameters: bool,
 ) -> None:
     """Makes the folder under a temporary name, its record last, and then renames it."""
-    study_folder = StudyFolder(target).partial
+    study_folder = StudyFolder(target).unfinished
     partial = study_folder.path
     with error_in_one_line(f"cannot write to {target}"):
         partial.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from elites.experiments.config import RunConfig
 from elites.files import in_bytes
 from elites.results.folder import RunFolder
-from elites.studies.present import is_done
+from elites.studies.remaining import is_done
 from elites.studies.study import Job, Study
 from elites.text import duration, shortened
 

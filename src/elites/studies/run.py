@@ -17,7 +17,7 @@ from elites.files import error_in_one_line, in_bytes, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
-from elites.studies import plan, present
+from elites.studies import plan, remaining
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
 from elites.studies.resources import StudyExecution
@@ -77,7 +77,7 @@ def _execute(
     display = StudyDisplay(folder)
     with display:
         jobs = study.jobs()
-        left = present.unfinished(folder, jobs)
+        left = remaining.select_unfinished(folder, jobs)
         finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
         if not left:
             display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")

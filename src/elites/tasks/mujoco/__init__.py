@@ -151,13 +151,13 @@ def with_options(parameters: dict[str, Any]) -> dict[str, Any]:
     parameters = dict(parameters)
     options = parameters.pop("environment_options", {})
     require(isinstance(options, dict), "environment_options", repr(options), 'a table: {"option": value}')
-    twice = ", ".join(sorted(options.keys() & parameters.keys()))
-    require(not twice, "environment_options", f"for {twice} too", "for what is not given otherwise")
+    if twice := sorted(options.keys() & parameters.keys()):
+        raise ElitesError(f"{twice[0]} is given twice: as a parameter and in environment_options")
     parameters |= options
     if NOISE in parameters:
-        noise = parameters.pop(NOISE)
-        require("noise" not in parameters, NOISE, noise, "left out: noise, another name of it, is given too")
-        parameters["noise"] = noise
+        if "noise" in parameters:
+            raise ElitesError(f"noise is given twice: {NOISE} is another name of it")
+        parameters["noise"] = parameters.pop(NOISE)
     return parameters
 
 

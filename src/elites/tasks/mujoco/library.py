@@ -85,7 +85,7 @@ def quiet_mujoco() -> Iterator[None]:
         return
 
     def ignore(message: str) -> None:
-        """No user can change what it is about."""
+        """Ignores a warning that users cannot act on."""
 
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(ignore)

@@ -113,7 +113,8 @@ class RobotTask(MujocoTask):
             require_function(path, name)
         for name, default in BUILT_IN.items():
             given = getattr(self, name)
-            require(not self.reward or given == default, name, given, "left out: reward is your own")
+            if self.reward and given != default:
+                raise ElitesError(f"{name} is {given}; it cannot be combined with your own reward")
         low, high = model.actuator_ctrlrange.T
         unlimited = [model.actuator(number).name or str(number) for number in np.flatnonzero(low >= high)]
         if unlimited:
@@ -274,7 +275,7 @@ def _named_feet(feet: Any) -> tuple[tuple[str, str], ...]:
         )
         require(named, "feet", repr(feet), allowed)
     names = [foot for foot, _ in pairs]
-    require(len(set(names)) == len(names), "feet", names, "names that differ")
+    require(len(set(names)) == len(names), "feet", names, "a list of unique names")
     return tuple((foot, label) for foot, label in pairs)
 
 

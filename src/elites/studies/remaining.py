@@ -1,4 +1,4 @@
-"""The parts of a study that are already in its folder."""
+"""The part of a study that is left to do: its jobs, compared with the runs in its folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from elites.results.names import GROUP_PREFIX, seed_folder, seeds_folder
 from elites.studies.study import Job
 
 
-def unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
+def select_unfinished(study: Path, jobs: Sequence[Job]) -> list[Job]:
     """The jobs that are not done yet. Runs in the folder with other settings are an error."""
-    parts = [part for job in jobs for part in in_folder(study, job)]
+    parts = [part for job in jobs for part in split_by_folder(study, job)]
     for part in parts:
         _refuse_other_settings(study, part)
     return [part for part in parts if not _all_done(study, part)]
@@ -43,7 +43,7 @@ def is_done(folder: Path, job: Job) -> bool:
     return all(correction.get(name) == value for name, value in required.items())
 
 
-def in_folder(study: Path, job: Job) -> list[Job]:
+def split_by_folder(study: Path, job: Job) -> list[Job]:
     """Splits a job into the parts that the folder has: its seeds may have been added at different times.
 
     A group stays a group. A run that is not part of one, because it was merged or began alone, stays alone.
@@ -95,7 +95,7 @@ def _split_by_group(study: Path, group: GroupFolder, seeds: Sequence[int], part:
         return [Job(folder, (config,), False, part.correct) for folder, config in pairs]
     planned = [config.seed for config in job.configs]
     raise ElitesError(
-        f"{group} has {_list_seeds(seeds)} in one program, which cannot become {_list_seeds(planned)} before "
+        f"{group} trains {_list_seeds(seeds)} together and cannot change to {_list_seeds(planned)} before "
         "they are finished; choose another folder with --out"
     )
 
