@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from elites.tasks.task import DeviceTask, Stepping
+from elites.tasks.task import DeviceTask, StepResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class PointTask(DeviceTask):
         position = state + 0.2 * action
         observation = jnp.concatenate([position, jnp.ones(1)])
         broken = jnp.abs(position[0]) > 50  # never, unless a test starts it there
-        return Stepping(
+        return StepResult(
             position,
             observation,
             jnp.where(broken, jnp.nan, action[0]),

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 
 from elites.tasks import make_task
 from elites.tasks.brax import BraxTask
-from elites.tasks.task import Stepping
+from elites.tasks.task import StepResult
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoEarlyTermination(BraxTask):
     """A robot whose episodes do not end when it falls."""
 
-    def step(self, state: Any, action: jax.Array) -> Stepping:
+    def step(self, state: Any, action: jax.Array) -> StepResult:
         after = super().step(state, action)
         return after._replace(terminated=jnp.zeros_like(after.terminated))
 

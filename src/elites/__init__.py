@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from elites.tasks.mujoco.moment import Moment
     from elites.tasks.mujoco.robot import RobotTask, mujoco_task
     from elites.tasks.qdgym import QDGymTask
-    from elites.tasks.task import DeviceTask, Stepping, Task
+    from elites.tasks.task import DeviceTask, StepResult, Task
 
 _HOME = {
     "ALGORITHMS": "elites.algorithms",
@@ -112,7 +112,7 @@ _HOME = {
     "RunConfig": "elites.experiments.config",
     "SavedArchive": "elites.results.archive",
     "Status": "elites.archives.archive",
-    "Stepping": "elites.tasks.task",
+    "StepResult": "elites.tasks.task",
     "Stream": "elites.algorithms.base",
     "Study": "elites.studies.study",
     "StudyExecution": "elites.studies.resources",
@@ -196,7 +196,7 @@ __all__ = [
     "RunConfig",
     "SavedArchive",
     "Status",
-    "Stepping",
+    "StepResult",
     "Stream",
     "Study",
     "StudyExecution",

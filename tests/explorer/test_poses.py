@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import elites
-from elites.replays.bullet import Camera
+from elites.replays.bullet import BulletCamera
 from elites.replays.poses import can_be_recorded, read_robot, record
 
 
@@ -29,7 +29,7 @@ def test_poses_are_those_of_the_simulation_that_is_filmed(name):
     robot = read_robot(task)
     for index, movement in enumerate(movements):
         simulator = task.simulator()
-        camera = Camera(simulator, (32, 32))
+        camera = BulletCamera(simulator, (32, 32))
         simulator.begin(seeds[index])
         steps = min(20, evaluation.length[index])
         assert movement.length == steps

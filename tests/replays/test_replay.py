@@ -14,11 +14,10 @@ import elites
 from elites import ElitesError, RunConfig, cli, load_archive
 from elites.files import is_partial, remove_partials
 from elites.replays import replay as replays
-from elites.replays.bullet import BulletScene, Camera
+from elites.replays.bullet import BulletCamera, BulletScene
 from elites.replays.choice import best_per_region, parse_grid
 from elites.replays.clip import Clip
-from elites.replays.rays import Camera as Rays
-from elites.replays.rays import Shapes
+from elites.replays.rays import Camera, Shapes
 from elites.results.archive import save_archive
 from tests.clips import frames, reddish
 from tests.experiments.test_gymnasium_runs import task as push
@@ -81,7 +80,7 @@ def test_drawing_changes_nothing_in_the_simulation():
     with elites.ThreadEvaluator(task, hidden=(), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, [5], transitions=True)
     simulator = task.simulator()
-    camera = Camera(simulator, (64, 48))
+    camera = BulletCamera(simulator, (64, 48))
     seen = [simulator.begin(5)]
     for action in evaluation.transitions.actions[0, : evaluation.length[0]]:
         camera.shot(camera.torso(), 0.0, -10.0, 3.0)
@@ -248,7 +247,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_rays_hit_what_is_there():
     """A sphere and a capsule where they are known to be seen, the near one before the far one."""
-    camera = Rays((200, 100), yaw=0.0, pitch=0.0, distance=5.0)
+    camera = Camera((200, 100), yaw=0.0, pitch=0.0, distance=5.0)
     target = np.array([0.0, 0.0, 2.0])
     red, blue = (255.0, 0.0, 0.0), (0.0, 0.0, 255.0)
     shapes = Shapes(

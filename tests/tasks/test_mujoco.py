@@ -383,4 +383,4 @@ def test_structs_that_are_described_in_another_way_are_refused(lacks, layout, mo
 
 def test_without_the_package_the_tasks_say_so(monkeypatch):
     monkeypatch.setattr(library, "find_spec", lambda name: None)
-    assert "install elites[mujoco]" in make_task("mujoco-ant").missing()
+    assert "install elites[mujoco]" in make_task("mujoco-ant").unavailable_reason()

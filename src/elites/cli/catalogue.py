@@ -32,9 +32,9 @@ class Tasks:
             for task in TASKS.values()
         ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        missing = ["", *(task.missing() for task in TASKS.values())]
-        reasons = [reason for reason in dict.fromkeys(missing) if reason]
-        for (name, *numbers), reason in zip(rows, missing, strict=True):
+        unavailable = ["", *(task.unavailable_reason() for task in TASKS.values())]
+        reasons = [reason for reason in dict.fromkeys(unavailable) if reason]
+        for (name, *numbers), reason in zip(rows, unavailable, strict=True):
             cells = (number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))
             mark = f"  ({reasons.index(reason) + 1})" if reason else ""
             print("  ".join((name.ljust(widths[0]), *cells)) + mark)

@@ -23,7 +23,7 @@ from elites.options import Physics
 from elites.policies import Policy
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import FunctionTask
-from elites.tasks.task import DeviceTask, Stepping, Task
+from elites.tasks.task import DeviceTask, StepResult, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
 MOST_EPISODES = {"cpu": 1000}  # at once; more are not faster, and progress would be reported too rarely
@@ -36,7 +36,7 @@ class Batched(NamedTuple):
     """The functions of a task for a batch of robots."""
 
     reset: Callable[[jax.Array], tuple[Any, jax.Array]]
-    step: Callable[[Any, jax.Array], Stepping]
+    step: Callable[[Any, jax.Array], StepResult]
     episode_descriptor: Callable[[jax.Array, Any], jax.Array]
     axis: int = 0  # of the robots, in the arrays of the states
 

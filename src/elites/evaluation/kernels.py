@@ -15,7 +15,7 @@ from elites.cache import keep_in_process
 from elites.evaluation.device import Batched, check_descriptor
 from elites.evaluation.native import plain_state, state_with_keys
 from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driver
-from elites.tasks.task import DeviceTask, Stepping
+from elites.tasks.task import DeviceTask, StepResult
 
 
 def make_step(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
@@ -59,9 +59,9 @@ def kernel_physics(
         states, observation = jax.vmap(task.reset)(seeds)
         return kernel.pack(jax.vmap(plain_state)(states)), observation.astype(jnp.float32)
 
-    def step(states: jax.Array, actions: jax.Array) -> Stepping:
+    def step(states: jax.Array, actions: jax.Array) -> StepResult:
         states, observation, reward, terminated, descriptor = kernel(states, actions)
-        return Stepping(
+        return StepResult(
             states, observation, reward[:, 0], terminated[:, 0] != 0, descriptor.astype(described.dtype)
         )
 

@@ -78,7 +78,7 @@ class RunConfig(RunSettings):
 
     @property
     def shares_program(self) -> bool:
-        """Whether its replications can train in one program."""
+        """Whether its replications can train together."""
         hyper_parameters = make_config(self.algorithm, **self.hyper_parameters)
         return find_algorithm(self.algorithm).shares_program(self.make_task(), hyper_parameters)
 

@@ -58,7 +58,7 @@ def run(
         config: what to run.
         folder: folder of the run's files; it must be new or empty.
         seeds: number of replications, with consecutive seeds from the configuration's on. Each has a folder
-            in `folder`. They train in one program and share the evaluator, if the algorithm allows it.
+            in `folder`. They train together and share the evaluator, if the algorithm allows it.
         execution: threads, limits and callbacks.
         progress: whether to show the progress: live on a terminal or in a notebook, elsewhere as lines. The
             default is to show it live, unless `execution` has an `on_generation`.

@@ -30,7 +30,7 @@ class Correction(NamedTuple):
     invalid: int  # elites with a replication that is not finite
 
 
-class Spread(NamedTuple):
+class EliteSpread(NamedTuple):
     """The spread of each elite's replications `[n]`; NaN if one is invalid."""
 
     fitness: np.ndarray  # standard deviation
@@ -118,7 +118,7 @@ def spread(
     *,
     grid: Sequence[int] = (),
     bounds: ArrayLike | None = None,
-) -> Spread:
+) -> EliteSpread:
     """The spread of each elite's replications. The arguments are those of `correct`."""
     cell = np.asarray(cell)
     samples, places = _checked(cell, fitness_samples, descriptor_samples)
@@ -131,10 +131,10 @@ def spread(
         ranges = 1.0 if bounds is None else np.diff(np.asarray(bounds, np.float64), axis=1)[:, 0]
         distances = mean((((places - mean(places)[:, None]) / ranges) ** 2).sum(-1))
     squares[~valid], distances[~valid] = np.nan, np.nan
-    return Spread(np.sqrt(squares), np.sqrt(distances), (landed == cell[:, None]).mean(1))
+    return EliteSpread(np.sqrt(squares), np.sqrt(distances), (landed == cell[:, None]).mean(1))
 
 
-def most_reproducible(spread: Spread, count: int = 10) -> np.ndarray:
+def most_reproducible(spread: EliteSpread, count: int = 10) -> np.ndarray:
     """Elites that are most often in their own cell; in a tie, those with the least deviation of fitness."""
     order = np.lexsort((spread.fitness, -spread.own_cell))
     return order[np.isfinite(spread.fitness[order])][:count]  # type: ignore[no-any-return]

@@ -20,7 +20,7 @@ FIELDS = {
 }
 
 
-class Elites(NamedTuple):
+class PyribsElites(NamedTuple):
     """The elites of an archive, `[n, …]`, in the order of the archive."""
 
     parameters: np.ndarray
@@ -29,7 +29,7 @@ class Elites(NamedTuple):
     cell: np.ndarray
 
 
-def from_pyribs(source: Any) -> Elites:
+def from_pyribs(source: Any) -> PyribsElites:
     """The elites of `archive.data()`: as a dictionary, as a data frame, or as an npz file of it.
 
     The centroids are not among them: `archive.centroids` has those of a `CVTArchive`, and a `GridArchive` is
@@ -38,7 +38,7 @@ def from_pyribs(source: Any) -> Elites:
     if isinstance(source, str | Path):
         source = read_arrays(Path(source), FIELDS, "an archive of pyribs")
     names = [str(name) for name in source]
-    return Elites(*(_field(source, names, field) for field in FIELDS))
+    return PyribsElites(*(_field(source, names, field) for field in FIELDS))
 
 
 def _field(source: Any, names: Sequence[str], field: str) -> np.ndarray:

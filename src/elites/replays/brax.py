@@ -22,7 +22,7 @@ from elites.replays.poses import Robot
 from elites.replays.scene import Scene
 from elites.tasks.brax import BraxTask
 from elites.tasks.brax.simulation import load_model
-from elites.tasks.task import DeviceTask, Stepping
+from elites.tasks.task import DeviceTask, StepResult
 
 VIEWS = {"ant": (35.0, -25.0, 5.5, 0.5)}  # yaw and pitch in degrees, distance, height of the target
 SIDE = (0.0, -10.0, 3.4, 0.8)
@@ -41,7 +41,7 @@ class _TaskWithPoses(BraxTask):
         """The feet's contacts, and a position and a rotation per link."""
         return self.descriptor_size + 7 * self.links
 
-    def step(self, state: Any, action: jax.Array) -> Stepping:
+    def step(self, state: Any, action: jax.Array) -> StepResult:
         after = super().step(state, action)
         return after._replace(descriptor=jnp.concatenate([after.descriptor, *_poses(after.state)]))
 

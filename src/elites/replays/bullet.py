@@ -45,7 +45,7 @@ def _external(name: str, result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)((name, b3.library.library))
 
 
-class Camera:
+class BulletCamera:
     """Takes pictures of a simulator's world."""
 
     def __init__(self, simulator: QDGymSimulator, size: tuple[int, int]) -> None:
@@ -128,7 +128,7 @@ class BulletScene:
         """See `Scene.frames`."""
         simulator = QDGymSimulator(self.task)
         try:
-            camera, follow = Camera(simulator, self.size), SmoothTarget(PACE)
+            camera, follow = BulletCamera(simulator, self.size), SmoothTarget(PACE)
             yaw, pitch, distance, height = VIEWS.get(self.task.robot.model, SIDE)
             simulator.begin(self.seed)
             wanted_steps = set(wanted)

@@ -12,7 +12,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.corrected import Spread, correct, loss, spread
+from elites.metrics.corrected import EliteSpread, correct, loss, spread
 from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric, summary
 from elites.options import Physics
 from elites.results import schemas
@@ -97,7 +97,7 @@ class CorrectedArchive(DrawableArchive):
         after = metric.value(Elites(self.mean_fitness[kept], self.mean_descriptor[kept], cells, offset))
         return before, after, loss(before, after)
 
-    def spread(self) -> Spread:
+    def spread(self) -> EliteSpread:
         """The spread of each elite's replications."""
         return spread(
             self.cell,

@@ -170,7 +170,7 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
 
 
 def _group_pace(config: Any, seeds: int) -> dict[str, float]:
-    """The pace of replications in one program: seconds per generation, or those of episodes and the rest."""
+    """The pace of a group: seconds per generation, or those of episodes and the rest."""
     from elites.experiments.generation import count_evaluations
     from elites.experiments.replications import make_replications
 

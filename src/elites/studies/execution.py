@@ -171,15 +171,15 @@ def execute(
     pool: Pool,
     show: Callable[[Sequence[State]], None],
     on_end: Callable[[State], None],
-    is_late: Callable[[], bool] = lambda: False,
+    deadline_passed: Callable[[], bool] = lambda: False,
     on_stop: Callable[[str, int], None] | None = None,
     evaluations_so_far: Callable[[Job], int] = lambda job: 0,
 ) -> list[State]:
     """Executes the jobs, as many at a time as there is room for.
 
     Ctrl-C and SIGTERM ask all workers to stop; a second one ends them at once. In both cases their runs can
-    be resumed. Workers also stop when `is_late` returns true. `show` is called repeatedly with the state of
-    all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution.
+    be resumed. Workers also stop when `deadline_passed` returns true. `show` is called repeatedly with the
+    state of all jobs, `on_end` when a job has ended, `on_stop` at each Ctrl-C, as that of an Execution.
     `evaluations_so_far` returns the evaluations that a job has at the start.
     """
     states = {job.folder: State(job) for job in jobs}
@@ -191,7 +191,7 @@ def execute(
     try:
         with Interrupts("the running generation of each run", on_stop) as interrupts:
             while (waiting and not stopping) or any(map(_is_active, everything)):
-                if not stopping and (interrupts.requested or is_late()):
+                if not stopping and (interrupts.requested or deadline_passed()):
                     stopping = True
                     pool.stop()
                 while waiting and not stopping and pool.room():

@@ -1,7 +1,7 @@
 """Joins folders of one study: different machines may have run its seeds, tasks or algorithms.
 
-Only finished runs are joined. In the new folder, no run is part of a group, even if it was trained in one
-program with others. A study there can therefore continue with any missing seeds.
+Only finished runs are joined. In the new folder, no run is part of a group, even if it was trained
+together with others. A study there can therefore continue with any missing seeds.
 """
 
 from __future__ import annotations

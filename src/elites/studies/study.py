@@ -71,7 +71,7 @@ class Study(RunSettings):
             )
 
     def jobs(self) -> list[Job]:
-        """Its runs, ordered by seed first; replications that share a program are one job."""
+        """Its runs, ordered by seed first; replications that train together are one job."""
         return list(self._jobs)
 
     @functools.cached_property
@@ -87,7 +87,7 @@ class Study(RunSettings):
                     for index in range(self.seeds)
                 ]
                 home = f"{RUNS}/{task.slug()}/{algorithm.slug()}"
-                groups = [configs] if _share_a_program(configs[0]) else [[config] for config in configs]
+                groups = [configs] if _train_together(configs[0]) else [[config] for config in configs]
                 for index, group in enumerate(groups):
                     single = len(groups) > 1 or self.seeds == 1
                     folder = f"{home}/{seed_folder(group[0].seed)}" if single else home
@@ -122,7 +122,7 @@ class Study(RunSettings):
 
 @dataclass(frozen=True)
 class Job:
-    """The work of one worker: a run, or a group in one program, and the correction of its archives."""
+    """The work of one worker: a run, or a group that trains together, and the correction of its archives."""
 
     folder: str  # within the study's
     configs: tuple[RunConfig, ...]
@@ -146,7 +146,7 @@ class Job:
         return self.folder.removeprefix(f"{RUNS}/")
 
 
-def _share_a_program(config: RunConfig) -> bool:
+def _train_together(config: RunConfig) -> bool:
     return isinstance(config.make_task(), DeviceTask) and config.shares_program
 
 

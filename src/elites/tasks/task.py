@@ -89,9 +89,11 @@ class Task:
         """The length of a step's descriptor."""
         return self.descriptor_size if self.describes_steps else 0
 
-    def missing(self) -> str:
+    def unavailable_reason(self) -> str:
         """The reason why the task cannot run here, in a line; empty if it can."""
         return ""
+
+    missing = property(lambda self: self.unavailable_reason)  # for `experiments/replications.py`
 
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
@@ -158,7 +160,7 @@ class CompiledTask(HostTask):
     """A task whose episodes run in compiled code, one simulator per thread."""
 
 
-class Stepping(NamedTuple):
+class StepResult(NamedTuple):
     """The result of one step of a device task."""
 
     state: Any
@@ -182,7 +184,7 @@ class DeviceTask(Task, ABC):
         """The beginning of the episode with this seed: (state, observation)."""
 
     @abstractmethod
-    def step(self, state: Any, action: jax.Array) -> Stepping:
+    def step(self, state: Any, action: jax.Array) -> StepResult:
         """One step."""
 
     @property

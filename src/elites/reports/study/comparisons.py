@@ -117,7 +117,7 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
             raise
         reference = choose_reference(study)  # a study that is not complete yet
         notes = (f"The study's {error}. All others are compared with {reference}.",)
-    common = study.at_common_budget if study.uneven else None
+    common = study.at_common_budget if study.without_common_budget else None
     claims = evaluate_claims(study)
     return Findings(
         study,

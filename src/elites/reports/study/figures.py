@@ -99,7 +99,7 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(study.metrics))
-        uneven = set(tasks) & set(study.uneven)
+        unequal = set(tasks) & set(study.without_common_budget)
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.metrics, strict=True):
                 for variant, style in choose_line_styles(study).items():
@@ -117,11 +117,13 @@ def progress(study: StudyResults, against: str) -> Iterator[Picture]:
             "shaded areas extend from the first to the third quartile"
             + (
                 "; each curve ends with its shortest replication."
-                if against != "evaluations" or uneven
+                if against != "evaluations" or unequal
                 else "."
             )
             + (
-                " Replications of one program have the time of all of them." if against == "wall-time" else ""
+                " Replications that train together have the time of all of them."
+                if against == "wall-time"
+                else ""
             ),
             figure,
         )

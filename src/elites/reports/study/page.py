@@ -82,7 +82,7 @@ def make_page(
         claims=claims,
         suite_text=suite_text,
         others=sorted({claim.suite for claim in claims} - {SUITES[PAPERS].title}),
-        uneven=any(claim.common for claim in claims),
+        common_budget=any(claim.common for claim in claims),
         details=details(claims),
     )
 

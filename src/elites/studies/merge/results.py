@@ -49,7 +49,7 @@ class Curves:
     run: Run
     evaluations: int  # in its log
     steps: int  # of environments, there
-    seconds: float  # of wall time; replications in one program have the time of all. NaN: not known
+    seconds: float  # of wall time; replications that train together have the time of all. NaN: not known
     archived: int  # evaluations of its archive, which may differ from the last row; 0 if never corrected
     values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
     added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
@@ -88,7 +88,7 @@ class StudyResults:
         return replace(self, basis=Basis.POOLED, pooled=scores)
 
     @property
-    def uneven(self) -> list[str]:
+    def without_common_budget(self) -> list[str]:
         """The tasks with runs that are not compared at the common budget."""
         return [task for task in self.tasks if self.budgets[task] < self.limits[task]]
 

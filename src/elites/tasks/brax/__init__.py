@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from elites.cache import version_of_files
 from elites.options import Spread
-from elites.tasks.task import CONTACT_PHRASE, DeviceTask, Stepping
+from elites.tasks.task import CONTACT_PHRASE, DeviceTask, StepResult
 
 if TYPE_CHECKING:
     import jax
@@ -33,8 +33,8 @@ class BraxTask(DeviceTask):
     noise: Spread  # of the initial positions and velocities
     backend: Literal["spring", "positional", "generalized", "mjx"] = "spring"
 
-    def missing(self) -> str:
-        """See `Task.missing`."""
+    def unavailable_reason(self) -> str:
+        """See `Task.unavailable_reason`."""
         return missing_package()
 
     @property
@@ -54,7 +54,7 @@ class BraxTask(DeviceTask):
 
         return simulation.reset(self, seed)
 
-    def step(self, state: Any, action: jax.Array) -> Stepping:
+    def step(self, state: Any, action: jax.Array) -> StepResult:
         from elites.tasks.brax import simulation
 
         return simulation.step(self, state, action)

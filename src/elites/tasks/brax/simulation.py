@@ -19,7 +19,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.tasks.brax import missing_package
 from elites.tasks.mujoco.library import quiet_mujoco
-from elites.tasks.task import Stepping
+from elites.tasks.task import StepResult
 
 if TYPE_CHECKING:
     from elites.tasks.brax import BraxTask
@@ -35,7 +35,7 @@ def reset(task: BraxTask, seed: jax.Array) -> tuple[Any, jax.Array]:
     return state.pipeline_state, state.obs
 
 
-def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
+def step(task: BraxTask, state: Any, action: jax.Array) -> StepResult:
     """One step of the environment."""
     environment = _environment(task.robot, task.backend, task.noise)
     from brax.envs.base import State
@@ -43,7 +43,7 @@ def step(task: BraxTask, state: Any, action: jax.Array) -> Stepping:
     zero = jnp.zeros(())
     after = environment.step(State(state, zero, zero, zero, {}, {}), action)
     touching = find_feet(task).height(after.pipeline_state) <= TOUCH
-    return Stepping(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
+    return StepResult(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
 
 
 @functools.cache

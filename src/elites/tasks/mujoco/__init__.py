@@ -136,8 +136,8 @@ class MujocoTask(RobotRules, CompiledTask):
         positions = sizes.qpos - self.hidden_positions
         return positions + sizes.qvel + of_bodies * (sizes.bodies - 1) + of_joints
 
-    def missing(self) -> str:
-        """See `Task.missing`."""
+    def unavailable_reason(self) -> str:
+        """See `Task.unavailable_reason`."""
         return missing_package()
 
     def simulator(self) -> MujocoSimulator:

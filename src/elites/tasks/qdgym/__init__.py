@@ -33,8 +33,8 @@ class QDGymTask(CompiledTask):
     noise_distribution: Literal["uniform", "normal"] = "uniform"
     ends_on_fall: bool = True  # whether an episode ends when the robot is not upright
 
-    def missing(self) -> str:
-        """See `Task.missing`."""
+    def unavailable_reason(self) -> str:
+        """See `Task.unavailable_reason`."""
         from elites.tasks.qdgym.library import require_bullet
 
         try:
