@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from elites.paper.claims import CLAIMS
@@ -13,29 +14,31 @@ from elites.results import names
 from elites.results.study import ReportFolder
 
 PAPER = 1_000_000  # evaluations of a run
-SHORT = {Verdict.UNTESTED: "open"}
+OPEN = "open"
 
 
 def verdicts() -> dict[tuple[str, str], str]:
-    """The verdicts of all reports on each claim and suite, with the numbers of comparisons."""
-    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    """The verdicts of all reports on each claim and suite, with the robots and the numbers of comparisons."""
+    known: dict[tuple[str, str], dict[int, dict[str, None]]] = {}  # by budget, in order and each once
     here = ReportFolder(Path(__file__).parent)
-    for file in here.path.glob(f"*/{here.table(names.ReportTable.CLAIMS).name}"):
-        evaluations = json.loads((file.parent / names.STUDY).read_text())["evaluations"]
+    for file in sorted(here.path.glob(f"*/{here.table(names.ReportTable.CLAIMS).name}")):
+        study = json.loads((file.parent / names.STUDY).read_text())
+        robots = " and ".join(task["name"].partition("-")[2] for task in study["tasks"])
         with file.open() as lines:
             for row in csv.DictReader(lines):
-                verdict = SHORT.get(Verdict(row["verdict"]), row["verdict"])
-                if verdict != SHORT[Verdict.UNTESTED]:
-                    tested = f"{row['comparisons_tested']} of {row['comparisons']}"
-                    cell = evaluations, f"**{verdict}** ({tested})"
-                    known = found.setdefault((row["claim"], row["suite"]), [])
-                    known += [cell] if cell not in known else []
-    texts = {}
-    for key, cells in found.items():
-        cells.sort(reverse=True)
-        shorter = [f"with {budget:,} evaluations {text}" for budget, text in cells if budget < PAPER]
-        texts[key] = "; ".join([*(text for budget, text in cells if budget == PAPER), *shorter])
-    return texts
+                verdict = Verdict(row["verdict"])
+                if verdict is not Verdict.UNTESTED:
+                    text = f"{robots} **{verdict}** ({row['comparisons_tested']} of {row['comparisons']})"
+                    budgets = known.setdefault((row["claim"], row["suite"]), {})
+                    budgets.setdefault(study["evaluations"], {})[text] = None
+    return {key: "; ".join(_cells(budgets)) for key, budgets in known.items()}
+
+
+def _cells(budgets: dict[int, dict[str, None]]) -> Iterator[str]:
+    """The verdicts by budget, the largest one first."""
+    for budget, verdicts in sorted(budgets.items(), reverse=True):
+        prefix = "" if budget == PAPER else f"with {budget:,} evaluations: "
+        yield prefix + ", ".join(verdicts)
 
 
 def table() -> list[str]:
@@ -47,7 +50,7 @@ def table() -> list[str]:
         "|---|---|" + "---|" * len(titles),
     ]
     for number, text, _ in CLAIMS:
-        cells = [known.get((number, title), SHORT[Verdict.UNTESTED]) for title in titles]
+        cells = [known.get((number, title), OPEN) for title in titles]
         tested = any((number, title) in known for title in titles)
         name = f"[{number}](#claim-{number})" if tested else number
         rows.append(f"| {name} | {text} | {' | '.join(cells)} |")
