@@ -118,11 +118,24 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def one_line(box: str) -> str:
-    """The text of a box drawn by tyro, without its title, its frame and its pointer to the help."""
+    """The message of a box drawn by tyro, without its title, its frame and its help texts."""
+    box = box.rpartition("For full helptext")[0] or box
+    options = re.findall(r"^[│ ] {5}(\S+) ?(.*?) *│?$", box, re.MULTILINE)  # with their values
+    names = [name for name, _ in options]
     text = " ".join(re.sub("[│╭╮╰╯]", " ", box).split())
     _, *sections = (part.strip(" ─") for part in re.split("[─-]{3,}", text))
-    kept = [part for part in sections if part and not re.match("For full helptext|Argument helptext", part)]
-    return "; ".join(part.rstrip(".") for part in kept)
+    kept = [part for part in sections if part and not part.startswith("Argument helptext")]
+    message, *more = (part.rstrip(".") for part in kept)
+    if message.startswith("Missing from"):
+        return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} missing"
+    if more and more[0].startswith("Perhaps you meant"):
+        return f"{message}; perhaps you meant {' or '.join(names)}"
+    wrong = re.match(r"""Error parsing (\S+): .*?(?:\[(|["'].*?["'])\]|(["'].*["'])$)""", message)
+    if wrong and options:
+        given = wrong[2] or wrong[3]
+        allowed = re.sub(r"\[(\w+) \[.*", r"\1 …", re.sub(r"\{None\}\||[{}]", "", options[0][1]))
+        return f"{wrong[1]} {f'is {given}' if given else 'has no value'}; it must be {allowed}"
+    return "; ".join([message, *more])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -23,11 +23,11 @@ class Explore:
     folders: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR …")]
     """Folders of runs. Several are shown side by side on one scale."""
     out: Path | None = None
-    """The page. Default: explorer.html in the first folder."""
+    """Output file. Default: explorer.html in the first folder."""
     gaits: Literal["none", "best", "all"] = "best"
-    """Elites with movements in the page: none, the best one of each region, or all."""
+    """Elites with a recorded movement: none, the best one of each region, or all."""
     serve: Flag = False
-    """Server of the page for browsers on this machine, instead of a file; it can evaluate elites again."""
+    """Local server instead of a file; it can evaluate elites again."""
     port: Port = 0
     """Port of the server; 0 means any free port."""
 

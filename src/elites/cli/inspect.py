@@ -20,7 +20,7 @@ class Show(Style):
     format: Format = "png"
     """Format of all figures."""
     film: Path | None = None
-    """Video of the archive over its snapshots (`elites run … --snapshots`), .mp4 or .gif."""
+    """Output file for a video of the snapshots (`elites run … --snapshots`), .mp4 or .gif."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar
@@ -54,7 +54,7 @@ class Correct(PhysicsOptions):
     replications: Replications = 50
     """Episodes per elite (N)."""
     snapshot: Evaluations | None = None
-    """Evaluations of the snapshot to correct, into corrected-EVALUATIONS.npz. Default: the archive."""
+    """Snapshot to correct, by its evaluations; saved as corrected-EVALUATIONS.npz. Default: the archive."""
     seed: Seed = 0
     """Seed of the replications; they share no episode with the run."""
     redraw: Flag = False

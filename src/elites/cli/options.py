@@ -32,7 +32,7 @@ class TaskOptions:
     """qd- tasks: distribution of the initial joint angles. The noise is half the width of a uniform one, the
     standard deviation of a normal one. Default: uniform."""
     ends_on_fall: bool | None = None
-    """End of the episode at a fall. Default: the task's."""
+    """Whether a fall ends the episode. Default: the task's."""
 
     backend: str | None = None
     """Brax tasks: physics backend, spring, positional, generalized or mjx. Default: spring."""
@@ -41,27 +41,27 @@ class TaskOptions:
     grid: tuple[Count, ...] | None = None
     """Cells per dimension of a grid archive (--archive grid). Default: the task's."""
     qd_offset: Finite | None = None
-    """Fitness that adds nothing to the QD-score. Default: the task's; it is measured for gym: and mujoco:
-    tasks."""
+    """Offset of the QD-score: the fitness that adds nothing to it. Default: the task's; for gym: and mujoco:
+    tasks it is measured."""
 
     descriptor: str | None = None
     """mujoco- tasks: feet, position or velocity. gym: tasks: module:function that computes the descriptor of
     an episode."""
     step_descriptor: str | None = None
-    """gym: tasks: module:function that computes the descriptor of a step; without --descriptor, that of an
-    episode is the mean over its steps."""
+    """gym: tasks: module:function that computes the descriptor of a step. Without --descriptor, the
+    descriptor of an episode is the mean over its steps."""
     descriptor_bounds: tuple[Finite, ...] | None = None
     """gym: and mujoco: tasks: lowest and highest value of each descriptor dimension, in pairs. Default:
-    0 1, or the descriptor's."""
+    those of the descriptor, else 0 1."""
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
     environment_options: str | None = None
-    """Options as JSON. gym: tasks: arguments of the environment, '{"gravity": -9.8}'. mujoco- tasks: options
-    of Gymnasium's version 5 and all other parameters, '{"healthy_reward": 0}'."""
+    """Options as JSON. gym: tasks: arguments of the environment, such as '{"gravity": -9.8}'. mujoco- tasks:
+    options of Gymnasium's version 5 and all other parameters, such as '{"healthy_reward": 0}'."""
     fresh: bool | None = None
-    """gym: tasks: a new environment for each episode. Default: true."""
+    """gym: tasks: whether each episode has a new environment. Default: true."""
     patience: Patience | None = None
-    """gym: tasks: longest time of a step in seconds; then its worker is replaced. Default: 60."""
+    """gym: tasks: time limit of a step in seconds, after which its worker is replaced. Default: 60."""
 
     def task_parameters(self) -> dict[str, Any]:
         """The parameters that were given."""

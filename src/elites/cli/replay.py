@@ -21,19 +21,19 @@ class Replay(PhysicsOptions):
     folder: Folder
     """Folder of the run."""
     best: Flag = False
-    """The elite with the highest fitness, which is also the default."""
+    """Elite with the highest fitness. It is also the default."""
     cell: Index | None = None
-    """Cell of the elite."""
+    """Number of the elite's cell."""
     descriptor: tuple[Finite, ...] | None = None
-    """Descriptor; the elite nearest to it is shown."""
+    """Descriptor whose nearest elite is shown."""
     grid: str | None = None
-    """Rows x columns of elites side by side, such as 3x3: the best of each region of descriptor space."""
+    """Rows x columns of elites, such as 3x3: the best elite of each region of descriptor space."""
     seed: Seed | None = None
     """Seed of the episode. Default: the seed of the elite's evaluation."""
     out: Path | None = None
     """Output file, .mp4 or .gif. Default: best.mp4, cell-I.mp4 or grid-RxC.mp4 in the run's folder."""
     steps: EpisodeLength | None = None
-    """Largest number of steps to show. Default: the whole episode."""
+    """Maximum number of steps to show. Default: the whole episode."""
     size: tuple[Pixels, Pixels] | None = None
     """Width and height of each elite's picture in pixels. Default: 480 360, with --grid 240 180."""
 

@@ -46,13 +46,13 @@ class StudyOptions(PhysicsOptions):
     evaluations: Evaluations | None = None
     """Budget of each run. Default: the study's (1,000,000)."""
     correct: bool | None = None
-    """Correction of final archives. Default: as in the study."""
+    """Whether final archives are corrected. Default: as in the study."""
     correct_every: Interval | None = None
-    """Interval of corrections during a run, in evaluations. Default: none."""
+    """Number of evaluations between corrections during a run. Default: no corrections."""
     correct_replications: Replications | None = None
     """Episodes per elite and correction. Default: 50."""
     snapshots: Snapshots | None = None
-    """Number of archives of each run to keep during the run. Default: the study's."""
+    """Number of archives of each run to save during the run. Default: the study's."""
     log_every: RowInterval | None = None
     """Interval between rows of a run's metrics.csv, in generations. Default: 1."""
 
@@ -61,12 +61,12 @@ class StudyOptions(PhysicsOptions):
 class StudyRun(StudyExecution, StudyOptions):
     """Run a study of the paper, or one of your own, after showing what it will cost.
 
-    The same command again, also with more seeds, continues the unfinished runs. Seeds of Brax
-    tasks share a program: more can be added when these are finished.
+    The same command continues unfinished runs, and adds runs if it has more seeds. Seeds of Brax tasks train
+    together: more can be added when these are finished.
     """
 
     plan: Flag = False
-    """The plan only; nothing is run."""
+    """Plan without execution."""
 
     def run(self) -> int:
         """Runs the study. Returns the exit status."""
@@ -91,9 +91,9 @@ class StudyMerge:
     out: Path
     """New folder for all of their runs."""
     without_parameters: Flag = False
-    """Runs without parameters of controllers and without lineages: a small folder with the same report."""
+    """Runs without controllers' parameters and lineages: a smaller folder with the same report."""
     mixed: Flag = False
-    """Permission to join runs with different versions of packages, or different physics."""
+    """Merge despite different versions of packages, or different physics."""
 
     def run(self) -> int:
         """Joins the folders. Returns the exit status."""
@@ -116,9 +116,9 @@ class StudyReport:
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of the runs; the report goes into DIR/report."""
     against: Literal["evaluations", "environment-steps", "wall-time"] = "evaluations"
-    """The x-axis of the curves at the top of the page; the other two follow."""
+    """X-axis of the first curves on the page; curves over the other two follow."""
     reference: str = ""
-    """Algorithm that all others are compared with. Default: the study's, or pga-map-elites."""
+    """Algorithm that all others are compared with. Default: that of the study, or pga-map-elites."""
 
     def run(self) -> int:
         """Makes the report. Returns the exit status."""

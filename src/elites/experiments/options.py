@@ -24,9 +24,9 @@ class PhysicsOptions:
     """The choice of what computes episodes."""
 
     physics: Physics | None = None
-    """Tasks in JAX: what computes the episodes, xla, native (machine code in threads) or cuda (a kernel for
-    the steps). They round differently. Default: the run's own; for a new run native where the task can be
-    compiled, and cuda on a GPU with more than 1.25 seeds per CPU thread (one if steps are long)."""
+    """Tasks in JAX: implementation of the physics, xla, native (machine code in threads) or cuda (a GPU
+    kernel). They round differently. Default: that of the run; for a new run native if the task can be
+    compiled, but cuda on a GPU with more than 1.25 seeds per CPU thread (1 if steps are long)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +36,13 @@ class RunSettings(PhysicsOptions):
     evaluations: Evaluations = 1_000_000
     """Budget: number of evaluated episodes."""
     snapshots: Snapshots = 0
-    """Number of archives to keep along the way, evenly spaced."""
+    """Number of archives to save during the run, evenly spaced."""
     log_every: RowInterval = 1
     """Interval between rows of metrics.csv, in generations. The last generation always has a row."""
     metrics: tuple[str, ...] = ()
     """Metrics of your own, each as module:metric."""
     correct_every: Interval = 0
-    """Evaluations between corrections of the archive, as `elites correct` does them; 0: none."""
+    """Number of evaluations between corrections of the archive, as by `elites correct`; 0: no corrections."""
     correct_replications: Replications = 50
     """Episodes per elite and correction."""
 
@@ -52,11 +52,11 @@ class RunResources:
     """Resources of a run, or of every run of a study."""
 
     threads: Workers | None = None
-    """Number of rollout threads of a run (worker processes for gym: tasks). Default: one per core, shared by
-    the runs of a study that run at once."""
+    """Number of rollout threads per run (worker processes for gym: tasks). Default: one per core; parallel
+    runs of a study share the cores."""
     checkpoint_seconds: Seconds = 60.0
-    """Minimum seconds between checkpoints; 0: as often as possible. Checkpoints use at most 2 % of the run
-    time."""
+    """Minimum time between checkpoints in seconds; 0: as often as possible. Checkpoints use at most 2 % of
+    the run time."""
     keep_state: bool = True
     """Saved state of a finished run, which `resume` needs to extend it. Its size is that of the archive, plus
     up to 300 MB for a replay buffer."""
@@ -67,12 +67,12 @@ class ExecutionOptions(RunResources):
     """Options that do not change the result of a run."""
 
     max_hours: Patience | None = None
-    """Hours after which the run stops cleanly; `resume` continues it."""
+    """Time limit in hours. The run then stops cleanly, and `resume` continues it."""
     cluster: str | None = None
-    """Address of a Ray cluster for the episodes, such as 10.0.0.1:6379, or auto."""
+    """Address of a Ray cluster that runs the episodes, such as 10.0.0.1:6379, or auto."""
     loggers: tuple[Choice, ...] = ()
     """Loggers in addition to metrics.csv and TensorBoard: wandb, mlflow, or module:Class of your own (in
     Python also the class itself). A resumed run continues with its loggers."""
     pictures: Pictures | None = None
-    """Pictures of the archive along the run, for TensorBoard and the loggers; 0: none. Default: up to ten,
-    which take at most 2 % of the time."""
+    """Number of pictures of the archive during the run, for TensorBoard and the loggers; 0: none. Default: up
+    to ten, which take at most 2 % of the run time."""

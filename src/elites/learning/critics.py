@@ -55,7 +55,7 @@ class TD3Config:
     critic_hidden: Widths = (256, 256)
     """Hidden units of the critics."""
     critic_init: Literal["fan-in", "xavier"] = "fan-in"
-    """Initial weights of the critics, uniform: within ±1/√inputs, or Xavier's as the controllers' are."""
+    """Initial weights of the critics: uniform within ±1/√inputs (fan-in), or Xavier's as for controllers."""
     training_batch: Count = 256
     """Transitions per gradient step (N)."""
     critic_learning_rate: Rate = 3e-4
@@ -67,16 +67,16 @@ class TD3Config:
     smoothing_noise: Spread = 0.2
     """Standard deviation of the noise on target actions (σ_p)."""
     smoothing_clip: Spread = 0.5
-    """Bound of that noise (c)."""
+    """Bound of the noise on target actions (c)."""
     target_rate: Share = 0.005
     """Polyak rate of the targets (τ)."""
     delay: Count = 2
     """Critic steps per step of the greedy actor and the targets (d)."""
     buffer_size: Annotated[int, Range(1, 2**31 - 1)] = 1_000_000
-    """Transitions in the replay buffer."""
+    """Capacity of the replay buffer, in transitions."""
     training_precision: Precision = "float32"
-    """Format of the inputs of matrix products in training; sums and everything else are float32. bfloat16 is
-    faster on processors that multiply it in hardware."""
+    """Number format of the inputs of matrix products in training; sums and everything else are float32.
+    bfloat16 is faster on processors that multiply it in hardware."""
 
     def __post_init__(self) -> None:
         check_fields(self)

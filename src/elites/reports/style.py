@@ -19,14 +19,14 @@ class Style:
     """The colours and the size of an archive's picture."""
 
     colour: Colour = "fitness"
-    """What gives an elite its colour: its fitness, or the operator or generation that found it. Once it is
-    corrected also the spread (standard deviation) of its fitness, its loss of fitness, or the share of its
-    replications in its own cell."""
+    """Quantity that the colours show: the fitness of an elite, or the operator or generation that found it;
+    once it is corrected, also the spread (standard deviation) of its fitness, its loss of fitness, or the
+    share of its replications in its own cell."""
     limits: tuple[Finite, Finite] | None = None
-    """Values at the ends of the colours. Default: the lowest and the highest one; where single values lie far
-    beyond the others, percentiles 2 and 98."""
+    """Lowest and highest value of the colour scale. Default: those of the archive; if it has outliers,
+    percentiles 2 and 98."""
     percentiles: tuple[Percentile, Percentile] | None = None
-    """Percentiles of the values at the ends of the colours; 0 100 spans all of them."""
+    """Lowest and highest value of the colour scale as percentiles; 0 100 spans all values."""
     cmap: str | None = None
     """Colour map of matplotlib, such as cividis or magma. Default: viridis."""
     size: tuple[Inches, Inches] | None = None

@@ -13,14 +13,14 @@ class StudyExecution(RunResources):
     """Resources and limits of a study. No result depends on them."""
 
     workers: Workers | None = None
-    """Number of runs at once. Default: one per core, fewer where memory is short."""
+    """Number of parallel runs. Default: one per core, fewer if memory is short."""
     cluster: str | None = None
     """Address of a Ray cluster to run on, such as 10.0.0.1:6379, or auto."""
     max_hours: Patience | None = None
-    """Hours after which the whole study stops cleanly. The same command continues it."""
+    """Time limit of the whole study in hours. It then stops cleanly, and the same command continues it."""
     keep_state: bool = False
     calibrate: bool = True
-    """Whether to measure the speed of the runs first, for the plan."""
+    """Whether to measure the speed of the runs before the plan is made."""
 
     def check(self) -> None:
         """Raises an error if a value is out of its range, which is smaller without a cluster."""
