@@ -256,14 +256,17 @@ def test_a_noisy_function_is_corrected(command, here):
 @pytest.mark.parametrize("algorithm", ["pga-map-elites", "qd-pg", "td3"])
 def test_algorithms_that_train_controllers_refuse_a_function(refusal, here, algorithm):
     error = refusal(f"run {algorithm} arm:arm --out refused")
-    assert "trains controllers in an environment; arm:arm has none" in error
+    assert f"{algorithm} trains controllers in an environment; arm:arm has none. map-elites, map-el" in error
+    assert "map-elites-es and cma-map-elites can optimise it" in error
     assert not (here / "refused").exists()
 
 
 def test_a_function_has_nothing_to_replay_but_random_vectors(command, refusal):
     command("run map-elites arm:arm --evaluations 100 --out run")
     assert "there is nothing to draw" in refusal("replay run")
-    assert "descriptor  x " in command("random arm:arm --controllers 20")
+    out = command("random arm:arm --controllers 20")
+    assert re.search(r"^arm:arm: 20 vectors, 20 evaluations, \d+ evaluations/s$", out, re.MULTILINE)
+    assert "descriptor  x " in out
     assert "'episode_length'" in refusal("run map-elites arm:arm --episode-length 3 --out no")
 
 
@@ -372,8 +375,69 @@ def test_a_loop_refuses_what_does_not_fit():
     status = optimiser.tell(np.full(100, np.nan), np.zeros((100, 2)))
     assert (status == elites.Status.REJECTED).all()
     assert not len(optimiser.archive().fitness)
-    with pytest.raises(elites.ElitesError, match="trains controllers in an environment"):
-        elites.Optimiser(**FACTS, algorithm="pga-map-elites")
+
+
+def optimise(**arguments):
+    return elites.optimise(in_numpy, **arguments, evaluations=200, execution=QUIET)
+
+
+def task(**arguments):
+    return elites.task(**arguments)(in_numpy)
+
+
+@pytest.mark.parametrize("take", [optimise, elites.Optimiser, task])
+def test_arguments_that_do_not_describe_a_function_are_named(take):
+    with pytest.raises(
+        elites.ElitesError, match=r"parameters and descriptor_bounds are required; desc\w+ is m"
+    ):
+        take(parameters=4)
+    with pytest.raises(elites.ElitesError, match=r"are required; parameters is missing$"):
+        take(descriptor_bounds=BOUNDS)
+    message = (
+        r"^unknown argument sigma0; hyper-parameters go into hyper_parameters, and .* by parameters, des"
+    )
+    with pytest.raises(elites.ElitesError, match=message):
+        take(**FACTS, sigma0=0.2)
+
+
+@pytest.mark.parametrize("take", [optimise, elites.Optimiser])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithm": elites.MAPElites}, "algorithm is <class .*MAPElites'>; it must be a name, or module:"),
+        ({"seed": -1}, "seed is -1; it must be from 0 to"),
+        ({"seed": 1.5}, r"seed is 1\.5; it must be a whole number"),
+        ({"algorithm": "qd-pg"}, "qd-pg trains controllers in an environment; .* and cma-map-elites can op"),
+        (
+            {"algorithm": "map-elites-es", "hyper_parameters": {"normalise": True}},
+            "normalise is True; it must be false: .* has no observations",
+        ),
+        ({"grid": (8, 8)}, "grid is for a grid archive .*; this one is cvt, which takes cells"),
+        ({"hyper_parameters": {"archive": "grid"}}, "cells is for a CVT archive .*; this one is grid, which"),
+    ],
+)
+def test_what_cannot_optimise_a_function_is_refused(take, changes, message):
+    with pytest.raises(elites.ElitesError, match=message):
+        take(**{**FACTS, **changes})
+
+
+@pytest.mark.parametrize("algorithm", ["map-elites-sampling", "map-elites-es"])
+def test_a_loop_refuses_algorithms_that_repeat_evaluations(algorithm):
+    with pytest.raises(
+        elites.ElitesError, match=f"{algorithm} evaluates a vector several times: use elites."
+    ):
+        elites.Optimiser(**FACTS, algorithm=algorithm)
+
+
+def test_a_grid_archive_of_a_function():
+    facts = {"parameters": 4, "descriptor_bounds": BOUNDS, "hyper_parameters": {"archive": "grid"}}
+    assert optimise(**facts, grid=(3, 3)).cell.max() < 9
+    assert elites.Optimiser(**facts, grid=(3, 3)).algorithm.cells.centroids.shape == (9, 2)
+
+
+def test_optimise_records_metrics_of_ones_own(here):
+    optimise(**FACTS, metrics=("spread:spread",), folder=here / "run")
+    assert np.isfinite(read_table(here / "run")["spread"]).all()
 
 
 def test_any_number_of_operators_can_be_drawn(tmp_path):

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 import shutil
 import threading
 from types import SimpleNamespace
@@ -216,6 +217,68 @@ def test_a_task_of_another_kind_is_refused(part, whole):
         ElitesError, match=r"environment is in-memory:Push-\w+; it must be tests\.outside:push"
     ):
         elites.resume(whole, task=unimportable())
+
+
+BOUNDS = [(-1, 1), (-1, 1)]
+
+
+def sphere():
+    """A function to be optimised that is inside another one."""
+    return lambda vectors: (-np.square(vectors).sum(axis=1), np.tanh(vectors[:, :2]))
+
+
+def sphere_task(**changes):
+    return elites.task(**{"parameters": 4, "descriptor_bounds": BOUNDS, "cells": np.int64(64), **changes})(
+        sphere()
+    )
+
+
+@pytest.fixture
+def optimised(tmp_path, monkeypatch):
+    """A stopped run of such a function that this process does not know, and the lines that it printed."""
+    lines = []
+    elites.optimise(
+        sphere(),
+        parameters=4,
+        descriptor_bounds=BOUNDS,
+        cells=64,
+        evaluations=300,
+        folder=tmp_path / "run",
+        execution=elites.Execution(max_hours=1e-9, log=lines.append),
+    )
+    monkeypatch.delitem(elites.TASKS, "function:<lambda>")
+    return tmp_path / "run", lines
+
+
+def test_a_run_of_a_function_says_what_it_needs_again_if_it_is_kept(optimised):
+    message = "only in the memory of this process: function:<lambda>. Another process"
+    assert [line for line in optimised[1] if line.startswith(message)]
+    lines = []
+    facts = {"parameters": 4, "descriptor_bounds": BOUNDS, "evaluations": 100}
+    elites.optimise(sphere(), **facts, execution=elites.Execution(log=lines.append))
+    assert not [line for line in lines if "memory" in line]
+
+
+def test_another_process_needs_a_function_again(optimised, tmp_path, capsys):
+    folder, _ = optimised
+    for command in ("resume", "correct"):
+        assert cli.main([command, str(folder)]) == 2
+        message = capsys.readouterr().err
+        assert message.count("\n") == 1
+        assert re.search(
+            "function:<lambda> was only in the memory .* pass it again in Python: elites.res", message
+        )
+    with pytest.raises(ElitesError, match="cells is 32; it must be 64, as in the run"):
+        elites.resume(folder, task=sphere_task(cells=32))
+    with pytest.raises(ElitesError, match="task is qd-hopper; it must be function:<lambda>, as in the run"):
+        elites.resume(folder, task=elites.make_task("qd-hopper"))
+    assert elites.resume(folder, elites.Execution(log=quiet), task=sphere_task()).finished
+    whole = elites.RunConfig(algorithm="map-elites", task=sphere_task(), evaluations=300)
+    elites.run(whole, tmp_path / "whole", execution=elites.Execution(log=quiet))
+    assert metrics(folder) == metrics(tmp_path / "whole")
+    del elites.TASKS["function:<lambda>"]
+    corrected = elites.correct(folder, replications=2, task=sphere_task(), log=quiet)
+    assert corrected.losses.qd_score == pytest.approx(0, abs=1e-6)
 
 
 def test_a_group_is_resumed_with_its_task(tmp_path, another_process):

@@ -327,7 +327,7 @@ def test_a_start_that_does_not_fit_is_refused_in_a_line(source, execution, tmp_p
     )
     other = {"task": "qd-hopper", "task_parameters": {}}
     refuse("3-8-2 units; the run on qd-hopper has controllers of 15-8-3 units$", **other)
-    refuse(r"TD3 has no initial population that an archive could replace \(--from\)", name="td3")
+    refuse(r"td3 has no initial population that an archive could replace \(--from\)", name="td3")
     refuse("nowhere holds no run", start="nowhere")
     refuse("start is 3; it must be the folder of a run, or the file of an archive", start=3)
     refuse("start has no digest", start={"archive": "a", "elites": 3})

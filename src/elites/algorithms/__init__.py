@@ -33,6 +33,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
 
 def find_algorithm(name: str) -> type[Algorithm]:
     """The algorithm called `name`, or the class at `module:Class`."""
+    if not isinstance(name, str):
+        raise ElitesError(f"algorithm is {name!r}; it must be a name, or module:Class for one of your own")
     if ":" in name:
         algorithm = object_at(name, "algorithm")
         if not inspect.isclass(algorithm) or not issubclass(algorithm, Algorithm):
@@ -47,6 +49,20 @@ def find_algorithm(name: str) -> type[Algorithm]:
             "or module:Class for one of your own"
         )
     return ALGORITHMS[name]
+
+
+def refuse_other_cells(archive: str, cells: object, grid: object) -> None:
+    """Raises an error if a number of cells is given for a grid archive, or a grid for a CVT."""
+    if archive != "grid" and grid is not None:
+        raise ElitesError(
+            f"grid is for a grid archive (the hyper-parameter archive is grid); this one is {archive}, which "
+            "takes cells"
+        )
+    if archive == "grid" and cells is not None:
+        raise ElitesError(
+            "cells is for a CVT archive (the hyper-parameter archive is cvt); this one is grid, which takes "
+            "a grid"
+        )
 
 
 def make_config(name: str, **hyper_parameters: Any) -> Any:

@@ -137,11 +137,22 @@ class Algorithm(ABC):
     def require_policy(self) -> Policy:
         """The controllers of the task; an error if it has no environment."""
         if not isinstance(self.genome, Policy):
+            from elites.algorithms import ALGORITHMS  # imports this module
+
+            *others, last = (name for name, kind in ALGORITHMS.items() if not kind.needs_policy)
             raise ElitesError(
-                f"{type(self).__name__} trains controllers in an environment; {self.task.name} has none. "
-                "map-elites and cma-map-elites can optimise it"
+                f"{self.public_name} trains controllers in an environment; {self.task.name} has none. "
+                f"{', '.join(others)} and {last} can optimise it"
             )
         return self.genome
+
+    @property
+    def public_name(self) -> str:
+        """The name that users give it; that of its class if it is not built in."""
+        from elites.algorithms import ALGORITHMS  # imports this module
+
+        names = {kind: name for name, kind in ALGORITHMS.items()}
+        return names.get(type(self), type(self).__name__)
 
     @property
     def training_precision(self) -> Precision | None:
@@ -183,7 +194,7 @@ class Algorithm(ABC):
         round = self.start_round()
         if round is None:
             raise ElitesError(
-                f"{type(self).__name__} has no initial population that an archive could replace (--from)"
+                f"{self.public_name} has no initial population that an archive could replace (--from)"
             )
         others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
         self.opening = (*split_rounds(round, genomes), *others)

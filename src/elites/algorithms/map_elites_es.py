@@ -153,8 +153,10 @@ class MAPElitesES(Algorithm):
     def __init__(self, task: Task, config: MAPElitesESConfig | None = None) -> None:
         super().__init__(task, config)
         config = self.config
-        if config.normalise:
-            self.require_policy()
+        observes = isinstance(self.genome, Policy)
+        require(
+            observes or not config.normalise, "normalise", True, f"false: {task.name} has no observations"
+        )
         self.pairs = min(config.chunk, config.pairs)
         self.chunks = config.pairs // self.pairs
         self.select = ParentSelection(config.parents, config.neighbours, spans(self.cells.bounds))

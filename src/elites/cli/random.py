@@ -64,7 +64,7 @@ class Random(PhysicsOptions, TaskOptions):
             require_bytes(
                 self.controllers,
                 2 * 4 * genome.parameter_count,
-                f"{self.controllers:,} controllers take",
+                f"{self.controllers:,} {task.genomes} take",
                 "controllers",
             )
             keys = jax.random.split(jax.random.key(self.seed), self.controllers)
@@ -81,10 +81,10 @@ class Random(PhysicsOptions, TaskOptions):
             f"{shortened(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
             for name, touch in zip(task.descriptor_names, evaluation.descriptor.T, strict=True)
         )
-        steps = int(evaluation.length.sum())
+        steps, unit = int(evaluation.length.sum()), "steps" if task.action_size else "evaluations"
         print(
-            f"{shortened(task.name)}: {self.controllers} controllers, "
-            f"{steps} steps, {steps / seconds:.0f} steps/s"
+            f"{shortened(task.name)}: {self.controllers} {task.genomes}, "
+            f"{steps} {unit}, {steps / seconds:.0f} {unit}/s"
         )
         print(f"  fitness     {low:.1f} to {high:.1f}, median {middle:.1f}")
         print(f"  descriptor  {spread}")

@@ -54,12 +54,12 @@ class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
     """deep-grid: whether a correction draws a member of the cell for each replication."""
 
     def run(self) -> int:
-        from elites.algorithms import find_algorithm
+        from elites.algorithms import find_algorithm, refuse_other_cells
         from elites.experiments.display import Display
 
         algorithm = type(self).__name__
         hyper_parameters = select_values(self, find_algorithm(algorithm).Config)
-        _refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
+        refuse_other_cells(hyper_parameters["archive"], self.cells, self.grid)
         with Display(f"{algorithm} on {self.task}", end_process=exit_at_once) as display:
             from elites.experiments.config import RunConfig
             from elites.experiments.run import run
@@ -86,13 +86,6 @@ def _warn_if_replay_cannot_draw(config: RunConfig) -> None:
     task = config.make_task()
     if isinstance(task, GymnasiumTask) and (reason := why_not_drawn(task)):
         print(f"`elites replay` cannot draw this run yet: {reason}", flush=True)
-
-
-def _refuse_other_cells(archive: str, cells: int | None, grid: tuple[int, ...] | None) -> None:
-    if archive != "grid" and grid is not None:
-        raise ElitesError(f"--grid is for --archive grid; this archive is {archive}, which takes --cells")
-    if archive == "grid" and cells is not None:
-        raise ElitesError("--cells is for --archive cvt; this archive is grid, which takes --grid")
 
 
 @functools.cache

@@ -20,7 +20,8 @@ from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric,
 from elites.options import Seed, converted, read_types
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
-from elites.tasks import list_parameters, make_task
+from elites.tasks import list_parameters, make_task, register_task
+from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, Task
 from elites.versions import package_version
 
@@ -38,9 +39,12 @@ class RunConfig(RunSettings):
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if isinstance(self.task, FunctionTask):
+            register_task(self.task)
         if isinstance(self.task, Task):
             object.__setattr__(self, "task_parameters", list_parameters(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
+        find_algorithm(self.algorithm)  # an error if it is not a name
         for name, expected in {**read_types(RunConfig), "task": str}.items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
         object.__setattr__(self, "start", resolve_start(self.start))

@@ -13,16 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.algorithms import make_algorithm
+from elites.algorithms import make_algorithm, make_config, refuse_other_cells
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
+from elites.experiments.display import displayed
 from elites.experiments.execution import Execution
 from elites.experiments.generation import make_generation, make_keys
-from elites.experiments.run import run
+from elites.experiments.run import run, start_runs
+from elites.options import Seed, converted
 from elites.results.archive import SavedArchive, saved_archive
 from elites.results.folder import RunFolder
-from elites.tasks import describe_task, register_task
+from elites.tasks import describe_task
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
 
@@ -37,6 +39,7 @@ def optimise(
     execution: Execution | None = None,
     progress: bool | None = None,
     hyper_parameters: Mapping[str, Any] | None = None,
+    metrics: tuple[str, ...] = (),
     **problem: Unpack[Problem],
 ) -> SavedArchive:
     """Optimises a function of a batch of vectors. Returns the archive.
@@ -51,24 +54,28 @@ def optimise(
         execution: threads, limits and callbacks.
         progress: whether to show the progress, as in `run`.
         hyper_parameters: hyper-parameters of the algorithm.
+        metrics: metrics of your own, each as module:metric.
         problem: length of a vector, bounds of the descriptor and more, as in `Problem`.
     """
-    new_task = task(**problem)(function)
-    register_task(new_task)
     config = RunConfig(
         algorithm=algorithm,
-        task=new_task,
+        task=task(**problem)(function),
         evaluations=evaluations,
         seed=seed,
         hyper_parameters=dict(hyper_parameters or {}),
+        metrics=metrics,
     )
+    archive = make_config(algorithm, **config.hyper_parameters).archive
+    refuse_other_cells(archive, problem.get("cells"), problem.get("grid"))
     if folder is not None:
         run(config, folder, execution=execution, progress=progress)
         return RunFolder(folder).read_archive()
     execution = dataclasses.replace(execution or Execution(), keep_state=False)
     with tempfile.TemporaryDirectory() as scratch:
-        run(config, Path(scratch) / "run", execution=execution, progress=progress)
-        return RunFolder(Path(scratch) / "run").read_archive()
+        path = Path(scratch) / "run"
+        with displayed(f"{algorithm} on {config.task}", execution, progress) as execution:
+            start_runs(config, 1, path, execution, group=False)
+        return RunFolder(path).read_archive()
 
 
 class Optimiser:
@@ -90,11 +97,15 @@ class Optimiser:
         **problem: Unpack[Problem],
     ) -> None:
         self.task: FunctionTask = function_task(_evaluated_elsewhere, "function:loop", **problem)
-        self.name, self.seed = algorithm, seed
+        self.name, self.seed = algorithm, converted(Seed, "seed", seed)
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
+        refuse_other_cells(self.algorithm.config.archive, problem.get("cells"), problem.get("grid"))
+        generations = (*self.algorithm.opening, self.algorithm.generation)
+        if any(round.episodes > 1 for rounds in generations for round in rounds):
+            raise ElitesError(f"{algorithm} evaluates a vector several times: use elites.optimise")
         self.generation = self.evaluations = 0
         self._functions = make_generation(self.algorithm, 1, describes=False)
-        self._compiled, self._keys = self._functions.compiled, make_keys([seed])
+        self._compiled, self._keys = self._functions.compiled, make_keys([self.seed])
         self._state: Any = self._compiled.init(self._keys)
         self._round = 0
         self._batch: Any = None
@@ -104,8 +115,6 @@ class Optimiser:
         if self._batch is not None:
             raise ElitesError("ask was called twice; tell must come in between")
         round = self._functions.rounds(self.generation)[self._round]
-        if round.episodes > 1:
-            raise ElitesError(f"{self.name} evaluates a vector several times: use elites.optimise")
         place = np.int32(self.generation), np.int32(self._round)
         self._state, self._batch = jax.block_until_ready(
             self._compiled.ask(self._state, self._keys, *place, round)

@@ -125,7 +125,7 @@ def _new_folders(
 
 
 def _warn_about_functions_in_memory(config: RunConfig, execution: Execution) -> None:
-    functions = ", ".join(config.make_task().pickled_functions())
+    functions = ", ".join(config.make_task().functions_in_memory())
     if functions:
         execution.log(
             f"only in the memory of this process: {functions}. Another process that resumes, corrects or "
@@ -150,8 +150,8 @@ def resume(
         execution: threads, limits and callbacks.
         evaluations: a larger budget. The result is that of a run which had it from the beginning, bit for
             bit. A finished run must have kept its state (`Execution.keep_state`).
-        task: the run's task again. It is needed in another process if its environment or its descriptor was
-            defined in a notebook or inside a function.
+        task: the run's task again. It is needed in another process if its environment, its descriptor or the
+            function that it optimises was defined in a notebook or inside a function.
         progress: as for `run`.
     """
     path = Path(folder)
@@ -295,7 +295,7 @@ def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
     if config.evaluations > first:
         return
     given = algorithm.starting_genomes
-    what = f"{given:,} elites" if given else "random controllers"
+    what = f"{given:,} elites" if given else f"random {algorithm.task.genomes}"
     option = " (--initial)" if "initial" in algorithm.config.shortest_opening() and not given else ""
     execution.log(
         f"the budget is spent before anything is varied or trained: {config.algorithm} begins with "

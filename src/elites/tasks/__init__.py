@@ -9,7 +9,7 @@ from elites.errors import ElitesError
 from elites.imports import object_at
 from elites.options import checked
 from elites.tasks import brax, mujoco, qdgym
-from elites.tasks.function import FunctionTask, function_task
+from elites.tasks.function import PREFIX, FunctionTask, function_task
 from elites.tasks.task import Task
 
 Kind = TypeVar("Kind", bound=Task)
@@ -30,7 +30,12 @@ def make_task(name: str, **parameters: Any) -> Task:
         from elites.tasks.mujoco.robot import make as make_robot
 
         return make_robot(name, parameters)
-    if name not in TASKS and ":" in name and not name.startswith("function:"):
+    if name not in TASKS and name.startswith(PREFIX):
+        raise ElitesError(
+            f"{name} was only in the memory of the process that ran it, and no file has it; pass it again in "
+            "Python: elites.resume(folder, task=elites.task(…)(function))"
+        )
+    if name not in TASKS and ":" in name:
         return _task_at(name, parameters)
     if name not in TASKS:
         kinds = "gym:ID, mujoco:FILE, module:task"

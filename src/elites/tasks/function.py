@@ -1,6 +1,6 @@
 """Optimisation without an environment: fitness and descriptor are a function of a batch of vectors."""
 
-from __future__ import annotations
+# Without `from __future__ import annotations`: as texts, they leave `Problem.__required_keys__` empty.
 
 import functools
 import inspect
@@ -11,11 +11,12 @@ from typing import Annotated, Any, ClassVar, Required, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from elites.errors import require
+from elites.errors import ElitesError, require
 from elites.imports import find_import_path
-from elites.options import Finite, Range
+from elites.options import Finite, Range, checked
 from elites.tasks.task import Task
 
+PREFIX = "function:"  # of the names of functions that only this process knows
 Function = Callable[..., tuple[Any, Any]]
 """From vectors `[n, parameters]`, and the seeds `[n]` if it takes two arguments, to (fitness `[n]`,
 descriptors `[n, d]`)."""
@@ -32,6 +33,7 @@ class FunctionTask(Task):
         "action_size",
         "episode_length",
     )
+    genomes: ClassVar[str] = "vectors"
 
     function: Function
     parameters: Annotated[int, Range(1, 100_000_000)]
@@ -51,6 +53,10 @@ class FunctionTask(Task):
     @property
     def describes_steps(self) -> bool:
         return False
+
+    def functions_in_memory(self) -> list[str]:
+        """Its name, if no other process can import the function."""
+        return [self.name] if self.name.startswith(PREFIX) else []
 
     @functools.cached_property
     def takes_seeds(self) -> bool:
@@ -94,7 +100,7 @@ class Problem(TypedDict, total=False):
     cells: int
     """Number of cells of a CVT archive; 1024 by default."""
     grid: tuple[int, ...]
-    """Cells per dimension of a grid archive."""
+    """Cells per dimension of a grid archive, which `hyper_parameters={"archive": "grid"}` selects."""
     qd_offset: float
     """Fitness that adds nothing to the QD-score; 0 by default."""
     initial_bounds: tuple[float, float]
@@ -111,10 +117,18 @@ def task(**problem: Unpack[Problem]) -> Callable[[Function], FunctionTask]:
 
 def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> FunctionTask:
     """The task of a function."""
-    unknown = sorted(problem.keys() - Problem.__annotations__.keys())
-    require(not unknown, "an argument", ", ".join(unknown), f"one of {', '.join(Problem.__annotations__)}")
-    missing = sorted(Problem.__required_keys__ - problem.keys())
-    require(not missing, "the problem", f"without {', '.join(missing)}", "a function with both")
+    known = list(Problem.__annotations__)
+    unknown = [key for key in problem if key not in known]
+    if unknown:
+        raise ElitesError(
+            f"unknown argument {', '.join(unknown)}; hyper-parameters go into hyper_parameters, and a "
+            f"function is described by {', '.join(known)}"
+        )
+    required = [key for key in known if key in Problem.__required_keys__]
+    missing = [key for key in required if key not in problem]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ElitesError(f"{' and '.join(required)} are required; {' and '.join(missing)} {verb} missing")
     bounds = np.asarray(problem["descriptor_bounds"], float)
     fits = bounds.ndim == 2 and bounds.shape[1] == 2 and len(bounds) >= 1
     require(
@@ -123,23 +137,14 @@ def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> 
         bounds.tolist(),
         "a lowest and a highest value of each dimension",
     )
-    size, cells = len(bounds), problem.get("cells", 1024)
-    names = problem.get("descriptor_names") or tuple(f"descriptor {index + 1}" for index in range(size))
+    size, values = len(bounds), {"cells": 1024, "qd_offset": 0.0, **problem}
+    given = checked(FunctionTask, values | {"descriptor_bounds": bounds.tolist()}, name, FunctionTask.fixed)
+    names = given.setdefault("descriptor_names", tuple(f"descriptor {index + 1}" for index in range(size)))
     require(len(names) == size, "descriptor_names", names, f"{size} names")
-    low, high = problem.get("initial_bounds", (-1.0, 1.0))
-    return FunctionTask(
-        name=name,
-        function=function,
-        parameters=problem["parameters"],
-        descriptor_names=tuple(names),
-        descriptor_bounds=tuple((float(low), float(high)) for low, high in bounds),
-        cells=cells,
-        grid=problem.get("grid") or (max(2, round(cells ** (1 / size))),) * size,
-        qd_offset=problem.get("qd_offset", 0.0),
-        initial_bounds=(float(low), float(high)),
-    )
+    given.setdefault("grid", (max(2, round(given["cells"] ** (1 / size))),) * size)
+    return FunctionTask(name=name, function=function, **given)
 
 
 def _choose_name(function: Function) -> str:
     """Its import path, or a name that only this process knows."""
-    return find_import_path(function) or f"function:{getattr(function, '__name__', 'unnamed')}"
+    return find_import_path(function) or f"{PREFIX}{getattr(function, '__name__', 'unnamed')}"

@@ -46,6 +46,7 @@ class Task:
     step_descriptor_dtype: ClassVar[str] = "uint8"  # in Transitions: a foot touches the floor, or does not
     measures_offset: ClassVar[bool] = False  # whether a run measures a qd_offset that is NaN
     function_fields: ClassVar[tuple[str, ...]] = ()  # fields that may be paths of functions
+    genomes: ClassVar[str] = "controllers"  # what is evaluated, in messages
 
     name: str
     observation_size: Annotated[int, Range(0, 1_000_000)]
@@ -102,6 +103,10 @@ class Task:
     def pickled_functions(self) -> dict[str, str]:
         """Its functions that no other process can import, by their paths: see `elites.imports`."""
         return pickled(getattr(self, name) for name in self.function_fields)
+
+    def functions_in_memory(self) -> list[str]:
+        """The paths or names of its functions that no other process can import."""
+        return list(self.pickled_functions())
 
 
 class Stepper(Protocol):

@@ -8,6 +8,7 @@ Making an environment takes some milliseconds. Where it takes long, and `reset` 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,8 @@ from elites.imports import (
     require_function,
 )
 from elites.options import Patience, checked
+from elites.tasks.function import PREFIX as FUNCTION
+from elites.tasks.function import FunctionTask
 from elites.tasks.task import HostTask, Task, default_cells, default_grid
 
 if TYPE_CHECKING:
@@ -166,15 +169,16 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
 
     Raises an error if it is another task.
     """
-    from elites.tasks import list_parameters
+    from elites.tasks import list_parameters, register_task
 
     recorded, given = dict(parameters), list_parameters(task)
+    is_function = isinstance(task, FunctionTask) and name.startswith(FUNCTION)
     if isinstance(task, GymnasiumTask) and name.startswith(PREFIX):
         recorded = {"environment": name.removeprefix(PREFIX), **recorded}
         given = {"environment": task.environment, **given}
-    else:
+    elif not is_function:  # a function may have another name now
         require(task.name == name, "task", task.name, f"{name}, as in the run")
-    if not task.function_fields:
+    if not (task.function_fields or is_function):
         return
     provided = {
         parameter: function_at(given[parameter], parameter)
@@ -187,6 +191,8 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
             require(same, parameter, value, f"{recorded[parameter]}, as in the run")
     for parameter, function in provided.items():
         put_in_memory(recorded[parameter], function)
+    if is_function:
+        register_task(dataclasses.replace(task, name=name))
 
 
 def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:
