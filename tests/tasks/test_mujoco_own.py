@@ -17,7 +17,7 @@ import elites
 from elites import ElitesError, ThreadEvaluator, cli, imports, make_task, mujoco_task
 from elites.tasks import list_parameters
 from elites.tasks.episode import Ending
-from elites.tasks.gymnasium import provide_functions
+from elites.tasks.in_memory import provide_functions
 from elites.tasks.mujoco.library import model_path
 from elites.tasks.mujoco.moment import Moment
 from tests import robots

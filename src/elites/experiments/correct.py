@@ -35,7 +35,7 @@ from elites.results.corrected import (
 from elites.results.folder import RunFolder
 from elites.results.members import Members
 from elites.tasks import make_task
-from elites.tasks.gymnasium import provide_functions
+from elites.tasks.in_memory import provide_functions
 from elites.tasks.task import Task
 
 CHUNK_SECONDS = 10.0  # between saves; long, since threads idle at the end of a chunk

@@ -31,7 +31,7 @@ from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_taken
-from elites.tasks.gymnasium import provide_functions
+from elites.tasks.in_memory import provide_functions
 from elites.tasks.task import Task
 from elites.text import MOST_NAME_BYTES, folder_name
 

@@ -118,7 +118,7 @@ def replay(
     converted(Physics | None, "physics", physics)
     from elites.tasks import make_task
     from elites.tasks.function import FunctionTask
-    from elites.tasks.gymnasium import provide_functions
+    from elites.tasks.in_memory import provide_functions
 
     shape = None if grid is None else parse_grid(grid)
     run = RunFolder(folder)

@@ -8,7 +8,6 @@ Making an environment takes some milliseconds. Where it takes long, and `reset` 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +19,11 @@ import numpy as np
 from elites.children import in_child
 from elites.errors import ElitesError, require
 from elites.imports import (
-    function_at,
-    is_in_memory,
     path_or_pickle,
-    put_in_memory,
     require_function,
 )
 from elites.options import Patience, checked
-from elites.tasks.function import PREFIX as FUNCTION
-from elites.tasks.function import FunctionTask
-from elites.tasks.task import HostTask, Task, default_cells, default_grid
+from elites.tasks.task import HostTask, default_cells, default_grid
 
 if TYPE_CHECKING:
     from elites.tasks.gymnasium.remote import RemoteSimulator
@@ -37,7 +31,6 @@ if TYPE_CHECKING:
 
 PREFIX = "gym:"
 LENGTH = 1000  # steps of an episode in environments without a limit of their own
-NOT_COMPARED = ("qd_offset", "qd_offset_from", "patience")  # may differ when a task is passed again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,37 +155,6 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     given.setdefault("cells", default_cells(given["grid"]))
     given.setdefault("qd_offset", math.nan)
     return GymnasiumTask(name=name, environment=environment, **given)
-
-
-def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> None:
-    """Uses the functions of `task` for those of a recorded task that were only in memory.
-
-    Raises an error if it is another task.
-    """
-    from elites.tasks import list_parameters, register_task
-
-    recorded, given = dict(parameters), list_parameters(task)
-    is_function = isinstance(task, FunctionTask) and name.startswith(FUNCTION)
-    if isinstance(task, GymnasiumTask) and name.startswith(PREFIX):
-        recorded = {"environment": name.removeprefix(PREFIX), **recorded}
-        given = {"environment": task.environment, **given}
-    elif not is_function:  # a function may have another name now
-        require(task.name == name, "task", task.name, f"{name}, as in the run")
-    if not (task.function_fields or is_function):
-        return
-    provided = {
-        parameter: function_at(given[parameter], parameter)
-        for parameter in task.function_fields
-        if given[parameter] and is_in_memory(str(recorded.get(parameter)))
-    }
-    for parameter, value in given.items():
-        if parameter in recorded and parameter not in (*NOT_COMPARED, *provided):
-            same = json.dumps(value) == json.dumps(recorded[parameter])
-            require(same, parameter, value, f"{recorded[parameter]}, as in the run")
-    for parameter, function in provided.items():
-        put_in_memory(recorded[parameter], function)
-    if is_function:
-        register_task(dataclasses.replace(task, name=name))
 
 
 def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:
