@@ -1,7 +1,7 @@
 """PGA-MAP-Elites: O. Nilsson and A. Cully, "Policy gradient assisted MAP-Elites", 2021.
 
 This is Algorithm 1 of M. Flageat, F. Chalumeau and A. Cully, "Empirical analysis of PGA-MAP-Elites for
-neuroevolution in uncertain domains", 2022.
+neuroevolution in uncertain domains", 2023.
 """
 
 from __future__ import annotations

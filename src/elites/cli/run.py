@@ -41,10 +41,10 @@ class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Task: one of `elites tasks`, gym:ID for a Gymnasium environment, or module:task for your own."""
     seed: Seed = 0
-    """Seed of everything random."""
+    """Random seed."""
     seeds: Seeds = 1
-    """Number of replications, with consecutive seeds. Trained in one program. Non-isotropic cma-map-elites,
-    and td3 on tasks outside JAX, run one after the other."""
+    """Number of replications, with consecutive seeds. They train together; non-isotropic cma-map-elites, and
+    td3 on tasks outside JAX, run one after the other."""
     out: Path | None = None
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
     start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="DIR")] = None
@@ -153,7 +153,7 @@ def conclude(outcome: Outcome) -> int:
     kept = sum(RunFolder(folder).checkpoints.size() for folder in folders)
     if kept:
         print(
-            f"`elites resume {outcome.folder} --evaluations N` continues from here: its state takes "
-            f"{in_bytes(kept)} (--no-keep-state: none)"
+            f"`elites resume {outcome.folder} --evaluations N` continues from here; the saved state takes "
+            f"{in_bytes(kept)} (--no-keep-state does not save it)"
         )
     return 0

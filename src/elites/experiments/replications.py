@@ -225,7 +225,7 @@ def make_replications(
     task = algorithm.task
     driver: type[Replications] = EpisodesOutside
     if isinstance(task, DeviceTask):
-        if problem := task.missing():
+        if problem := task.unavailable_reason():
             raise ElitesError(problem)
         refuse_cluster(task, execution.cluster)
     if configs[0].correct_every:

@@ -94,8 +94,6 @@ class Task:
         """The reason why the task cannot run here, in a line; empty if it can."""
         return ""
 
-    missing = property(lambda self: self.unavailable_reason)  # for `experiments/replications.py`
-
     def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)
