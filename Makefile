@@ -29,6 +29,11 @@ run: setup
 test test-slow try-benchmark: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
   --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters \
   --xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE
+# Tests start many processes, which take longer if each compiles all bytecode again: it is kept, outside of the source.
+test test-slow test-learning: export PYTHONDONTWRITEBYTECODE :=
+ifndef PYTHONPYCACHEPREFIX
+test test-slow test-learning: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/bytecode
+endif
 test: setup
 	$(BIN)/python -m pytest $(TESTS)
 
