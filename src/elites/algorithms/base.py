@@ -113,7 +113,6 @@ class Algorithm(ABC):
     opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
-    keeps_members: bool = False  # whether the members of all cells are saved at the end
     members_per_cell: int = 1  # at most
     starting_genomes: int = 0  # that a run begins with, in place of random ones: see `begin_with`
     needs_policy: ClassVar[bool] = False
@@ -133,6 +132,11 @@ class Algorithm(ABC):
     def shares_program(cls, task: Task, config: Any) -> bool:
         """Whether `ask` and `tell` can be vmapped over replications."""
         return True
+
+    @classmethod
+    def keeps_members(cls, config: Any) -> bool:
+        """Whether the members of all cells are saved at the end, so that a correction can draw from them."""
+        return False
 
     def require_policy(self) -> Policy:
         """The controllers of the task; an error if it has no environment."""

@@ -63,7 +63,7 @@ class DeepGrid(Algorithm):
     def __init__(self, task: Task, config: DeepGridConfig | None = None) -> None:
         super().__init__(task, config)
         config = self.config
-        self.keeps_members, self.members_per_cell = config.keep_members, config.depth
+        self.members_per_cell = config.depth
         self.ga = make_ga(config, self.genome, by_fitness)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
@@ -74,6 +74,11 @@ class DeepGrid(Algorithm):
                 f"depth {config.depth} takes {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
                 f"depth {fits} fits"
             )
+
+    @classmethod
+    def keeps_members(cls, config: DeepGridConfig) -> bool:
+        """See `Algorithm.keeps_members`."""
+        return config.keep_members
 
     def _shape(self) -> tuple[int, int, int, int]:
         depth, parameters = self.config.depth, self.genome.parameter_count

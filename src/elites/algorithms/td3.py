@@ -30,7 +30,7 @@ from elites.evaluation.environment import Environment, EpisodeState, make_traini
 from elites.evaluation.evaluation import Evaluation
 from elites.learning import critics, replay_buffer
 from elites.options import Count, Spread, Steps
-from elites.tasks.task import DeviceTask, Task
+from elites.tasks.task import Task
 from elites.variation.offspring import without_parents
 
 
@@ -114,7 +114,7 @@ class TD3(Algorithm):
     @classmethod
     def shares_program(cls, task: Task, config: TD3Config) -> bool:
         """Only if the environment is part of the program: other environments are simulators outside of it."""
-        return isinstance(task, DeviceTask)
+        return task.is_jax
 
     def opening_evaluations(self) -> int:
         """Copies of the actor before its first training step."""

@@ -50,7 +50,7 @@ class RunConfig(RunSettings):
         object.__setattr__(self, "start", resolve_start(self.start))
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         refuse_redraw(self.algorithm, self.correct_redraw)
-        make_config(self.algorithm, **self.hyper_parameters)
+        self._algorithm_config()
         self.make_metrics()
         task = self.make_task()
         refuse_physics(task, self.physics)
@@ -66,6 +66,10 @@ class RunConfig(RunSettings):
         """The run's task."""
         return make_task(self.task_name, **self.task_parameters)
 
+    def _algorithm_config(self) -> Any:
+        """The checked hyper-parameters of the run's algorithm, with all defaults."""
+        return make_config(self.algorithm, **self.hyper_parameters)
+
     def make_algorithm(self) -> Algorithm:
         """The run's algorithm."""
         algorithm = make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
@@ -77,14 +81,17 @@ class RunConfig(RunSettings):
         """The archive that the run begins with, if there is one; from its copy if that exists."""
         if not isinstance(self.start, Start):
             return None
-        hidden = make_config(self.algorithm, **self.hyper_parameters).hidden
-        return read_start(self.start, self.make_task(), hidden, copy)
+        return read_start(self.start, self.make_task(), self._algorithm_config().hidden, copy)
 
     @property
     def shares_program(self) -> bool:
         """Whether its replications can train together."""
-        hyper_parameters = make_config(self.algorithm, **self.hyper_parameters)
-        return find_algorithm(self.algorithm).shares_program(self.make_task(), hyper_parameters)
+        return find_algorithm(self.algorithm).shares_program(self.make_task(), self._algorithm_config())
+
+    @property
+    def keeps_members(self) -> bool:
+        """Whether the members of all cells are saved at the end."""
+        return find_algorithm(self.algorithm).keeps_members(self._algorithm_config())
 
     def make_metrics(self) -> Metrics:
         """The built-in metrics and the additional ones of the run."""
@@ -107,7 +114,7 @@ class RunConfig(RunSettings):
             "algorithm": self.algorithm,
             "task": self.task,
             **dataclasses.asdict(self),
-            "hyper_parameters": dataclasses.asdict(make_config(self.algorithm, **self.hyper_parameters)),
+            "hyper_parameters": dataclasses.asdict(self._algorithm_config()),
             "task_parameters": list_parameters(self.make_task()),
             "versions": versions(),
         }

@@ -32,9 +32,10 @@ import numpy as np
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import LEVEL, bonferroni, least_p, rank_sum_p, sign_p
 from elites.paper.presets import GA_SHARE, PGA
+from elites.results.schemas import STORAGE
 from elites.studies.merge.pooled import POOLED
 from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
-from elites.studies.merge.runs import STORAGE, Run, find_defaults, has_usual_task
+from elites.studies.merge.runs import Run, find_defaults, has_usual_task
 
 FREE_PARAMETERS = {
     "qd-deterministic-halfcheetah": "ends_on_fall"

@@ -26,6 +26,8 @@ DEEPEST = 32  # levels of nested values
 LARGEST_METRIC = 1e45  # a sum of numbers in the range of float32
 LARGEST_COUNT = 2.0**53
 
+STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
+
 Name = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0, lt=2**62)]
 Positive = Annotated[int, Meta(ge=1, lt=2**31)]

@@ -37,7 +37,6 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
     from elites.experiments.replications import bytes_needed
     from elites.memory import available_bytes
     from elites.tasks.function import FunctionTask
-    from elites.tasks.task import DeviceTask
 
     keep_compiled_programs()
     configs = [RunConfig(**config) for config in request["configs"]]
@@ -55,10 +54,10 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
             cells[-1] |= {**_sizes(config, algorithm), "needs": needs}
             if not request["calibrate"]:
                 continue
-            function = isinstance(algorithm.task, FunctionTask)
-            if function or (isinstance(algorithm.task, DeviceTask) and config.shares_program):
+            grouped = algorithm.task.is_jax and config.shares_program
+            if grouped or isinstance(algorithm.task, FunctionTask):
                 log(f"measuring {config.algorithm} on {config.task}")
-                cells[-1]["pace"] = _group_pace(config, 1 if function else seeds)
+                cells[-1]["pace"] = _group_pace(config, seeds if grouped else 1)
                 continue
             task = _key(config.task_name, config.task_parameters)
             if task not in rollouts:
@@ -96,7 +95,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     parameters, count = algorithm.genome.parameter_count, len(algorithm.cells.centroids)
     most = min(count, config.evaluations)  # elites: not more than evaluations
     archive = 4 * (most * (parameters + task.descriptor_size + 16) + count * task.descriptor_size)
-    depth = algorithm.members_per_cell if algorithm.keeps_members else 0
+    depth = algorithm.members_per_cell if config.keeps_members else 0
     generations = -(-config.evaluations // sum(rounds))
     return {
         "elites": most,
@@ -137,7 +136,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
 
     Long episodes are cut, because `_rollouts` measures them separately.
     """
-    from elites.experiments.replications import make_replications
+    from elites.experiments.run import make_replications
 
     short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED)
     length = _cut(short.make_algorithm(), pace["steps_per_s"])
@@ -172,7 +171,7 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
 def _group_pace(config: Any, seeds: int) -> dict[str, float]:
     """The pace of a group: seconds per generation, or those of episodes and the rest."""
     from elites.experiments.generation import count_evaluations
-    from elites.experiments.replications import make_replications
+    from elites.experiments.run import make_replications
 
     short = _with_short_opening(config)
     configs = [dataclasses.replace(short, seed=config.seed + index) for index in range(seeds)]

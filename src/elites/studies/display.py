@@ -76,12 +76,14 @@ class StudyDisplay(LiveView):
 
         If that is too long as well, only those that are running or have failed are shown.
         """
-        room = max(1, self.console.height - 6)
+        room = max(1, self.console.height - 7)
         return _by_run(states) if len(states) <= room else _by_cell(states, room)
 
 
 def _by_run(states: Sequence[State]) -> Table:
     table = Table(box=None, pad_edge=False, expand=True)
+    if any(state.job.group for state in states):
+        table.caption, table.caption_justify = "seeds that train together: medians", "left"
     table.add_column("run", overflow="ellipsis", no_wrap=True, ratio=1)  # the width that the others leave
     names = dict.fromkeys([metric.name for metric in METRICS])
     names |= dict.fromkeys(name for state in states for name in state.metrics)
@@ -145,4 +147,6 @@ def _stage(state: State, *, short: bool = False) -> Text:
 def _summary(state: State) -> str:
     if not state.metrics:
         return "its archive was corrected" if state.corrected else "nothing was left to run"
-    return describe_values(state.metrics, state.job.configs[0].metrics)
+    values = describe_values(state.metrics, state.job.configs[0].metrics)
+    seeds = [config.seed for config in state.job.configs]
+    return f"median of seeds {seeds[0]} to {seeds[-1]}: {values}" if len(seeds) > 1 else values

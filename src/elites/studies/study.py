@@ -17,7 +17,7 @@ from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
 from elites.options import Physics, Seed, Seeds, check_fields, select_values
 from elites.results.names import RUNS, seed_folder
-from elites.results.schemas import StudyRecord
+from elites.results.schemas import STORAGE, StudyRecord
 from elites.tasks import list_parameters, make_task
 from elites.tasks.task import DeviceTask
 from elites.text import folder_name
@@ -33,9 +33,7 @@ class Choice:
 
     def slug(self) -> str:
         """The name of its folder. It depends on nothing else in the study."""
-        given = [
-            f"{name}-{_plain(value)}" for name, value in self.parameters.items() if name != "keep_members"
-        ]
+        given = [f"{name}-{_plain(value)}" for name, value in self.parameters.items() if name not in STORAGE]
         return folder_name(self.label or "-".join([self.name, *given]))
 
 
@@ -102,18 +100,19 @@ class Study(RunSettings):
         algorithm: Choice,
         seed: int,
     ) -> RunConfig:
-        return RunConfig(
+        config = RunConfig(
             **select_values(self, RunConfig)
             | {
                 "algorithm": algorithm.name,
                 "task": task,
                 "seed": seed,
                 "physics": physics,
-                "correct_redraw": bool(self.correct_every) and bool(algorithm.parameters.get("keep_members")),
                 "hyper_parameters": dict(algorithm.parameters),
                 "task_parameters": dict(parameters),
             }
         )
+        redraws = bool(self.correct_every) and config.keeps_members
+        return dataclasses.replace(config, correct_redraw=True) if redraws else config
 
     def record(self) -> dict[str, Any]:
         """The study as plain values, for its folder."""
@@ -139,7 +138,7 @@ class Job:
     @property
     def redraw(self) -> bool:
         """Whether a correction draws members of the cells."""
-        return bool(self.configs[0].hyper_parameters.get("keep_members", False))
+        return self.configs[0].keeps_members
 
     @property
     def name(self) -> str:
@@ -147,7 +146,7 @@ class Job:
 
 
 def _train_together(config: RunConfig) -> bool:
-    return isinstance(config.make_task(), DeviceTask) and config.shares_program
+    return config.make_task().is_jax and config.shares_program
 
 
 def _task_parameters(choice: Choice) -> dict[str, Any]:

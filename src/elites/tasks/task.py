@@ -90,6 +90,11 @@ class Task:
         """The length of a step's descriptor."""
         return self.descriptor_size if self.describes_steps else 0
 
+    @property
+    def is_jax(self) -> bool:
+        """Whether its episodes can be part of a program of JAX."""
+        return False
+
     def unavailable_reason(self) -> str:
         """The reason why the task cannot run here, in a line; empty if it can."""
         return ""
@@ -181,6 +186,11 @@ class DeviceTask(Task, ABC):
     """
 
     step_descriptor_dtype: ClassVar[str] = "float32"
+
+    @property
+    def is_jax(self) -> bool:
+        """See `Task.is_jax`."""
+        return True
 
     @abstractmethod
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:

@@ -16,9 +16,10 @@ from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, PAPERS, SEEDS, SUI
 from elites.reports.study.comparisons import Findings
 from elites.reports.study.figures import AXES, Captions
 from elites.reports.study.tables import Table, Tables, details, suite_text
+from elites.results.schemas import STORAGE
 from elites.results.study import ReportFolder
 from elites.studies.merge.results import StudyResults
-from elites.studies.merge.runs import STORAGE, find_defaults
+from elites.studies.merge.runs import find_defaults
 
 
 def make_page(

@@ -15,11 +15,9 @@ from elites.errors import ElitesError
 from elites.results import folder as results
 from elites.results.folder import RunFolder
 from elites.results.names import GROUP_PREFIX
-from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
+from elites.results.schemas import STORAGE, ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
 from elites.text import printable
-
-STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
 
 
 @dataclass(frozen=True)
