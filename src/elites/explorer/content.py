@@ -13,7 +13,7 @@ import numpy as np
 
 from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
 from elites.explorer.blocks import Blocks, quantised
-from elites.metrics.metric import METRICS, find_metric
+from elites.metrics.metric import METRICS, Elites, find_metric, losing_metrics
 from elites.reports.colours import operator_colours
 from elites.reports.corrections import find_correction
 from elites.results.archive import SavedArchive, load_archive
@@ -21,6 +21,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
+from elites.text import shortened
 
 MOST_ROWS = 400  # of a curve
 MOST_SNAPSHOTS = 100
@@ -149,9 +150,11 @@ def _labels(task: dict[str, Any]) -> list[str]:
 
 def _metrics(content: Content) -> list[dict[str, Any]]:
     """The value of each metric, the corrected value, and the loss, as text."""
-    rows = []
-    for metric, value in zip(METRICS, content.archive.metrics, strict=True):
-        row = {"label": metric.label, "found": metric.text(value)}
+    archive, rows = content.archive, []
+    offset = float(archive.about["task"]["qd_offset"])
+    elites = Elites(archive.fitness, archive.descriptor, len(archive.centroids), offset)
+    for metric in losing_metrics(content.record.metrics if content.record is not None else ()):
+        row = {"label": shortened(metric.label), "found": metric.text(metric.value(elites))}
         if content.corrected is not None:
             _, after, loss = content.corrected.change(metric)
             row |= {"corrected": metric.text(after), "loss": metric.loss.text(loss)}

@@ -239,6 +239,12 @@ def installed_metrics(paths: Iterable[str]) -> tuple[list[Metric | GenerationMet
     return metrics, problems
 
 
+def losing_metrics(paths: Iterable[str]) -> list[Metric]:
+    """The metrics of an archive, with their losses: the built-in ones, and those at these import paths."""
+    own = (metric for metric in installed_metrics(paths)[0] if isinstance(metric, Metric))
+    return [*METRICS, *own]
+
+
 def describe_values(values: Mapping[str, float | None], paths: Iterable[str] = ()) -> str:
     """Label and value of metrics in a line, by the names of their columns. None is left out.
 

@@ -15,7 +15,14 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 from elites.errors import ElitesError, require
 from elites.files import error_in_one_line
 from elites.metrics.contribution import added, count_rows, smoothed, window
-from elites.metrics.metric import METRICS, Quantity, archive_metrics, archive_profile, find_metric, summary
+from elites.metrics.metric import (
+    Quantity,
+    archive_metrics,
+    archive_profile,
+    find_metric,
+    losing_metrics,
+    summary,
+)
 from elites.reports.colours import operator_colours
 from elites.reports.contents import corrected_map, maps_of_correction, select_content
 from elites.reports.corrections import find_correction
@@ -79,7 +86,8 @@ def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
         draw_progress(metrics, paths["progress"], record.title, run.read_corrections(), record.metrics)
         if corrected is not None:
             scale = {name: fields[name] for name in ("limits", "percentiles", "cmap")}
-            draw_corrected(corrected, paths["corrected"], **(scale if style.colour == "fitness" else {}))
+            own_scale = scale if style.colour == "fitness" else {}
+            draw_corrected(corrected, paths["corrected"], metric_paths=record.metrics, **own_scale)
             draw_spread(corrected, paths["spread"])
     return DrawnRun(record, archive, metrics, corrected, problem, paths)
 
@@ -252,10 +260,12 @@ def draw_corrected(
     limits: tuple[float, float] | None = None,
     percentiles: tuple[float, float] | None = None,
     cmap: str | None = None,
+    metric_paths: Sequence[str] = (),
 ) -> Figure:
-    """The original archive and the corrected one side by side, on one scale.
+    """The original archive and the corrected one side by side, on one scale, with the losses.
 
-    The arguments are those of `draw_archive`.
+    `metric_paths` are the import paths of metrics that the run's record names. The other arguments are those
+    of `draw_archive`.
     """
     style = Style(limits=limits, percentiles=percentiles, cmap=cmap)
     require_elites(corrected.cell)
@@ -277,12 +287,11 @@ def draw_corrected(
         _add_legend(axes, drawn)
     if maps[0].dimensions > 1:
         add_colour_bar(panels, maps, scale, pad=0.02, shrink=_shrink(maps[0]))
-    losses = zip((metric.loss for metric in METRICS), corrected.losses, strict=True)
-    figure.suptitle(
-        f"{corrected.title}, {corrected.about['replications']} replications per elite\n"
-        + ", ".join(f"{loss.label} {loss.text(value)}" for loss, value in losses),
-        fontsize=11,
-    )
+    losses = ((metric.loss, corrected.change(metric)[2]) for metric in losing_metrics(metric_paths))
+    text = ", ".join(f"{shortened(loss.label)} {loss.text(value)}" for loss, value in losses)
+    lines = [f"{corrected.title}, {corrected.about['replications']} replications per elite", text]
+    widest = int(72 * figure.get_figwidth() / (LETTER * TITLE))
+    figure.suptitle("\n".join(textwrap.fill(line, widest) for line in lines), fontsize=11)
     return _saved(figure, path)
 
 

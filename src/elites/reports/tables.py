@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import METRICS, Metric, installed_metrics
+from elites.metrics.metric import installed_metrics, losing_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
@@ -21,13 +21,13 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
     title = f"corrected by {about['replications']} replications of each of {len(corrected.cell)} elites"
     if about["redraw"]:
         title += ", each of a member drawn from its cell"
-    own, problems = installed_metrics(metric_paths)
+    metric_paths = list(metric_paths)
+    _, problems = installed_metrics(metric_paths)
     rows = [
         ("", "original", "corrected", "loss"),
         *(
             (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
-            for metric in (*METRICS, *own)
-            if isinstance(metric, Metric)
+            for metric in losing_metrics(metric_paths)
             for before, after, loss in [corrected.change(metric)]
         ),
     ]
