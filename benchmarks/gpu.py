@@ -32,7 +32,7 @@ def measure(robot: str, seeds: int, physics: str, *, quick: bool) -> dict[str, f
     from shared.no_early_termination import without_early_termination
 
     from elites import RunConfig
-    from elites.experiments.replications import make_replications
+    from elites.experiments.run import make_replications
     from elites.tasks import register_task
 
     task = without_early_termination(robot, **({"episode_length": 10} if quick else {}))

@@ -7,7 +7,7 @@ import pytest
 
 from elites import Execution, RunConfig, make_algorithm, make_task
 from elites.archives.archive import Status
-from elites.experiments.replications import make_replications
+from elites.experiments.run import make_replications
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import function_task
 from elites.variation import evolution_strategy as es

@@ -26,7 +26,7 @@ from elites import (
     tasks,
 )
 from elites.evaluation.threads import ThreadEvaluator
-from elites.experiments import replications
+from elites.experiments import episodes_outside, replications
 from elites.learning import products
 from elites.results.checkpoints import Checkpoints
 from elites.results.folder import RunFolder
@@ -224,15 +224,16 @@ def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch)
     config = small("pga-map-elites", seed=3, physics="native")
     split_into(2, monkeypatch)
     run(config, tmp_path / "one", seeds=4, execution=Execution(log=quiet))
-    monkeypatch.setattr(replications, "has_accelerator", lambda: True)
+    for module in (replications, episodes_outside):
+        monkeypatch.setattr(module, "has_accelerator", lambda: True)
     threads = set()
-    to_device = replications.to_device
+    to_device = episodes_outside.to_device
 
     def noted(arrays):
         threads.add(threading.current_thread().name)
         return to_device(arrays)
 
-    monkeypatch.setattr(replications, "to_device", noted)
+    monkeypatch.setattr(episodes_outside, "to_device", noted)
     run(config, tmp_path / "two", seeds=4, execution=Execution(log=quiet))
     assert files(tmp_path / "one") == files(tmp_path / "two")
     assert threads
@@ -245,13 +246,13 @@ def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch)
     def fail(arrays):
         raise ElitesError("the accelerator is full")
 
-    monkeypatch.setattr(replications, "to_device", fail)
+    monkeypatch.setattr(episodes_outside, "to_device", fail)
     with pytest.raises(ElitesError, match="the accelerator is full"):
         run(config, tmp_path / "three", seeds=4, execution=Execution(log=quiet))
 
 
 def split_into(parts, monkeypatch):
-    monkeypatch.setattr(replications.EpisodesOutside, "count_parts", staticmethod(lambda _: parts))
+    monkeypatch.setattr(replications, "count_parts", lambda count, inside: parts)
 
 
 def test_a_group_continues_with_another_number_of_parts(tmp_path, monkeypatch):

@@ -224,7 +224,7 @@ class Display(LiveView):
         self.done, self.total, so_far = done, total, f"{done:,} of {total:,}"
         self.rows = _rows(report, so_far)
         if not self.is_live:
-            self.log(f"continuing from {so_far} evaluations: {_values_text(report)}")
+            self.log(f"continuing from {so_far} evaluations: {_values_text(report)} ({_seeds(report)})")
 
     def correction(self, done: int, total: int) -> None:
         """Shows the progress of a correction."""

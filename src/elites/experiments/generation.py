@@ -23,7 +23,7 @@ from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
 from elites.results.lineage import RECORD
 from elites.results.schemas import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
-from elites.tasks.task import DeviceTask, Task
+from elites.tasks.task import Task
 
 MOST_GENERATIONS = 100  # per dispatch
 OFFSPRING_BYTES = 2**26  # of the records of their offspring, if that is more than one generation
@@ -71,6 +71,14 @@ class Row(NamedTuple):
     descriptor: jax.Array  # of every cell; without columns if no metric needs it
     training_steps: jax.Array
     gradient_steps: jax.Array
+
+
+class Counters(NamedTuple):
+    """The counts of replications since they began."""
+
+    generation: int
+    evaluations: int  # of each replication
+    environment_steps: list[int]  # of each replication, in the episodes that were evaluated
 
 
 class FinishedGeneration(NamedTuple):
@@ -293,7 +301,7 @@ def make_generation(
 ) -> Generation:
     """The Generation of an algorithm. Runs of equal settings in one process share it, so that only the first
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
-    if algorithm.environment is None or isinstance(algorithm.task, DeviceTask):
+    if algorithm.environment is None or algorithm.task.is_jax:
         settings = algorithm.config, algorithm.task, algorithm.starting_genomes
         return _shared_generation(type(algorithm), *settings, count, describes, keeps_states)
     return Generation(algorithm, count, describes=describes, keeps_states=keeps_states)
@@ -326,44 +334,59 @@ def count_evaluations(rounds: tuple[Round, ...]) -> int:
     return sum(round.evaluations for round in rounds)
 
 
+class Recorder:
+    """Turns the results of generations into rows of `metrics.csv`."""
+
+    def __init__(self, algorithm: Algorithm, metrics: Metrics, budget: int) -> None:
+        self.algorithm, self.metrics, self.budget = algorithm, metrics, budget
+        self.columns = metric_columns(algorithm, metrics)
+
+    def finish(
+        self,
+        before: Counters,
+        row: Row,
+        offspring: np.ndarray,
+        rounds: tuple[Round, ...],
+        timings: dict[str, float],
+    ) -> tuple[Counters, FinishedGeneration]:
+        """The counters after a generation of these rounds, and what the logs need of it."""
+        steps = zip(before.environment_steps, row.counts.steps, strict=True)
+        counters = Counters(
+            before.generation + 1,
+            min(before.evaluations + count_evaluations(rounds), self.budget),
+            [done + int(new) for done, new in steps],
+        )
+        rows = [self._metric_row(counters, row, index) for index in range(len(counters.environment_steps))]
+        finished = FinishedGeneration(counters.generation, counters.evaluations, rows, offspring, timings)
+        return counters, finished
+
+    def _metric_row(self, counters: Counters, row: Row, index: int) -> dict[str, Any]:
+        """The row of a replication. None is an empty cell."""
+        counts = {
+            "generation": counters.generation,
+            "evaluations": counters.evaluations,
+            "environment_steps": counters.environment_steps[index] + int(row.training_steps[index]),
+            "gradient_steps": int(row.gradient_steps[index]),
+            "invalid": int(row.counts.invalid[index]),
+            **operator_counts(np.asarray(row.counts.statuses[index]), self.algorithm.operators),
+        }
+        fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
+        elites = collect_elites(self.algorithm, fitness, descriptor)
+        result = generation_result(row, index, elites, counts)
+        values = {
+            **counts,
+            **archive_values(self.metrics.archive, elites),
+            **{metric.name: metric.value(result) for metric in self.metrics.generation},
+        }
+        return {column: values[column] for column in self.columns}
+
+
 def metric_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
     """The columns of `metrics.csv`."""
     names = [metric.name for metric in (*metrics.archive, *metrics.generation)]
     by_operator = [f"{prefix}{name}" for name in algorithm.operators for prefix in BY_OPERATOR]
     *progress, invalid = COUNTS
     return [*progress, *names, invalid, *by_operator]
-
-
-def metric_rows(
-    generation: int,
-    evaluations: int,
-    environment_steps: Sequence[int],
-    row: Row,
-    algorithm: Algorithm,
-    metrics: Metrics,
-    columns: Sequence[str],
-) -> list[dict[str, Any]]:
-    """A row of `metrics.csv`, with these columns, for each replication. None is an empty cell."""
-    rows = []
-    for index, steps in enumerate(environment_steps):
-        counts = {
-            "generation": generation,
-            "evaluations": evaluations,
-            "environment_steps": steps + int(row.training_steps[index]),
-            "gradient_steps": int(row.gradient_steps[index]),
-            "invalid": int(row.counts.invalid[index]),
-            **operator_counts(np.asarray(row.counts.statuses[index]), algorithm.operators),
-        }
-        fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
-        elites = collect_elites(algorithm, fitness, descriptor)
-        result = generation_result(row, index, elites, counts)
-        values = {
-            **counts,
-            **archive_values(metrics.archive, elites),
-            **{metric.name: metric.value(result) for metric in metrics.generation},
-        }
-        rows.append({column: values[column] for column in columns})
-    return rows
 
 
 def collect_elites(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.ndarray) -> Elites:

@@ -21,7 +21,7 @@ from elites.experiments.correct import (
     recorded_physics,
 )
 from elites.experiments.execution import Execution, Report
-from elites.experiments.generation import FinishedGeneration
+from elites.experiments.generation import Counters, FinishedGeneration
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Replications
@@ -96,8 +96,7 @@ def _drive(
             check_logs(folder.path, marks)
         for message in problems:
             execution.log(f"{message}; continuing from the previous one")
-        current.generation, current.evaluations = header.generation, header.evaluations
-        current.environment_steps = header.environment_steps
+        current.counters = Counters(header.generation, header.evaluations, header.environment_steps)
     for folder in folders:
         folder.extend(budget)
     corrects = current.configs[0].correct_every > 0
@@ -108,7 +107,7 @@ def _drive(
                 stack.enter_context(
                     Logs(
                         folder.path,
-                        current.columns,
+                        current.recorder.columns,
                         [*timings, *["corrections_s"] * corrects],
                         correction_columns(current.metrics.archive) if corrects else (),
                         current.algorithm.operators,
@@ -225,7 +224,7 @@ class _Loop:
             archives = self.current.saved_archives()
             for index, (folder, archive) in enumerate(zip(self.folders, archives, strict=True)):
                 self.logs[index].sync()
-                if self.current.algorithm.keeps_members:
+                if self.config.keeps_members:
                     members = self.current.members(index)
                     assert members is not None
                     folder.write_members(members)
@@ -301,7 +300,8 @@ class _Loop:
             if self.row_is_due(before, finished):
                 rows, spent = self.pending.take(metrics, timings)
                 for log, row in zip(self.logs, rows, strict=True):
-                    log.append(row, spent)
+                    log.metrics.append(row)
+                    log.timings.append(spent)
                 self.loggers.rows(rows)
         if self.execution.on_generation is not None:
             self.execution.on_generation(
@@ -348,7 +348,7 @@ class _Loop:
                 self.identity.header(
                     generation=current.generation,
                     evaluations=current.evaluations,
-                    environment_steps=current.environment_steps,
+                    environment_steps=current.counters.environment_steps,
                     corrected=self.corrected,
                     elapsed=self.elapsed(),
                     logs=[log.sync() for log in self.logs],

@@ -19,20 +19,25 @@ from pathlib import Path
 import numpy as np
 
 from elites.algorithms.base import Algorithm
+from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError, require
+from elites.evaluation import refuse_cluster
 from elites.evaluation.physics import choose_physics
 from elites.experiments.config import RunConfig, load_config, versions
+from elites.experiments.correct import Settings, require_correction
 from elites.experiments.display import displayed
+from elites.experiments.episodes_inside import EpisodesInside
+from elites.experiments.episodes_outside import EpisodesOutside
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import STOP_AWAITS, Outcome, drive, medians, remove_checkpoints
-from elites.experiments.replications import StartGenomes, make_replications, require_memory
+from elites.experiments.replications import Replications, StartGenomes, require_memory, runs_inside
 from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_taken
 from elites.tasks.in_memory import provide_functions
-from elites.tasks.task import Task
+from elites.tasks.task import DeviceTask, Task
 from elites.text import MOST_NAME_BYTES, folder_name
 
 
@@ -102,6 +107,30 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
     with make_replications(configs, execution, genomes) as current, new_folders as folders:
         outcomes = drive(path, folders, current, execution)
     return _group_outcome(path, outcomes) if group else outcomes[0]
+
+
+def make_replications(
+    configs: list[RunConfig],
+    execution: Execution | None = None,
+    start_genomes: StartGenomes | None = None,
+) -> Replications:
+    """The runs of these configurations, which differ only in their seeds, if they fit into memory.
+
+    `start_genomes` returns the genomes that they begin with, if their configuration has a `start`.
+    """
+    keep_compiled_programs()
+    execution, algorithm = execution or Execution(), configs[0].make_algorithm()
+    task = algorithm.task
+    if isinstance(task, DeviceTask):
+        if problem := task.unavailable_reason():
+            raise ElitesError(problem)
+        refuse_cluster(task, execution.cluster)
+    if configs[0].correct_every:
+        elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
+        settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
+        require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
+    driver = EpisodesInside if runs_inside(algorithm, configs[0].physics) else EpisodesOutside
+    return driver(configs, algorithm, execution, start_genomes)
 
 
 @contextlib.contextmanager

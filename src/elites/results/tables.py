@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -147,11 +146,6 @@ class Logs:
             path = folder / names.CORRECTIONS
             self.corrections = Table(path, columns, sizes.get(names.CORRECTIONS, 0))
             self._files[names.CORRECTIONS] = self.corrections.file
-
-    def append(self, metrics: Mapping[str, Any], timings: Mapping[str, Any]) -> None:
-        """Appends a row to each table."""
-        self.metrics.append(metrics)
-        self.timings.append(timings)
 
     def add_offspring(self, words: np.ndarray) -> None:
         """Appends a record of each offspring that entered the archive: see `encode_records`."""

@@ -1,19 +1,72 @@
-"""Whole generations of a task in JAX as one program: ask, evaluate, tell, many times per dispatch."""
+"""Replications whose episodes run inside the program: ask, evaluate, tell, many times per dispatch."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import time
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from elites.algorithms.base import Round
 from elites.cache import keep_in_process
 from elites.evaluation.device import evaluate_inside
-from elites.experiments.generation import Counts, Generation, Keys, Row, count_evaluations
+from elites.experiments.generation import (
+    Counts,
+    FinishedGeneration,
+    Generation,
+    Keys,
+    Row,
+    count_evaluations,
+)
+from elites.experiments.replications import COMPILING, FIRST_EPISODES, Replications, has_accelerator
 from elites.options import Physics
 from elites.results.lineage import WORDS
+
+
+class EpisodesInside(Replications):
+    """Whole generations are one program, many of them per dispatch."""
+
+    inside = True
+    timings = ("device_s",)
+
+    @functools.cached_property
+    def program(self) -> DeviceProgram:
+        """The program of whole generations."""
+        return device_program(self.functions, self.physics)
+
+    def advance(self, until: int) -> list[FinishedGeneration]:
+        """Generations of the same kind, for about two seconds."""
+        rounds = self.functions.rounds(self.generation)
+        genomes = self.starting_genomes(self.generation)
+        count = 1 if genomes is not None else self._generations_until(until)
+        clock = time.perf_counter()
+        self._report_if_new(COMPILING)
+        self.state[0], rows, records = self.program.run(
+            self.state[0],
+            self.keys[0],
+            jnp.int32(self.generation),
+            jnp.int32(self.evaluations),
+            jnp.int32(self.budget),
+            jnp.int32(count),
+            rounds,
+            genomes,
+        )
+        self._report_if_new(FIRST_EPISODES)  # the call returns once the program is compiled
+        done: Row = jax.tree.map(lambda array: _first(array, count), rows)
+        offspring = _first(records, count)
+        seconds = (time.perf_counter() - clock) / count
+        self.paces[rounds] = seconds
+        finished = []
+        for index, own in enumerate(offspring):
+            row: Row = jax.tree.map(lambda array, i=index: array[i], done)
+            timings = {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds}
+            self.counters, one = self.recorder.finish(self.counters, row, own, rounds, timings)
+            finished.append(one)
+        return finished
 
 
 class DeviceProgram:
@@ -121,3 +174,8 @@ class DeviceProgram:
 def device_program(functions: Generation, physics: Physics | None) -> DeviceProgram:
     """The program of a Generation. Runs that share one share the other."""
     return DeviceProgram(functions, physics)
+
+
+def _first(array: jax.Array, count: int) -> np.ndarray:
+    """The first rows of an array: chosen on an accelerator, or on the CPU, where no new program is needed."""
+    return np.asarray(array[:count]) if has_accelerator() else np.asarray(array)[:count]
