@@ -123,7 +123,7 @@ def test_weight_decay_has_its_weight_beside_the_gradient(scale, divisor):
         scores=jax.random.normal(jax.random.key(1), search.scores.shape),
     )
     key = jax.random.wrap_key_data(search.key)
-    noise = np.concatenate([es.noise(key, chunk, 5, size) for chunk in range(2)])
+    noise = np.concatenate([es.draw_noise(key, chunk, 5, size) for chunk in range(2)])
     ranks = np.asarray(search.scores).ravel().argsort().argsort().reshape(2, 2, 5) / 19 - 0.5
     upward = (ranks[:, 0] - ranks[:, 1]).ravel() @ noise / 10 / divisor
     moved = jax.jit(algorithm._move)(search)

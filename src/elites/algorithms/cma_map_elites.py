@@ -35,7 +35,7 @@ from elites.memory import available_bytes
 from elites.options import Range, Rate
 from elites.tasks.task import Task
 from elites.variation.covariance import Kind, make_strategies, size_in_bytes
-from elites.variation.improvement import improvement, ranking
+from elites.variation.improvement import compute_improvement, rank_samples
 from elites.variation.isotropic import Arrays
 from elites.variation.offspring import without_parents
 
@@ -110,7 +110,7 @@ class CMAMAPElites(Algorithm):
         """
         offspring = solutions(batch, evaluation, state.progress)
         cells = self.cells.assign(offspring.descriptor)
-        rank, gain = improvement(state.archive, cells, offspring)
+        rank, gain = compute_improvement(state.archive, cells, offspring)
         archive, status = insert(state.archive, cells, offspring)
 
         shape, samples = (self.config.emitters, self.config.emitter_batch), batch.parameters
@@ -121,7 +121,7 @@ class CMAMAPElites(Algorithm):
         strategies = self.strategies.tell(
             state.strategies,
             samples.reshape(*shape, -1),
-            ranking(archive, restart_key, rank.reshape(shape), gain.reshape(shape)),
+            rank_samples(archive, restart_key, rank.reshape(shape), gain.reshape(shape)),
         )
         progress = advance(state.progress, evaluation)
         return State(archive, strategies, progress), mark_skipped(evaluation, status)

@@ -205,10 +205,10 @@ class MAPElitesES(Algorithm):
             search = jax.lax.cond(
                 search.chunk == 0, lambda: self._begin_step(state, key), lambda: state.search
             )
-            perturbations = es.noise(
+            perturbations = es.draw_noise(
                 jax.random.wrap_key_data(search.key), search.chunk, self.pairs, len(search.centre)
             )
-            parameters = es.mirrored(search.centre, perturbations, self.config.sigma)
+            parameters = es.mirror(search.centre, perturbations, self.config.sigma)
         else:
             search = self._move(search)
             parameters = search.centre[None]
@@ -287,7 +287,7 @@ class MAPElitesES(Algorithm):
     def _move(self, search: Search) -> Search:
         """A step of Adam along the estimated gradient, less the weight decay."""
         key = jax.random.wrap_key_data(search.key)
-        upward = es.gradient(key, search.scores, len(search.centre), self.divisor)
+        upward = es.estimate_gradient(key, search.scores, len(search.centre), self.divisor)
         downward = self.config.l2 * search.centre - upward
         updates, optimiser = self.optimiser.update(downward, search.optimiser)
         return search._replace(
