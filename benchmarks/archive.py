@@ -58,9 +58,9 @@ def measure(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[f
     from ribs.archives import CVTArchive, GridArchive
 
     from elites.archives.archive import Origin, Solutions, empty_archive, insert
-    from elites.archives.cells import cvt, grid
+    from elites.archives.cells import make_cvt, make_grid
 
-    cells = cvt(1024, BOUNDS) if kind == "cvt" else grid((32, 32), BOUNDS)
+    cells = make_cvt(1024, BOUNDS) if kind == "cvt" else make_grid((32, 32), BOUNDS)
     shape: dict[str, Any] = {"solution_dim": parameters, "ranges": BOUNDS, "dtype": np.float32}
     theirs: Any = (
         CVTArchive(centroids=cells.centroids, **shape)

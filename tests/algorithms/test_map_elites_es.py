@@ -66,7 +66,7 @@ def test_novelty_is_the_mean_squared_distance_to_the_nearest_centres():
     algorithm = small("map-elites-es", neighbours=2)
     state = jax.jit(algorithm.init)(jax.random.key(0))
     rows = state.centres.descriptor.at[:3, 0].set(jnp.array([0.0, 1.0, 3.0]))
-    novelty = algorithm.select.novelty(
+    novelty = algorithm.select.compute_novelty(
         state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]])
     )
     np.testing.assert_allclose(novelty, [(0 + 1) / 2, 1.0, np.nan])

@@ -231,7 +231,9 @@ def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path, monkeyp
 
     Cells are found by a tree: XLA without optimisation takes a minute for half a million replications.
     """
-    monkeypatch.setattr(Cells, "numbers", lambda cells, places: cKDTree(cells.centroids).query(places)[1])
+    monkeypatch.setattr(
+        Cells, "assign_in_parts", lambda cells, places: cKDTree(cells.centroids).query(places)[1]
+    )
     folder = make_folder(synthetic_archive(cells=10_000, filled=1.0, kind="scattered"))
     logged(folder, 300_000)
     content = read_content(folder)

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from elites import ElitesError
-from elites.archives.cells import cvt, grid
+from elites.archives.cells import make_cvt, make_grid
 from elites.metrics.corrected import correct, loss, losses, luckiest, mean, most_reproducible, spread
 from elites.metrics.metric import archive_metrics
 
-CELLS = cvt(12, [(0, 1), (0, 1)])
-GRID = grid((4, 3), [(0, 1), (0, 1)])
+CELLS = make_cvt(12, [(0, 1), (0, 1)])
+GRID = make_grid((4, 3), [(0, 1), (0, 1)])
 WHERE = {"centroids": CELLS.centroids}
 GRID_WHERE = {"centroids": GRID.centroids, "grid": GRID.grid, "bounds": GRID.bounds}
 numbers = st.floats(-1e4, 1e4, width=32)

@@ -3,7 +3,7 @@ import pytest
 from ribs.archives import CVTArchive, GridArchive
 
 from elites import ElitesError
-from elites.archives.cells import grid
+from elites.archives.cells import make_grid
 from elites.metrics.corrected import correct
 from elites.metrics.metric import archive_metrics
 from elites.metrics.pyribs import from_pyribs
@@ -14,7 +14,7 @@ RANGES = [(0, 1), (-1, 3)]
 def archives():
     """Both kinds, filled at random, each with what our metrics need to know about its cells."""
     rng = np.random.default_rng(0)
-    regular = grid((5, 4), RANGES)
+    regular = make_grid((5, 4), RANGES)
     made = [
         (
             GridArchive(solution_dim=3, dims=[5, 4], ranges=RANGES, qd_score_offset=-1),

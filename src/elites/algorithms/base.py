@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from elites.archives.archive import Archive, Origin, Solutions, Status, empty_archive, insert
 from elites.archives.cells import CVT_VERSION, make_cells
-from elites.archives.deep_grid import DeepGrid
+from elites.archives.deep_grid import DeepGridArchive
 from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
@@ -211,7 +211,7 @@ class Algorithm(ABC):
         archive: Archive = state.archive
         return archive
 
-    def members(self, state: Any) -> DeepGrid | None:
+    def members(self, state: Any) -> DeepGridArchive | None:
         """All members of the cells; None if a cell holds only its elite."""
         return None
 

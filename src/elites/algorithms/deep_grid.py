@@ -49,7 +49,7 @@ class DeepGridConfig(MAPElitesConfig):
 class State(NamedTuple):
     """The state of Deep-grid."""
 
-    grid: deep_grid.DeepGrid
+    grid: deep_grid.DeepGridArchive
     progress: Progress
 
 
@@ -102,8 +102,8 @@ class DeepGrid(Algorithm):
 
     def archive(self, state: State) -> Archive:
         """The best member of each cell."""
-        return deep_grid.best(state.grid)
+        return deep_grid.select_best(state.grid)
 
-    def members(self, state: State) -> deep_grid.DeepGrid:
+    def members(self, state: State) -> deep_grid.DeepGridArchive:
         """The whole grid."""
         return state.grid

@@ -224,7 +224,7 @@ class MAPElitesES(Algorithm):
         """Stores the scores of the perturbations, or adds the centre to the archive."""
         if round.name == "perturbations":
             search = state.search
-            novelty = self.select.novelty(state.centres, jnp.asarray(evaluation.descriptor))
+            novelty = self.select.compute_novelty(state.centres, jnp.asarray(evaluation.descriptor))
             fitness = jnp.asarray(evaluation.fitness)
             scores = jnp.where(search.exploring, novelty, fitness).reshape(2, self.pairs)
             search = search._replace(

@@ -128,14 +128,16 @@ class QDPG(Algorithm):
         if round.name == "random":
             return state, self.random(key, round.policies)
 
-        def novelty(batch: replay_buffer.Experience) -> jax.Array:
-            return state_descriptors.novelty(state.visited, batch.extra, self.config.neighbours)
+        def compute_novelty(batch: replay_buffer.Experience) -> jax.Array:
+            return state_descriptors.compute_novelty(state.visited, batch.extra, self.config.neighbours)
 
         config, shared = self.config, (self.config, self.policy, state.buffer)
         training_key = jax.random.fold_in(key, Stream.TRAINING)
         quality, training = critics.train(state.quality, *shared, training_key, config.critic_steps)
         training_key = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
-        diversity, _ = critics.train(state.diversity, *shared, training_key, config.critic_steps, novelty)
+        diversity, _ = critics.train(
+            state.diversity, *shared, training_key, config.critic_steps, compute_novelty
+        )
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2

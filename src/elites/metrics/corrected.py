@@ -183,4 +183,6 @@ def _assign_cells(
     if len(grid) and bounds is None:
         raise ElitesError("a grid needs its bounds")
     edges = np.tile([0.0, 1.0], (descriptor.shape[-1], 1)) if bounds is None else np.asarray(bounds)
-    return Cells(np.asarray(centroids), edges, tuple(int(count) for count in grid)).numbers(descriptor)
+    return Cells(np.asarray(centroids), edges, tuple(int(count) for count in grid)).assign_in_parts(
+        descriptor
+    )
