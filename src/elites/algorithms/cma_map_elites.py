@@ -24,9 +24,9 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    make_solutions,
     mark_skipped,
-    solutions,
-    start,
+    no_progress,
 )
 from elites.archives.archive import Archive, insert
 from elites.errors import ElitesError, require
@@ -89,7 +89,7 @@ class CMAMAPElites(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive, and strategies that start at the origin."""
-        return State(self.empty_archive(), self.strategies.start(), start())
+        return State(self.empty_archive(), self.strategies.start(), no_progress())
 
     def start_round(self) -> Round:
         """A round with as many genomes as all strategies sample together."""
@@ -108,7 +108,7 @@ class CMAMAPElites(Algorithm):
 
         After a batch that the run begins with, all strategies start at elites.
         """
-        offspring = solutions(batch, evaluation, state.progress)
+        offspring = make_solutions(batch, evaluation, state.progress)
         cells = self.cells.assign(offspring.descriptor)
         rank, gain = compute_improvement(state.archive, cells, offspring)
         archive, status = insert(state.archive, cells, offspring)

@@ -27,9 +27,9 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    average_episodes,
     mark_skipped,
-    mean_of_episodes,
-    start,
+    no_progress,
 )
 from elites.archives.archive import Archive, Status
 from elites.archives.cells import spans
@@ -193,7 +193,7 @@ class MAPElitesES(Algorithm):
             no_discoveries(cells),
             no_centres(dimensions),
             Moments(jnp.float32(0), observation, jnp.zeros_like(observation)),
-            start(),
+            no_progress(),
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
@@ -238,7 +238,7 @@ class MAPElitesES(Algorithm):
             )
             return state, mark_skipped(evaluation, jnp.full(round.policies, Status.REJECTED))
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
-        fitness, descriptor = mean_of_episodes(evaluation)
+        fitness, descriptor = average_episodes(evaluation)
         progress = advance(state.progress, evaluation)
         cell, none = self.cells.assign(descriptor)[0], len(self.cells.centroids)
         new = status[0] == Status.NEW

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.algorithms.base import Algorithm, Batch, Progress, Round, solutions
+from elites.algorithms.base import Algorithm, Batch, Progress, Round, make_solutions
 from elites.archives.archive import Archive, Status
 from elites.cache import keep_in_process
 from elites.evaluation.evaluation import Evaluation
@@ -230,7 +230,7 @@ class Generation:
 
         Offspring that did not enter the archive are included, so that the shape is fixed.
         """
-        offspring = solutions(batch, evaluation, progress)
+        offspring = make_solutions(batch, evaluation, progress)
         origin = offspring.origin
         fields = (
             origin.evaluation,
