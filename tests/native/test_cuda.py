@@ -12,7 +12,7 @@ import pytest
 from elites import Execution, RunConfig, correct, make_task, run, tasks
 from elites.evaluation import kernels
 from elites.evaluation.device import rollout
-from elites.evaluation.kernels import kernel_physics, make_kernel
+from elites.evaluation.kernels import make_kernel, make_kernel_physics
 from elites.native import compile_function
 from elites.native.compiled import Loaded, host, machine_code
 from elites.native.cuda import HANDLER, CudaError, Function, choose_target, compile_kernel, handler_ir, ptx
@@ -197,17 +197,17 @@ WANDERER = Wanderer(**{field.name: getattr(POINT, field.name) for field in field
 def test_episodes_of_a_kernel(task):
     """Inside a loop of a program, with robots that do not fill the last block."""
     driver = CpuDriver()
-    physics = kernel_physics(task, driver, threads=4)
+    functions = make_kernel_physics(task, driver, threads=4)
     policy = Policy.for_task(task, (8,))
     parameters = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), 5))
     seeds = jnp.arange(10, dtype=jnp.uint32).reshape(5, 2)
 
-    def run(physics):
+    def run(functions):
         return jax.jit(
-            lambda parameters: rollout(task, policy, parameters, seeds, transitions=True, physics=physics)
+            lambda parameters: rollout(task, policy, parameters, seeds, transitions=True, functions=functions)
         )(parameters)
 
-    ours, theirs = run(physics), run(None)
+    ours, theirs = run(functions), run(None)
     assert set(driver.launches) == {(3, 4, None)}
     assert len(driver.launches) == task.episode_length
     assert len(np.unique(theirs.ending)) == 2

@@ -43,7 +43,7 @@ def make_kernel(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exa
     )
 
 
-def kernel_physics(
+def make_kernel_physics(
     task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, exact: bool = False
 ) -> Batched:
     """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
