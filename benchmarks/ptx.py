@@ -128,13 +128,13 @@ class Robot:
 
     def ptx(self) -> dict[str, Any]:
         from elites.evaluation.kernels import make_step
-        from elites.native.cuda import ptx
+        from elites.native.cuda import compile_ptx
         from elites.native.emit import emit_kernel
         from elites.native.trace import trace
 
         started = time.perf_counter()
         program, kept = trace(*make_step(self.task))[0].without_dead_state()
-        text = ptx(emit_kernel(program), "sm_90")
+        text = compile_ptx(emit_kernel(program), "sm_90")
         seconds = round(time.perf_counter() - started, 2)
         return {
             "seconds": seconds,

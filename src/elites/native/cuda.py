@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.native.compiled import LOCK, Code, Loaded, host, kept_code, machine_code
+from elites.native.compiled import LOCK, Code, Loaded, host, load_or_make_code, machine_code
 from elites.native.emit import ENTRY, MOST_THREADS, emit_kernel
 from elites.native.program import Slot, fingerprint
 
@@ -62,7 +62,7 @@ class Driver(Protocol):
     launch: int
 
     def compile(self, ir: str, exact: bool) -> bytes:
-        """Code of a kernel in LLVM IR, to be kept on disk. `exact` is as in `ptx`."""
+        """Code of a kernel in LLVM IR, to be kept on disk. `exact` is as in `compile_ptx`."""
 
     def load(self, code: bytes, pointers: int) -> Function:
         """The kernel of such code, which takes this number of pointers and a count."""
@@ -95,7 +95,7 @@ class CudaDriver:
 
     def compile(self, ir: str, exact: bool) -> bytes:
         """PTX."""
-        return ptx(ir, self.target, exact=exact).encode()
+        return compile_ptx(ir, self.target, exact=exact).encode()
 
     def load(self, code: bytes, pointers: int) -> Function:
         """See `Driver.load`. An error has what the driver's compiler says.
@@ -171,7 +171,7 @@ def choose_target(major: int, minor: int) -> str:
     return f"sm_{fit[-1]}"
 
 
-def ptx(ir: str, target: str, *, exact: bool = False) -> str:
+def compile_ptx(ir: str, target: str, *, exact: bool = False) -> str:
     """PTX of a kernel in LLVM IR.
 
     If it is `exact`, every operation rounds as on a CPU. Otherwise the driver may fuse a product with a sum,
@@ -419,11 +419,11 @@ def compile_kernel(
     """A step, a function of pytrees of arrays, as a kernel. Its first argument and first result are a state.
 
     Of the state only what later steps need is stored, unless it is to be `whole`. The other arguments and
-    results each have arrays of one type. `exact` is as in `ptx`.
+    results each have arrays of one type. `exact` is as in `compile_ptx`.
     UnknownPrimitiveError, which names it, if an operation is not supported.
     """
     assert 1 <= threads <= MOST_THREADS
-    made = kept_code(
+    made = load_or_make_code(
         function,
         *examples,
         state=not whole,

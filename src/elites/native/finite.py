@@ -26,7 +26,7 @@ _MOST_LEFT = 0.9  # of the operations: a program that is not shorter by a tenth 
 _NEED_FINITE = ("add", "sub", "mul", "neg", "abs", "sqrt")  # the result is finite only if the arguments are
 
 
-def shorter_program(program: Program) -> Program | None:
+def shorten_program(program: Program) -> Program | None:
     """The program for ordinary numbers; None if it would not be shorter, or has a loop without a length.
 
     The turns of such a loop may depend on what is dropped. The last group of outputs is the guard; the other
