@@ -66,8 +66,8 @@ def emit(program: Program, lanes: int, short: Program | None = None) -> str:
     lanes. A group in memory is `[blocks, numbers, lanes]`, 4 bytes each: what is narrower is in the lower
     bits. All of a block is read before anything is written, so that a state can be replaced in place.
 
-    `short` is what `shorten_program` makes of it, and is computed first. Lanes in which its guard fails are computed
-    again by the program itself. So the bits of a lane do not depend on other lanes.
+    `short` is what `shorten_program` makes of it. It is computed first. Lanes in which its guard fails are
+    computed again by the program itself. So the bits of a lane do not depend on other lanes.
     """
     return "\n".join(_module(_Emitter, program, lanes, short))
 

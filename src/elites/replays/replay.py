@@ -54,7 +54,7 @@ class Replay(NamedTuple):
     replayed: list[Replayed]
 
     def __repr__(self) -> str:
-        return f"{table(self.replayed)}\n{self.path}"
+        return f"{format_results(self.replayed)}\n{self.path}"
 
     def _repr_html_(self) -> str:
         return f"{self._clip()}<pre>{html.escape(repr(self))}</pre>"
@@ -284,7 +284,7 @@ class _PicturesAhead:
         return frame
 
 
-def table(replayed: list[Replayed]) -> str:
+def format_results(replayed: list[Replayed]) -> str:
     """A table of the recorded and the replayed results of each episode."""
     from elites.reports.tables import aligned
 
