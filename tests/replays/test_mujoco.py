@@ -135,7 +135,7 @@ def test_poses_are_those_of_the_episode(name):
 def test_the_page_has_the_movements(hopper, tmp_path):
     header, _ = parts(elites.explore(hopper, out=tmp_path / "page.html", gaits="all"))
     (run,) = header["runs"]
-    assert run["still"] == ""
+    assert run["no_movement_reason"] == ""
     assert len(run["gaits"]["elites"]) == len(load_archive(hopper).fitness)
     assert [limb["foot"] for limb in run["gaits"]["limbs"]] == [-1, -1, -1, 0]
     assert run["gaits"]["rate"] == pytest.approx(31.25)

@@ -120,7 +120,7 @@ def _movements(
     if content.record is None:
         return {
             "gaits": None,
-            "still": "Movements need the folder of a run.",
+            "no_movement_reason": "Movements need the folder of a run.",
         }
     from elites.explorer.clips import describe_clips
     from elites.tasks import make_task
@@ -130,7 +130,7 @@ def _movements(
     try:
         task = make_task(record.task, **record.task_parameters)
     except ElitesError as error:
-        return {"gaits": None, "still": f"This page has no movements: {error}"}
+        return {"gaits": None, "no_movement_reason": f"This page has no movements: {error}"}
     if gaits != "none" and isinstance(task, GymnasiumTask) and content.archive.has_parameters:
         return {"gaits": None, **describe_clips(content, task, blocks, on_progress)}
     return describe_gaits(content, task, record.physics, gaits, blocks, on_progress)

@@ -33,13 +33,13 @@ def describe_gaits(
     blocks: Blocks,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """The header's entries about movements: `gaits`, and `still`, the reason why there are none."""
+    """The header's entries: `gaits`, and `no_movement_reason`, the reason why there are none."""
     archive = content.archive
     reason = "This page was made without movements." if gaits == "none" else why_not_recorded(task)
     if not archive.has_parameters:
         reason = "The parameters of the controllers were left out of this archive, so nothing can move."
     if reason:
-        return {"gaits": None, "still": reason}
+        return {"gaits": None, "no_movement_reason": reason}
     robot = read_robot(task)
     steps, every = _pace(robot)
     own, ghosts = episodes(content, gaits)
@@ -84,7 +84,7 @@ def describe_gaits(
             "camera": [math.radians(yaw), math.radians(pitch), distance, height],
             "elites": elites,
         },
-        "still": "",
+        "no_movement_reason": "",
     }
 
 

@@ -57,7 +57,7 @@ class Stage {
     this.shown = loaded.filter((gait) => gait !== null).map((gait, which) => ({ gait, ghost: which > 0 }));
     if (clip) this.clip.src = clip;
     this.clip.hidden = !clip;
-    this.message.textContent = run.header.still;
+    this.message.textContent = run.header.no_movement_reason;
     this.message.hidden = Boolean(count || clip);
     this.box.classList.toggle("still", !count && !clip);
     this.canvas.style.visibility = count ? "visible" : "hidden";
