@@ -14,7 +14,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError, require
 from elites.files import error_in_one_line
-from elites.metrics.contribution import added, count_rows, smoothed, window
+from elites.metrics.contribution import count_added, count_rows, smooth, window
 from elites.metrics.metric import METRICS, Quantity, archive_metrics, archive_profile, find_metric, summary
 from elites.reports.colours import operator_colours
 from elites.reports.contents import corrected_map, maps_of_correction, select_content
@@ -404,11 +404,11 @@ def draw_progress(
 
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
-    by_operator, over = added(metrics), window(int(metrics["generation"][-1]))
+    by_operator, over = count_added(metrics), window(int(metrics["generation"][-1]))
     rows = count_rows(over, metrics["generation"])
     axes.stackplot(
         metrics["evaluations"],
-        [smoothed(row, rows) for row in by_operator.values()],
+        [smooth(row, rows) for row in by_operator.values()],
         labels=[legend_label(name) for name in by_operator],
         colors=list(operator_colours(by_operator).values()),
     )
