@@ -74,11 +74,11 @@ def same_numbers(ours, theirs):
 @settings(max_examples=200, deadline=None)
 @given(programs())
 def test_a_shorter_program_gives_the_same_numbers(program):
-    before, finite._MOST_LEFT = finite._MOST_LEFT, 10.0
+    before, finite._MAX_SHARE_LEFT = finite._MAX_SHARE_LEFT, 10.0
     try:
         short = finite.shorten_program(program)
     finally:
-        finite._MOST_LEFT = before
+        finite._MAX_SHARE_LEFT = before
     if short is not None:
         [ours], [theirs] = made(program, short)([ROWS])[0], made(program, None)([ROWS])[0]
         assert same_numbers(ours, theirs)

@@ -52,7 +52,7 @@ from elites.variation.exploit_explore import (
 from elites.variation.offspring import children, without_parents
 
 NORM = 0.01  # of the initial weights into each unit
-MOST_CHUNKS = 1000  # of a generation; each is a separate part of the program
+MAX_CHUNKS = 1000  # of a generation; each is a separate part of the program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +101,8 @@ class MAPElitesESConfig(AlgorithmConfig):
             self.pairs,
             f"a multiple of chunk ({self.chunk})",
         )
-        most = MOST_CHUNKS * self.chunk
-        require(self.pairs <= most, "pairs", self.pairs, f"at most {MOST_CHUNKS} times chunk, {most:,}")
+        most = MAX_CHUNKS * self.chunk
+        require(self.pairs <= most, "pairs", self.pairs, f"at most {MAX_CHUNKS} times chunk, {most:,}")
 
 
 class Search(NamedTuple):

@@ -25,7 +25,7 @@ from elites.files import Array, read_arrays, write_arrays
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
-MOST_CELLS = 1_000_000  # of a grid
+MAX_GRID_CELLS = 1_000_000
 MIN_BINNED_DESCRIPTORS = 64  # for fewer, bins would save less time than compiling them takes
 MAX_COMPARED_PAIRS = 2**23  # pairs of a bin and a centroid, when the bins of a CVT are made
 MIN_CANDIDATE_REDUCTION = 8  # times fewer candidates than centroids: otherwise bins are not worth it
@@ -248,7 +248,12 @@ def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt", version: int = 
 
 def make_grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
     """A regular grid, cells numbered with the last dimension fastest."""
-    require(math.prod(shape) <= MOST_CELLS, "grid", tuple(shape), f"of at most {MOST_CELLS:,} cells in all")
+    require(
+        math.prod(shape) <= MAX_GRID_CELLS,
+        "grid",
+        tuple(shape),
+        f"of at most {MAX_GRID_CELLS:,} cells in all",
+    )
     axes = [
         low + (high - low) * (np.arange(count) + 0.5) / count
         for count, (low, high) in zip(shape, bounds, strict=True)

@@ -26,8 +26,8 @@ from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, StepResult, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
-MOST_EPISODES = {"cpu": 1000}  # at once; more are not faster, and progress would be reported too rarely
-MOST_EPISODES_ELSEWHERE = 10_000
+MAX_EPISODES = {"cpu": 1000}  # at once; more are not faster, and progress would be reported too rarely
+MAX_EPISODES_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
 NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
 
@@ -322,7 +322,7 @@ class DeviceEvaluator(Evaluator):
         task = self.task
         described = task.step_descriptor_size * np.dtype(task.step_descriptor_dtype).itemsize
         step = 4 * (task.observation_size + task.action_size + 1) + described
-        most = MOST_EPISODES.get(jax.default_backend(), MOST_EPISODES_ELSEWHERE)
+        most = MAX_EPISODES.get(jax.default_backend(), MAX_EPISODES_ELSEWHERE)
         if transitions:
             most = min(most, CHUNK_BYTES // (task.episode_length * step))
         return self.chunk or max(1, most // episodes)

@@ -25,7 +25,7 @@ from elites.results.schemas import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask, Task
 
-MOST_GENERATIONS = 100  # per dispatch
+MAX_GENERATIONS = 100  # per dispatch
 OFFSPRING_BYTES = 2**26  # of the records of their offspring, if that is more than one generation
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
 
@@ -121,7 +121,7 @@ class Generation:
     def most_generations(self, rounds: tuple[Round, ...]) -> int:
         """The largest number of generations of these rounds per dispatch."""
         offspring = self.count * sum(round.policies for round in rounds)
-        return max(1, min(MOST_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
+        return max(1, min(MAX_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
 
     def rounds(self, generation: int) -> tuple[Round, ...]:
         """The rounds of a generation, numbered from 0."""

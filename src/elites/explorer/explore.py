@@ -16,7 +16,7 @@ from elites.options import converted
 from elites.results.folder import RunFolder
 
 VERSION = 1
-MOST_RUNS = 8
+MAX_RUNS = 8
 
 
 def explore(
@@ -82,8 +82,8 @@ def serve(
 
 
 def _paths(folders: Sequence[Path | str]) -> list[Path]:
-    if not 1 <= len(folders) <= MOST_RUNS:
-        raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MOST_RUNS}")
+    if not 1 <= len(folders) <= MAX_RUNS:
+        raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MAX_RUNS}")
     return [Path(folder) for folder in folders]
 
 

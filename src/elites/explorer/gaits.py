@@ -22,7 +22,7 @@ RATE = 30.0  # pictures per second, about
 REGIONS = (8, 8)  # of descriptor space, each with its best elite
 GHOSTS = 3  # replications of an elite, if the archive was corrected
 COARSER = 2  # pictures of an elite's own episode per picture of a replication
-MOST_SECONDS = 11_000.0  # limit for all movements: beyond it, no more replications are added
+MAX_SECONDS = 11_000.0  # limit for all movements: beyond it, no more replications are added
 
 
 def describe_gaits(
@@ -62,7 +62,7 @@ def describe_gaits(
             seconds, done = seconds + movement.length * robot.seconds, done + 1
             if on_progress is not None:
                 on_progress(done, len(own) + len(ghosts))
-            if shown is ghosts and seconds > MOST_SECONDS:
+            if shown is ghosts and seconds > MAX_SECONDS:
                 break
     yaw, pitch, distance, height = robot.view
     limbs = [

@@ -19,7 +19,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.native.compiled import LOCK, Code, Loaded, host, load_or_make_code, machine_code
-from elites.native.emit import ENTRY, MOST_THREADS, emit_kernel
+from elites.native.emit import ENTRY, MAX_THREADS, emit_kernel
 from elites.native.program import Slot, fingerprint
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -198,7 +198,7 @@ _METADATA = 3  # XLA_FFI_Metadata_Extension
 _CREATE_ERROR, _GET_STREAM = 6, 10  # XLA_FFI_Api
 _DATA, _SIZES = 3, 5  # XLA_FFI_Buffer
 _VERSION, _TRAITS = 24, 32  # bytes: XLA_FFI_Metadata
-_OLDEST, _FIT_FOR_COMMAND_BUFFERS, _INTERNAL = (0, 1), 1, 13
+_MIN_API_VERSION, _FIT_FOR_COMMAND_BUFFERS, _INTERNAL = (0, 1), 1, 13
 _STREAM_BYTES, _ERROR_BYTES_OF_ARGUMENTS = 32, 28  # XLA_FFI_Stream_Get_Args, XLA_FFI_Error_Create_Args
 
 
@@ -223,8 +223,8 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
             line
             for k, (offset, value) in enumerate(
                 (
-                    (_VERSION, _OLDEST[0]),
-                    (_VERSION + 4, _OLDEST[1]),
+                    (_VERSION, _MIN_API_VERSION[0]),
+                    (_VERSION + 4, _MIN_API_VERSION[1]),
                     (_TRAITS, _FIT_FOR_COMMAND_BUFFERS),
                 )
             )
@@ -422,7 +422,7 @@ def compile_kernel(
     results each have arrays of one type. `exact` is as in `compile_ptx`.
     UnknownPrimitiveError, which names it, if an operation is not supported.
     """
-    assert 1 <= threads <= MOST_THREADS
+    assert 1 <= threads <= MAX_THREADS
     made = load_or_make_code(
         function,
         *examples,

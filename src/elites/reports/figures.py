@@ -38,7 +38,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import OPTIONAL, RunRecord
 from elites.results.tables import metric_names
-from elites.text import MOST_SHOWN, shortened
+from elites.text import MAX_SHOWN_LENGTH, shortened
 
 Place = Literal["best", "upper right"]  # of a legend
 ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
@@ -382,7 +382,7 @@ def draw_progress(
     names += [name for name in OPTIONAL if name in metrics and np.isfinite(metrics[name]).any()]
     rows = len(names) // 2 + 1  # of two panels, one of them for the operators
     figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
-    figure.suptitle(shortened(title, 2 * MOST_SHOWN), fontsize=11)
+    figure.suptitle(shortened(title, 2 * MAX_SHOWN_LENGTH), fontsize=11)
     panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
     for axes, name in zip(panels, names, strict=False):
