@@ -20,8 +20,8 @@ import numpy as np
 
 BATCHES = (100, 1000, 10_000, 100_000)
 PARAMETERS = (100, 20_230)
-LARGEST = 1.5e9  # bytes of a batch's parameters, of which copies exist
-LARGEST_QUICK = 2e8
+MAX_BATCH_BYTES = 1.5e9  # bytes of a batch's parameters, of which copies exist
+MAX_BATCH_BYTES_QUICK = 2e8
 BOUNDS = [(0.0, 1.0), (0.0, 1.0)]
 
 
@@ -38,7 +38,7 @@ def main() -> None:
     for parameters in PARAMETERS:
         for batch in BATCHES:
             size = 4 * batch * parameters
-            if size > (LARGEST_QUICK if quick else LARGEST):
+            if size > (MAX_BATCH_BYTES_QUICK if quick else MAX_BATCH_BYTES):
                 print(f"| both | {parameters} | {batch} | left out: {size / 1e9:.1f} GB | | | |")
                 continue
             for kind in ("cvt", "grid"):
@@ -58,9 +58,9 @@ def measure(kind: str, parameters: int, batch: int, repetitions: int) -> tuple[f
     from ribs.archives import CVTArchive, GridArchive
 
     from elites.archives.archive import Origin, Solutions, empty_archive, insert
-    from elites.archives.cells import cvt, grid
+    from elites.archives.cells import make_cvt, make_grid
 
-    cells = cvt(1024, BOUNDS) if kind == "cvt" else grid((32, 32), BOUNDS)
+    cells = make_cvt(1024, BOUNDS) if kind == "cvt" else make_grid((32, 32), BOUNDS)
     shape: dict[str, Any] = {"solution_dim": parameters, "ranges": BOUNDS, "dtype": np.float32}
     theirs: Any = (
         CVTArchive(centroids=cells.centroids, **shape)

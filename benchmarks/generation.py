@@ -31,7 +31,7 @@ def parts(repetitions: int) -> dict[str, float]:
     import numpy as np
 
     from elites import PGAMAPElites, QDGymTask, ThreadEvaluator, make_task
-    from elites.algorithms.base import solutions
+    from elites.algorithms.base import make_solutions
     from elites.archives.archive import insert
     from elites.learning import critics, replay_buffer
     from elites.results.checkpoints import Checkpoints, RunIdentity
@@ -72,11 +72,15 @@ def parts(repetitions: int) -> dict[str, float]:
     steps = max(2, repetitions // 4)
     train = jax.jit(lambda: critics.train(td3, config, policy, buffer, key, config.critic_steps))
     train_s = timed(train, steps)
-    in_groups = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
+    in_groups = jax.jit(
+        lambda parents: algorithm.pg.vary(key, parents, critics.first_critic(td3.critics), buffer)
+    )
     parents = archive.elites.parameters[:49]
     policy_gradient_s = timed(lambda: in_groups(parents), steps)
     groups, policy_gradient.GROUPS = policy_gradient.GROUPS, (len(parents),)
-    at_once = jax.jit(lambda parents: algorithm.pg.vary(key, parents, critics.first(td3.critics), buffer))
+    at_once = jax.jit(
+        lambda parents: algorithm.pg.vary(key, parents, critics.first_critic(td3.critics), buffer)
+    )
     policy_gradient_at_once_s = timed(lambda: at_once(parents), steps)
     policy_gradient.GROUPS = groups
     vary = jax.jit(lambda key: algorithm.ga(archive, key, 50))
@@ -85,7 +89,7 @@ def parts(repetitions: int) -> dict[str, float]:
     current: dict[str, Any] = {"archive": archive, "buffer": buffer}
     put = jax.jit(insert, donate_argnums=0)
     cells = jax.jit(algorithm.cells.assign)
-    offspring = solutions(batch, jax.tree.map(jnp.asarray, evaluation), state.progress)
+    offspring = make_solutions(batch, jax.tree.map(jnp.asarray, evaluation), state.progress)
 
     def time_insertion() -> float:  # better each time, so that offspring are added
         better = offspring._replace(fitness=offspring.fitness + current.setdefault("turn", 0))

@@ -120,7 +120,7 @@ def variants(
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, ELITES_CACHE=folder),
-        mock.patch.object(compiled, "shorter_program", return_value=None),
+        mock.patch.object(compiled, "shorten_program", return_value=None),
     ):
         same = {field.name: getattr(task, field.name) for field in fields(task)}
         evaluators["whole_program"] = NativeEvaluator(WholeProgramTask(**same), threads=1)

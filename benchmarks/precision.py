@@ -114,7 +114,10 @@ def training(repetitions: int, *, quick: bool) -> dict[str, dict[str, float]]:
             return critics.train(td3, config, policy, buffer, key, config.critic_steps)
 
         def policy_gradient(state: Any) -> Any:
-            parents, critic = state.archive.elites.parameters[:49], critics.first(state.learning.td3.critics)
+            parents, critic = (
+                state.archive.elites.parameters[:49],
+                critics.first_critic(state.learning.td3.critics),
+            )
             return algorithm.pg.vary(key, parents, critic, state.learning.buffer)
 
         def ask(state: Any) -> Any:

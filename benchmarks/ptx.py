@@ -128,13 +128,13 @@ class Robot:
 
     def ptx(self) -> dict[str, Any]:
         from elites.evaluation.kernels import make_step
-        from elites.native.cuda import ptx
+        from elites.native.cuda import compile_ptx
         from elites.native.emit import emit_kernel
         from elites.native.trace import trace
 
         started = time.perf_counter()
         program, kept = trace(*make_step(self.task))[0].without_dead_state()
-        text = ptx(emit_kernel(program), "sm_90")
+        text = compile_ptx(emit_kernel(program), "sm_90")
         seconds = round(time.perf_counter() - started, 2)
         return {
             "seconds": seconds,
@@ -286,20 +286,20 @@ class Robot:
         import jax
         import jax.numpy as jnp
 
-        from elites.evaluation.kernels import kernel_physics
+        from elites.evaluation.kernels import make_kernel_physics
 
         @functools.cache
         def begun(count: int) -> Any:  # the same for all kernels of a robot
-            reset = jax.jit(kernel_physics(self.unterminated).reset)
+            reset = jax.jit(make_kernel_physics(self.unterminated).reset)
             return reset(jnp.arange(count, dtype=jnp.uint32))[0]
 
-        def all_steps(physics: Any, count: int) -> Callable[[], Any]:
+        def all_steps(functions: Any, count: int) -> Callable[[], Any]:
             states, action = begun(count), self.actions(1, 4, count)[0]
 
             @jax.jit
             def run(states: Any) -> Any:
                 def one(states: Any, _: None) -> tuple[Any, jax.Array]:
-                    after = physics.step(states, action)
+                    after = functions.step(states, action)
                     return after.state, after.reward.sum()
 
                 return jax.lax.scan(one, states, length=STEPS)[1].sum()
@@ -308,21 +308,21 @@ class Robot:
 
         found: dict[str, Any] = {}
         for threads in THREADS:
-            physics = kernel_physics(self.unterminated, threads=threads)
-            found[f"{threads}"] = {count: milliseconds(all_steps(physics, count)) for count in COUNTS}
-        physics = kernel_physics(self.unterminated, exact=True)
-        found["32_exact"] = {count: milliseconds(all_steps(physics, count)) for count in COUNTS}
+            functions = make_kernel_physics(self.unterminated, threads=threads)
+            found[f"{threads}"] = {count: milliseconds(all_steps(functions, count)) for count in COUNTS}
+        functions = make_kernel_physics(self.unterminated, exact=True)
+        found["32_exact"] = {count: milliseconds(all_steps(functions, count)) for count in COUNTS}
         return found
 
     def episodes(self) -> dict[str, Any]:
-        from elites.evaluation.kernels import kernel_physics
+        from elites.evaluation.kernels import make_kernel_physics
 
-        return self.all_episodes(kernel_physics(self.unterminated))
+        return self.all_episodes(make_kernel_physics(self.unterminated))
 
     def episodes_xla(self) -> dict[str, Any]:
         return self.all_episodes(None)
 
-    def all_episodes(self, physics: Any) -> dict[str, Any]:
+    def all_episodes(self, functions: Any) -> dict[str, Any]:
         import jax
         import jax.numpy as jnp
 
@@ -331,7 +331,7 @@ class Robot:
 
         policy, found = Policy.for_task(self.unterminated, (128, 128)), {}
         run = jax.jit(
-            functools.partial(rollout, self.unterminated, policy, transitions=True, physics=physics)
+            functools.partial(rollout, self.unterminated, policy, transitions=True, functions=functions)
         )
         for count in COUNTS:
             parameters = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), count))

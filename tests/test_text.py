@@ -5,7 +5,7 @@ from rich.console import Console
 from elites.experiments import display
 from elites.experiments.display import Bar, Display
 from elites.experiments.execution import Report
-from elites.text import MOST_NAME_BYTES, file_name, folder_name, printable, shortened
+from elites.text import MAX_NAME_BYTES, file_name, folder_name, printable, shortened
 
 NAMES = [
     "$x",
@@ -40,7 +40,7 @@ def test_different_names_have_different_files(named):
     odd = [*NAMES, "$x$", "x" * 301, "\n", "ü", "x y"]
     names = [named(name) for name in odd]
     assert len(set(names)) == len(odd)
-    assert all(0 < len(name.encode()) <= MOST_NAME_BYTES and "/" not in name for name in names)
+    assert all(0 < len(name.encode()) <= MAX_NAME_BYTES and "/" not in name for name in names)
     assert named("qd-walker") == "qd-walker"
 
 

@@ -30,12 +30,12 @@ def in_child() -> bool:
 def start_child(
     module: str, descriptors: Sequence[int], lifeline: int, *arguments: int
 ) -> subprocess.Popen[bytes]:
-    """Starts `main` of a module, with these file descriptors, the arguments of `end_with` and the others.
+    """Starts `main` of a module, with these descriptors, the arguments of `end_with_parent` and the others.
 
     `lifeline` is the reading end of a pipe. This process keeps the other end.
     """
-    by_main = threading.current_thread() is threading.main_thread()
-    numbers = (*descriptors, lifeline, os.getpid(), int(by_main), *arguments)
+    by_main_thread = threading.current_thread() is threading.main_thread()
+    numbers = (*descriptors, lifeline, os.getpid(), int(by_main_thread), *arguments)
     # Ctrl-C reaches all processes of a terminal: it is blocked until the child ignores it.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -62,14 +62,14 @@ def _search_path() -> list[str]:
     return path if here in path else [*path, here]
 
 
-def end_with(lifeline: int, parent: int, by_main: int) -> None:
+def end_with_parent(lifeline: int, parent: int, by_main_thread: int) -> None:
     """Makes this process ignore Ctrl-C, and end with its parent, even if that is killed.
 
     Linux kills it, even if the interpreter hangs, when the thread that started it ends: only the main thread
     lives as long as its process. Otherwise a thread waits for the end of a pipe that only the parent holds
     open.
     """
-    if sys.platform == "linux" and by_main:
+    if sys.platform == "linux" and by_main_thread:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

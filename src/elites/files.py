@@ -23,13 +23,13 @@ import numpy as np
 from elites.errors import ElitesError
 
 PARTIAL = ".partial"  # suffix of a file that is being written
-MOST_COMPRESSED = 4 * 2**30  # bytes that a compressed file may declare
+MAX_DECLARED_BYTES = 4 * 2**30  # bytes that a compressed file may declare
 ALWAYS_ALLOWED = 64 * 2**20  # bytes that it may declare however small it is
-HIGHEST_RATIO = 100  # of further declared bytes to the bytes of the file
-COPIED = 2**20  # bytes of a file at a time
-LONGEST_EMPTY = 10**6  # length of an array without elements
-MOST_TEXT = 300  # characters of an error of a library
-LARGEST = float(np.finfo(np.float32).max)
+MAX_COMPRESSION_RATIO = 100  # of further declared bytes to the bytes of the file
+COPY_CHUNK_BYTES = 2**20  # bytes of a file at a time
+MAX_EMPTY_LENGTH = 10**6  # length of an array without elements
+MAX_ERROR_LENGTH = 300  # characters of an error of a library
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def partial_path(path: Path, process: int | None = None) -> Path:
@@ -78,7 +78,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], *, compressed: bo
 def copy_file(source: Path, target: Path) -> None:
     """Copies the content of a file, atomically."""
     with open_file(source) as file:
-        write_atomically(target, lambda copy: shutil.copyfileobj(file, copy, COPIED))
+        write_atomically(target, lambda copy: shutil.copyfileobj(file, copy, COPY_CHUNK_BYTES))
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
@@ -142,7 +142,7 @@ class Array:
         """Raises ValueError for numbers that are not finite, or text that is not Unicode."""
         if array.dtype.kind == "f" and self.allowed != "any":
             numbers = array if self.allowed == "finite" else array[np.isfinite(array)]
-            if not (np.abs(numbers) <= LARGEST).all():
+            if not (np.abs(numbers) <= MAX_FLOAT32).all():
                 raise ValueError(f"{name} holds a number that is not finite, or too large")
         if array.dtype.kind == "U":
             codes = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
@@ -184,7 +184,7 @@ class ArrayFile:
                 raise ValueError(
                     f"{entry.filename} declares {entry.file_size:,} bytes; the file has {size:,}"
                 )
-        if compressed > min(MOST_COMPRESSED, max(ALWAYS_ALLOWED, HIGHEST_RATIO * size)):
+        if compressed > min(MAX_DECLARED_BYTES, max(ALWAYS_ALLOWED, MAX_COMPRESSION_RATIO * size)):
             raise ValueError(f"it declares {compressed:,} bytes; the file has {size:,}")
 
     def declared(self, name: str) -> tuple[np.dtype, tuple[int, ...]]:
@@ -210,7 +210,7 @@ class ArrayFile:
             raise ValueError(
                 f"{name} declares {elements * dtype.itemsize:,} bytes; it has {entry.file_size - begin:,}"
             )
-        if elements * dtype.itemsize == 0 and max((elements, *shape)) > LONGEST_EMPTY:
+        if elements * dtype.itemsize == 0 and max((elements, *shape)) > MAX_EMPTY_LENGTH:
             raise ValueError(f"{name} declares shape {list(shape)} without any data")
         return dtype, shape
 
@@ -256,7 +256,7 @@ def read_arrays(path: Path, arrays: Mapping[str, Array], what: str) -> dict[str,
 def one_line(error: object) -> str:
     """The text of an error in one line of bounded length."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
+    return text if len(text) <= MAX_ERROR_LENGTH else f"{text[:MAX_ERROR_LENGTH]}…"
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-MOST_SHOWN = 60  # characters of a name
-MOST_NAME_BYTES = 100  # of a folder
+MAX_SHOWN_LENGTH = 60  # characters of a name
+MAX_NAME_BYTES = 100  # of a folder
 
 
 def printable(text: object) -> str:
@@ -17,7 +17,7 @@ def printable(text: object) -> str:
     )
 
 
-def shortened(text: object, most: int = MOST_SHOWN) -> str:
+def shortened(text: object, most: int = MAX_SHOWN_LENGTH) -> str:
     """The text in one line; a long one is shortened in the middle, with an ellipsis."""
     line = printable(text)
     if len(line) <= most:
@@ -31,19 +31,19 @@ def folder_name(text: str) -> str:
     plain = re.sub(r"[\s:,]+", "-", text)  # these only separate words; for others, a hash is added
     plain, replaced = re.subn(r"[^\w.-]+", "-", plain)
     plain = plain.lstrip(".").rstrip("-.")
-    if plain and not replaced and len(plain.encode()) <= MOST_NAME_BYTES:
+    if plain and not replaced and len(plain.encode()) <= MAX_NAME_BYTES:
         return plain
     raw = text if replaced or not plain else plain
-    cut = plain.encode()[: MOST_NAME_BYTES - 9].decode(errors="ignore")
+    cut = plain.encode()[: MAX_NAME_BYTES - 9].decode(errors="ignore")
     return f"{cut}-{_digest(raw)}" if cut else _digest(raw)
 
 
 def file_name(text: str) -> str:
     """The text as a part of a file's name, in ASCII; a hash is added if more than separators change."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-    if re.fullmatch(r"[\w.]+([:,/\s-]+[\w.]+)*", text, re.ASCII) and len(plain) <= MOST_NAME_BYTES:
+    if re.fullmatch(r"[\w.]+([:,/\s-]+[\w.]+)*", text, re.ASCII) and len(plain) <= MAX_NAME_BYTES:
         return plain
-    return f"{plain[: MOST_NAME_BYTES - 9]}-{_digest(text)}".strip("-")
+    return f"{plain[: MAX_NAME_BYTES - 9]}-{_digest(text)}".strip("-")
 
 
 def _digest(text: str) -> str:

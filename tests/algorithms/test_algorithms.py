@@ -22,7 +22,7 @@ from elites import (
     resume,
     run,
 )
-from elites.algorithms.base import mean_of_episodes
+from elites.algorithms.base import average_episodes
 from elites.archives.archive import Status
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.episode import Ending, Transitions
@@ -292,7 +292,7 @@ def test_interrupted_and_resumed_it_ends_the_same(name, tmp_path):
     made = sum(values for column, values in metrics.items() if column.startswith("made_"))
     assert made.sum() <= 300
     with ThreadEvaluator(make_task("qd-walker", episode_length=30), hidden=(8,), threads=2) as evaluator:
-        fitness, descriptor = mean_of_episodes(evaluator.evaluate(archive.parameters, archive.seed))
+        fitness, descriptor = average_episodes(evaluator.evaluate(archive.parameters, archive.seed))
     exact = (
         {"rtol": 1e-5} if archive.seed.ndim > 1 else {"rtol": 0}
     )  # sums of other programs: other last bits
@@ -438,9 +438,9 @@ def test_a_mean_of_equal_numbers_is_that_number():
     algorithm = small("map-elites-sampling")
     *_, (_, round, batch, evaluation, _) = evolve(algorithm, generations=1)
     equal = evaluation._replace(fitness=np.full_like(evaluation.fitness, 0.1))
-    fitness, _ = mean_of_episodes(equal)
+    fitness, _ = average_episodes(equal)
     assert (np.asarray(fitness) == np.float32(0.1)).all()
-    mixed, _ = mean_of_episodes(evaluation)
+    mixed, _ = average_episodes(evaluation)
     np.testing.assert_allclose(mixed, evaluation.fitness.mean(1), atol=1e-6)
     assert evaluation.fitness.shape == (len(batch.operator), round.episodes) == (20, 3)
 

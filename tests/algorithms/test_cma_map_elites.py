@@ -17,7 +17,7 @@ from elites.archives.archive import Solutions, empty_archive
 from elites.evaluation.evaluation import blank_evaluation
 from elites.tasks.episode import Ending
 from elites.variation.covariance import PARTS, SEEDS, make_strategies, size_in_bytes
-from elites.variation.improvement import improvement
+from elites.variation.improvement import compute_improvement
 from elites.variation.isotropic import Ranking
 
 RIBS = {"full": "cma_es", "separable": "sep_cma_es", "limited-memory": "lm_ma_es"}
@@ -183,7 +183,7 @@ def test_new_cells_count_before_improvements_and_those_before_nothing():
     fitness = np.array([6.0, -50.0, 3.0, 4.0, np.nan, 0.0], np.float32)
     cells = np.array([0, 1, 2, 0, 3, 2])
     offspring = Solutions(fitness[:, None], fitness, fitness[:, None], archive.elites.origin)
-    rank, gain = improvement(archive, cells, offspring)
+    rank, gain = compute_improvement(archive, cells, offspring)
     np.testing.assert_array_equal(rank, [1, 2, 1, 0, 0, 0])
     np.testing.assert_array_equal(gain[:4], [1, -50, 3, -1])
     assert np.isfinite(np.asarray(gain)).all()

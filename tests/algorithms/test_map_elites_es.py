@@ -66,7 +66,7 @@ def test_novelty_is_the_mean_squared_distance_to_the_nearest_centres():
     algorithm = small("map-elites-es", neighbours=2)
     state = jax.jit(algorithm.init)(jax.random.key(0))
     rows = state.centres.descriptor.at[:3, 0].set(jnp.array([0.0, 1.0, 3.0]))
-    novelty = algorithm.select.novelty(
+    novelty = algorithm.select.compute_novelty(
         state.centres._replace(descriptor=rows), jnp.array([[0.0], [2.0], [jnp.nan]])
     )
     np.testing.assert_allclose(novelty, [(0 + 1) / 2, 1.0, np.nan])
@@ -123,7 +123,7 @@ def test_weight_decay_has_its_weight_beside_the_gradient(scale, divisor):
         scores=jax.random.normal(jax.random.key(1), search.scores.shape),
     )
     key = jax.random.wrap_key_data(search.key)
-    noise = np.concatenate([es.noise(key, chunk, 5, size) for chunk in range(2)])
+    noise = np.concatenate([es.draw_noise(key, chunk, 5, size) for chunk in range(2)])
     ranks = np.asarray(search.scores).ravel().argsort().argsort().reshape(2, 2, 5) / 19 - 0.5
     upward = (ranks[:, 0] - ranks[:, 1]).ravel() @ noise / 10 / divisor
     moved = jax.jit(algorithm._move)(search)

@@ -7,7 +7,7 @@ from scipy.spatial import cKDTree
 
 from elites import TASKS, ElitesError, make_task
 from elites.archives import cells
-from elites.archives.cells import centroids_in_unit_cube, cvt, grid, make_cells
+from elites.archives.cells import compute_centroids, make_cells, make_cvt, make_grid
 
 points = st.lists(st.tuples(st.floats(-1, 2, width=32), st.floats(-1, 2, width=32)), min_size=1, max_size=20)
 
@@ -59,7 +59,7 @@ def test_bins_are_used_where_they_have_few_candidates():
 @settings(max_examples=50)
 def test_a_grid_finds_the_nearest_centroid_too(descriptors):
     descriptors = np.array(descriptors, np.float32)
-    made = grid((4, 8), [(0, 1), (-1, 1)])
+    made = make_grid((4, 8), [(0, 1), (-1, 1)])
     indices = np.asarray(made.assign(jnp.array(descriptors)))
     distance = np.sqrt(((np.clip(descriptors, [0, -1], [1, 1]) - made.centroids[indices]) ** 2).max(1))
     assert (distance <= 0.125 + 1e-6).all()  # half a cell's side, in either dimension
@@ -86,8 +86,8 @@ def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch)
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_shipped_cells_are_what_the_code_computes(version):
-    computed = centroids_in_unit_cube(1000, 1, version)
-    np.testing.assert_allclose(cvt(1000, [(0, 1)], version).centroids, computed, atol=1e-12)
+    computed = compute_centroids(1000, 1, version)
+    np.testing.assert_allclose(make_cvt(1000, [(0, 1)], version).centroids, computed, atol=1e-12)
 
 
 @settings(max_examples=30)
@@ -129,19 +129,19 @@ def test_cells_have_converged(name):
 def test_other_cells_are_computed_once_and_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     monkeypatch.setattr(cells, "SAMPLES", 1000)
-    first = cvt(20, [(0, 1), (-5, 5)])
+    first = make_cvt(20, [(0, 1), (-5, 5)])
     assert first.centroids[:, 1].min() < -3
-    monkeypatch.setattr(cells, "centroids_in_unit_cube", None)
-    np.testing.assert_array_equal(cvt(20, [(0, 1), (-5, 5)]).centroids, first.centroids)
+    monkeypatch.setattr(cells, "compute_centroids", None)
+    np.testing.assert_array_equal(make_cvt(20, [(0, 1), (-5, 5)]).centroids, first.centroids)
 
 
 def test_a_damaged_cache_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     monkeypatch.setattr(cells, "SAMPLES", 1000)
-    first = cvt(20, [(0, 1), (0, 1)])
+    first = make_cvt(20, [(0, 1), (0, 1)])
     for path in tmp_path.rglob("*.npz"):
         path.write_bytes(path.read_bytes()[:100])
-    np.testing.assert_array_equal(cvt(20, [(0, 1), (0, 1)]).centroids, first.centroids)
+    np.testing.assert_array_equal(make_cvt(20, [(0, 1), (0, 1)]).centroids, first.centroids)
 
 
 def test_an_unknown_kind_is_refused():
@@ -151,4 +151,4 @@ def test_an_unknown_kind_is_refused():
 
 def test_more_cells_than_samples_are_refused():
     with pytest.raises(ElitesError, match="cells is 100001; it must be at most 100000"):
-        cvt(100_001, [(0, 1)])
+        make_cvt(100_001, [(0, 1)])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites.archives.archive import Origin, Solutions, Status
-from elites.archives.deep_grid import best, empty_deep_grid, insert, size_in_bytes
+from elites.archives.deep_grid import empty_deep_grid, insert, select_best, size_in_bytes
 from elites.variation.selection import by_fitness
 
 CELLS, DEPTH, BATCH = 3, 4, 6
@@ -68,7 +68,7 @@ def test_everything_valid_is_accepted_and_a_full_cell_loses_one(batches, seed):
         for cell, members in zip(after, kept, strict=True):
             assert cell[cell >= 0].tolist() == members
             assert cell[: len(members)].tolist() == members
-    shown = best(grid).elites
+    shown = select_best(grid).elites
     np.testing.assert_array_equal(shown.fitness, np.asarray(grid.members.fitness).max(1))
 
 

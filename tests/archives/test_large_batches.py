@@ -186,7 +186,7 @@ def test_the_nearest_centroid_is_found_of_any_number_of_descriptors(dimensions, 
     indices = jax.jit(cells.assign)(descriptors)
     assert indices.dtype == jnp.int32
     np.testing.assert_array_equal(indices, expected)
-    np.testing.assert_array_equal(cells.numbers(descriptors), indices)
+    np.testing.assert_array_equal(cells.assign_in_parts(descriptors), indices)
 
 
 def test_the_first_of_equally_near_centroids_is_found():

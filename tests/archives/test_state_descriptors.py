@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elites.archives.state_descriptors import add, empty_state_descriptors, novelty
+from elites.archives.state_descriptors import add, compute_novelty, empty_state_descriptors
 
 rows = st.lists(st.tuples(st.floats(0, 1, width=32), st.floats(0, 1, width=32)), min_size=30, max_size=30)
 add_jitted = jax.jit(add, static_argnums=2)
@@ -33,7 +33,7 @@ def test_nan_is_never_added():
 
 def test_novelty_is_the_mean_distance_to_the_nearest():
     stored = add(empty_state_descriptors(10, 1), jnp.array([[0.0], [1.0], [4.0]]), 0.1)
-    values = novelty(stored, jnp.array([[0.0], [3.0]]), neighbours=2)
+    values = compute_novelty(stored, jnp.array([[0.0], [3.0]]), neighbours=2)
     np.testing.assert_allclose(values, [(0 + 1) / 2, (1 + 2) / 2])
-    np.testing.assert_allclose(novelty(stored, jnp.array([[0.0]]), neighbours=5), [5 / 3])
-    np.testing.assert_allclose(novelty(empty_state_descriptors(10, 1), jnp.array([[0.0]]), 5), [0.0])
+    np.testing.assert_allclose(compute_novelty(stored, jnp.array([[0.0]]), neighbours=5), [5 / 3])
+    np.testing.assert_allclose(compute_novelty(empty_state_descriptors(10, 1), jnp.array([[0.0]]), 5), [0.0])

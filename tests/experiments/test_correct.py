@@ -10,7 +10,7 @@ import pytest
 
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, load_archive, load_corrected
-from elites.archives.deep_grid import weights
+from elites.archives.deep_grid import selection_weights
 from elites.experiments import correct as correcting
 from elites.results.archive import save_archive
 from elites.results.members import Members, load_members
@@ -266,7 +266,7 @@ def test_a_deep_grids_members_are_drawn_as_its_parents_are():
     shares = np.bincount(second, minlength=6) / 20_000
     np.testing.assert_allclose(shares, [0, 2 / 3, 1 / 3, 0, 0, 0], atol=0.01)
     np.testing.assert_allclose(np.bincount(third, minlength=6)[3:5] / 20_000, 0.5, atol=0.02)
-    chance = np.asarray(weights(fitness[None, :3]))[0]
+    chance = np.asarray(selection_weights(fitness[None, :3]))[0]
     np.testing.assert_allclose(shares[:3], chance / chance.sum(), atol=0.01)
 
 

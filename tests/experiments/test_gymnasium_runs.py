@@ -94,8 +94,8 @@ def test_distances_are_measured_in_ranges_of_the_bounds(folder):
     )
     descriptors = np.random.default_rng(0).uniform(-3, 3, (500, 2)).astype(np.float32)
     wide = descriptors * np.array([1, 100], np.float32)
-    np.testing.assert_array_equal(cells.numbers(descriptors), stretched.numbers(wide))
-    assert (archive.cells.numbers(archive.descriptor) == archive.cell).all()
+    np.testing.assert_array_equal(cells.assign_in_parts(descriptors), stretched.assign_in_parts(wide))
+    assert (archive.cells.assign_in_parts(archive.descriptor) == archive.cell).all()
 
 
 def test_a_missing_module_is_reported_in_one_line(folder, tmp_path, capsys):

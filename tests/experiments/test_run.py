@@ -14,7 +14,7 @@ import pytest
 
 import elites
 from elites import ElitesError, RunConfig, ThreadEvaluator, cli, load_archive, make_task, read_table
-from elites.archives.cells import cvt
+from elites.archives.cells import make_cvt
 from elites.experiments.config import load_config
 from elites.experiments.generation import make_generation
 from elites.results.checkpoints import Checkpoints, outline
@@ -265,7 +265,7 @@ def test_a_run_from_before_keeps_its_cells(tmp_path):
     assert load_config_of(folder, record).make_algorithm().config.cvt_version == 2
     del record["hyper_parameters"]["cvt_version"]
     old = load_config_of(folder, record).make_algorithm().cells.centroids
-    np.testing.assert_array_equal(old, cvt(1000, [(0, 1)], version=1).centroids)
+    np.testing.assert_array_equal(old, make_cvt(1000, [(0, 1)], version=1).centroids)
 
 
 def load_config_of(folder, record):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from elites import Execution, RunConfig, read_table, resume, run, show, study_report, tasks
-from elites.metrics.contribution import added, count_rows, smoothed, window
+from elites.metrics.contribution import count_added, count_rows, smooth, window
 from elites.results.folder import RunFolder
 from elites.results.schemas import is_sum
 from elites.results.tables import metric_names
@@ -98,11 +98,13 @@ def test_summary_and_report_are_the_same_with_thinned_logs(execution, tmp_path):
     first, second = ((tmp_path / f"every-{every}" / "seed-0" / "lineage.bin") for every in (1, 4))
     assert first.read_bytes() == second.read_bytes()  # lineages are never thinned
     assert (len(whole["generation"]), len(thin["generation"])) == (80, 20)
-    total = {name: row.sum() for name, row in added(whole).items()}
-    assert {name: 4 * row.sum() for name, row in added(thin).items()} == pytest.approx(total)
+    total = {name: row.sum() for name, row in count_added(whole).items()}
+    assert {name: 4 * row.sum() for name, row in count_added(thin).items()} == pytest.approx(total)
     assert count_rows(window(80), whole["generation"]) == window(80)
     assert count_rows(8, thin["generation"]) == 2
-    assert smoothed(added(thin)["ga"], 2).mean() == pytest.approx(added(whole)["ga"].mean(), rel=0.2)
+    assert smooth(count_added(thin)["ga"], 2).mean() == pytest.approx(
+        count_added(whole)["ga"].mean(), rel=0.2
+    )
     assert "QD-score" in show(tmp_path / "every-4" / "seed-0")
     texts = [study_report(tmp_path / f"every-{every}").replace(f"every-{every}", "") for every in (1, 4)]
     assert texts[0] == texts[1]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from elites.archives.archive import Status
-from elites.archives.cells import Cells, cvt, grid
+from elites.archives.cells import Cells, make_cvt, make_grid
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.corrected import corrected_archive
 from elites.results.lineage import WORDS, encode_header, encode_records
@@ -19,8 +19,8 @@ def synthetic_archive(
     """Elites whose fitness is a landscape and luck: the nearer to the middle, the luckier they were."""
     generator = np.random.default_rng(seed)
     bounds = np.tile([0.0, 1.0], (dims, 1))
-    made = {"cvt": cvt, "scattered": scattered}
-    places = made[kind](cells, bounds.tolist()) if kind in made else grid(kind, bounds.tolist())
+    made = {"cvt": make_cvt, "scattered": scattered}
+    places = made[kind](cells, bounds.tolist()) if kind in made else make_grid(kind, bounds.tolist())
     count = max(1, int(filled * len(places.centroids)))
     wave = np.sin(3 * places.centroids[:, 0]) + np.cos(4 * places.centroids[:, -1]) * 0.6
     likely = wave + 0.8 * generator.random(len(wave))

@@ -16,10 +16,10 @@ from scipy.spatial import cKDTree
 import elites
 from elites import ElitesError, cli
 from elites.archives.cells import Cells
-from elites.explorer.ancestors import MOST_ANCESTORS
+from elites.explorer.ancestors import MAX_ANCESTORS
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import (
-    MOST_PARAMETERS,
+    MAX_PARAMETERS,
     Content,
     _differences,
     _snapshot_spans,
@@ -118,7 +118,7 @@ def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
         )
         for at in range(1, 9)
     ]
-    monkeypatch.setattr("elites.explorer.content.MOST_PAST", 3 * len(archive.fitness))
+    monkeypatch.setattr("elites.explorer.content.MAX_PAST_SOLUTIONS", 3 * len(archive.fitness))
     content, blocks = Content(Path("run"), archive, snapshots=snapshots), Blocks()
     past = describe_run(content, list_operators([content]), blocks)["past"]
     assert past["moments"] == [4, 8]
@@ -231,23 +231,25 @@ def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path, monkeyp
 
     Cells are found by a tree: XLA without optimisation takes a minute for half a million replications.
     """
-    monkeypatch.setattr(Cells, "numbers", lambda cells, places: cKDTree(cells.centroids).query(places)[1])
+    monkeypatch.setattr(
+        Cells, "assign_in_parts", lambda cells, places: cKDTree(cells.centroids).query(places)[1]
+    )
     folder = make_folder(synthetic_archive(cells=10_000, filled=1.0, kind="scattered"))
     logged(folder, 300_000)
     content = read_content(folder)
     page = make_text([replace(content, corrected=replicated(content.archive))], "none")
-    room = 4 / 3 * 4 * MOST_PARAMETERS
+    room = 4 / 3 * 4 * MAX_PARAMETERS
     assert len(page.encode()) + room < 2_000_000
     path = tmp_path / "page.html"
     path.write_text(page)
-    assert parts(path)[0]["runs"][0]["ancestors"]["count"] == MOST_ANCESTORS
+    assert parts(path)[0]["runs"][0]["ancestors"]["count"] == MAX_ANCESTORS
 
 
 def test_lines_that_are_cut_are_cut_alike_and_told(make_folder, monkeypatch):
     folder = make_folder(synthetic_archive(cells=64))
     logged(folder, 1000)
     first = set(elites.load_archive(folder).parents[:, 0].tolist())
-    monkeypatch.setattr("elites.explorer.ancestors.MOST_ANCESTORS", 20)
+    monkeypatch.setattr("elites.explorer.ancestors.MAX_ANCESTORS", 20)
     header, columns, _ = described(folder)
     assert "elites.load_lineage has all" in header["unknown_parents"]
     assert header["ancestors"]["count"] == 20

@@ -5,7 +5,7 @@ import pytest
 
 import elites
 from elites.replays.bullet import BulletCamera
-from elites.replays.poses import can_be_recorded, read_robot, record
+from elites.replays.poses import read_robot, record, why_not_recorded
 
 
 def rotated(quaternions, vectors):
@@ -74,5 +74,5 @@ def test_limbs_hang_together():
 def test_what_has_no_body_says_so():
     from tests.toy import POINT
 
-    assert "no robot" in can_be_recorded(POINT)
-    assert can_be_recorded(elites.make_task("qd-walker")) == ""
+    assert "no robot" in why_not_recorded(POINT)
+    assert why_not_recorded(elites.make_task("qd-walker")) == ""

@@ -109,7 +109,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
 
 
 def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monkeypatch):
-    monkeypatch.setattr("elites.explorer.gaits.MOST_SECONDS", 1e-9)
+    monkeypatch.setattr("elites.explorer.gaits.MAX_SECONDS", 1e-9)
     browser.problems.clear()
     browser.open(elites.explore(hopper, out=tmp_path / "hopper.html", gaits="all"))
     counts = browser.run("Object.values(runs[0].header.gaits.elites).map((all) => all.length)")

@@ -28,7 +28,7 @@ def moving_page(folder):
     }
     content = Content(folder, archive)
     operators = list_operators([content])
-    run = {**describe_run(content, operators, blocks), "gaits": gaits, "still": ""}
+    run = {**describe_run(content, operators, blocks), "gaits": gaits, "no_movement_reason": ""}
     header = {"version": 1, "operators": assign_colours(operators), "runs": [run]}
     page = folder / "moving.html"
     page.write_text(make_page("moving", header, blocks.text()))

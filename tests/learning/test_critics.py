@@ -5,12 +5,12 @@ import optax
 import pytest
 
 from elites.learning import critics
-from elites.learning.critics import TD3Config
+from elites.learning.critics import CriticConfig
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.policies import Policy
 
 POLICY = Policy((2, 8, 1))
-CONFIG = TD3Config(critic_hidden=(16, 16), training_batch=64)
+CONFIG = CriticConfig(critic_hidden=(16, 16), training_batch=64)
 
 
 def buffer_of(observation, action, reward, next_observation, terminal):
@@ -32,7 +32,7 @@ def quadratic():
 
 @pytest.mark.parametrize(("kind", "spread"), [("fan-in", 256**-0.5), ("xavier", (6 / 512) ** 0.5)])
 def test_critics_start_within_their_range_and_actors_are_xaviers(kind, spread):
-    td3 = critics.init(jax.random.key(0), TD3Config(critic_init=kind), Policy((15, 128, 128, 3)))
+    td3 = critics.init(jax.random.key(0), CriticConfig(critic_init=kind), Policy((15, 128, 128, 3)))
     for inputs, (weights, biases) in zip((18, 256, 256), td3.critics, strict=True):
         assert np.abs(biases).max() <= inputs**-0.5
         if kind == "fan-in":
@@ -45,7 +45,7 @@ train = jax.jit(critics.train, static_argnums=(1, 2, 5))
 
 
 def test_the_greedy_actor_finds_the_best_action(quadratic):
-    config = TD3Config(
+    config = CriticConfig(
         critic_hidden=(32, 32), training_batch=64, greedy_learning_rate=1e-3, critic_learning_rate=3e-3
     )
     td3 = critics.init(jax.random.key(0), config, POLICY)
@@ -53,7 +53,9 @@ def test_the_greedy_actor_finds_the_best_action(quadratic):
     states = np.random.default_rng(1).uniform(-0.9, 0.9, (200, 2)).astype(np.float32)
     actions = np.asarray(POLICY.act(td3.actor, states))[:, 0]
     assert np.abs(actions - 0.5 * states[:, 0]).mean() < 0.1
-    values = critics.value(critics.first(td3.critics), jnp.array(states), jnp.array(0.5 * states[:, :1]))
+    values = critics.compute_q(
+        critics.first_critic(td3.critics), jnp.array(states), jnp.array(0.5 * states[:, :1])
+    )
     assert abs(float(values.mean()) - 1) < 0.1
 
 
@@ -62,13 +64,13 @@ def test_only_a_terminal_step_ends_the_return(terminal, expected):
     """A reward of 1 for ever is worth 1 / (1 - γ), unless each step ends its episode."""
     zeros, actions = np.zeros((200, 2)), np.linspace(-1, 1, 200)[:, None]
     buffer = buffer_of(zeros, actions, np.ones(200), zeros, np.full(200, terminal))
-    config = TD3Config(
+    config = CriticConfig(
         critic_hidden=(16,), training_batch=32, discount=0.9, target_rate=0.05, critic_learning_rate=0.01
     )
     td3, _ = train(
         critics.init(jax.random.key(0), config, POLICY), config, POLICY, buffer, jax.random.key(1), 3000
     )
-    value = critics.value(critics.first(td3.critics), jnp.zeros(2), jnp.zeros(1))
+    value = critics.compute_q(critics.first_critic(td3.critics), jnp.zeros(2), jnp.zeros(1))
     assert abs(float(value) / expected - 1) < 0.1
 
 
@@ -92,7 +94,7 @@ def test_the_actor_and_the_targets_move_on_every_second_step(quadratic):
 
 def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
     """The first step, written out again with one critic at a time."""
-    config = TD3Config(critic_hidden=(16,), training_batch=len(quadratic.rows), smoothing_noise=0.0)
+    config = CriticConfig(critic_hidden=(16,), training_batch=len(quadratic.rows), smoothing_noise=0.0)
     start = critics.init(jax.random.key(0), config, POLICY)
     key = jax.random.key(3)
     after, training = train(start, config, POLICY, quadratic, key, 1)
@@ -107,15 +109,17 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
     )
     pair = [tuple((w[i], b[i]) for w, b in start.critics) for i in (0, 1)]
     best = POLICY.act(start.actor, following)
-    target = reward + 0.99 * (1 - terminal) * jnp.minimum(*(critics.value(q, following, best) for q in pair))
+    target = reward + 0.99 * (1 - terminal) * jnp.minimum(
+        *(critics.compute_q(q, following, best) for q in pair)
+    )
     for index, critic in enumerate(pair):
-        gradient = jax.grad(lambda q: ((critics.value(q, state, action) - target) ** 2).mean())(critic)
+        gradient = jax.grad(lambda q: ((critics.compute_q(q, state, action) - target) ** 2).mean())(critic)
         adam = optax.adam(3e-4)
         updates, _ = adam.update(gradient, adam.init(critic))
         expected = optax.apply_updates(critic, updates)
         actual = tuple((w[index], b[index]) for w, b in after.critics)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-6), actual, expected)
-    values = jnp.stack([critics.value(critic, state, action) for critic in pair])
+    values = jnp.stack([critics.compute_q(critic, state, action) for critic in pair])
     assert training.steps == 1
     np.testing.assert_allclose(training.loss, ((values - target) ** 2).mean(1).sum(), rtol=1e-5)
     np.testing.assert_allclose(training.value, values.mean(), rtol=1e-4, atol=1e-6)
@@ -125,7 +129,7 @@ def test_a_critic_step_is_adam_on_the_clipped_double_q_loss(quadratic):
 def test_training_statistics_are_sums_over_its_steps(steps):
     """Steps one by one against all at once: with a condition, and in blocks of two. All batches are alike."""
     buffer = buffer_of(np.full((1, 2), 0.3), np.full((1, 1), 0.5), np.ones(1), np.zeros((1, 2)), np.zeros(1))
-    config = TD3Config(critic_hidden=(16,), training_batch=8, smoothing_noise=0.0)
+    config = CriticConfig(critic_hidden=(16,), training_batch=8, smoothing_noise=0.0)
     td3 = start = critics.init(jax.random.key(0), config, POLICY)
     sums = critics.no_training()
     for _ in range(steps):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elites.learning import critics, products
-from elites.learning.critics import TD3Config
+from elites.learning.critics import CriticConfig
 from elites.learning.products import bfloat16_product
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.policies import Policy
@@ -124,7 +124,7 @@ def test_gradients_are_close_to_those_of_float32():
     buffer = ReplayBuffer(jnp.array(rows), jnp.int32(0), jnp.int32(2000))
     gradients = []
     for precision in ("float32", "bfloat16"):
-        config = TD3Config(training_precision=precision, delay=1)
+        config = CriticConfig(training_precision=precision, delay=1)
         td3 = critics.init(jax.random.key(0), config, policy)
         td3, _ = jax.jit(critics.train, static_argnums=(1, 2, 5))(
             td3, config, policy, buffer, jax.random.key(1), 1

@@ -7,12 +7,20 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from elites import ElitesError
-from elites.archives.cells import cvt, grid
-from elites.metrics.corrected import correct, loss, losses, luckiest, mean, most_reproducible, spread
+from elites.archives.cells import make_cvt, make_grid
+from elites.metrics.corrected import (
+    average_replications,
+    compute_spread,
+    loss,
+    losses,
+    luckiest,
+    mean,
+    most_reproducible,
+)
 from elites.metrics.metric import archive_metrics
 
-CELLS = cvt(12, [(0, 1), (0, 1)])
-GRID = grid((4, 3), [(0, 1), (0, 1)])
+CELLS = make_cvt(12, [(0, 1), (0, 1)])
+GRID = make_grid((4, 3), [(0, 1), (0, 1)])
 WHERE = {"centroids": CELLS.centroids}
 GRID_WHERE = {"centroids": GRID.centroids, "grid": GRID.grid, "bounds": GRID.bounds}
 numbers = st.floats(-1e4, 1e4, width=32)
@@ -51,12 +59,12 @@ def test_the_mean_of_equal_values_is_that_value(value, count):
 def test_equal_replications_lose_exactly_nothing(archive, count, offset):
     fitness, descriptor, cell, *_ = archive
     again = np.repeat(fitness[:, None], count, 1), np.repeat(descriptor[:, None], count, 1)
-    correction = correct(fitness, descriptor, cell, *again, **WHERE, qd_offset=offset)
+    correction = average_replications(fitness, descriptor, cell, *again, **WHERE, qd_offset=offset)
     assert correction.losses.qd_score == correction.losses.coverage == 0
     assert correction.losses.max_fitness == 0 or not len(cell)
     np.testing.assert_array_equal(correction.cell, cell)
     assert correction.kept.all()
-    apart = spread(cell, *again, **WHERE)
+    apart = compute_spread(cell, *again, **WHERE)
     assert not apart.fitness.any()
     assert not apart.descriptor.any()
     assert (apart.own_cell == 1).all()
@@ -64,7 +72,7 @@ def test_equal_replications_lose_exactly_nothing(archive, count, offset):
 
 @given(replicated(), st.floats(-1e3, 1e3))
 def test_the_corrected_archive_never_exceeds_what_its_samples_allow(archive, offset):
-    correction = correct(*archive, **WHERE, qd_offset=offset)
+    correction = average_replications(*archive, **WHERE, qd_offset=offset)
     samples = archive[3].astype(float)
     above = np.maximum(samples - offset, 0).mean(1).sum()  # no mean above the offset is more than this
     assert correction.metrics.qd_score <= above * (1 + 1e-12) + 1e-9
@@ -85,7 +93,7 @@ def test_it_is_built_as_if_one_elite_after_another_was_added(archive, offset):
         cell = int(CELLS.assign(centre.astype(np.float32)[None])[0])
         if cell not in elites or fitness > elites[cell][0]:
             elites[cell] = fitness, index
-    correction = correct(*archive, **WHERE, qd_offset=offset)
+    correction = average_replications(*archive, **WHERE, qd_offset=offset)
     assert sorted(index for _, index in elites.values()) == np.flatnonzero(correction.kept).tolist()
     expected = archive_metrics([fitness for fitness, _ in elites.values()], 12, offset)
     np.testing.assert_allclose(correction.metrics, expected, rtol=1e-9)
@@ -96,14 +104,14 @@ def test_it_is_built_as_if_one_elite_after_another_was_added(archive, offset):
 
 @given(replicated(fitness=anything), st.floats(-1e3, 1e3))
 def test_what_is_not_finite_stays_out_and_is_counted(archive, offset):
-    correction = correct(*archive, **WHERE, qd_offset=offset)
+    correction = average_replications(*archive, **WHERE, qd_offset=offset)
     invalid = ~np.isfinite(archive[3]).all(1)
     assert correction.invalid == invalid.sum()
     assert not correction.kept[invalid].any()
     assert np.isfinite(correction.fitness[correction.kept]).all()
     assert np.isfinite(correction.descriptor[correction.kept]).all()
     assert np.isfinite(correction.metrics.qd_score)
-    apart = spread(*archive[2:], **WHERE)
+    apart = compute_spread(*archive[2:], **WHERE)
     np.testing.assert_array_equal(np.isnan(apart.fitness), invalid)
     assert not set(np.flatnonzero(invalid)) & set(most_reproducible(apart))
 
@@ -111,7 +119,9 @@ def test_what_is_not_finite_stays_out_and_is_counted(archive, offset):
 def test_a_descriptor_that_is_not_finite_is_invalid_too():
     places = np.full((2, 3, 2), 0.5)
     places[1, 2, 0] = np.nan
-    correction = correct([1, 2], places[:, 0], [0, 1], np.ones((2, 3)), places, **WHERE, qd_offset=0)
+    correction = average_replications(
+        [1, 2], places[:, 0], [0, 1], np.ones((2, 3)), places, **WHERE, qd_offset=0
+    )
     assert correction.invalid == 1
     assert correction.cell[1] == -1
     assert correction.kept.tolist() == [True, False]
@@ -119,7 +129,7 @@ def test_a_descriptor_that_is_not_finite_is_invalid_too():
 
 @given(replicated(where=GRID), st.floats(-1e3, 1e3))
 def test_a_grid_finds_the_nearest_cell(archive, offset):
-    correction = correct(*archive, **GRID_WHERE, qd_offset=offset)
+    correction = average_replications(*archive, **GRID_WHERE, qd_offset=offset)
     distances = np.linalg.norm(correction.descriptor[:, None] - GRID.centroids, axis=-1)
     of = distances[np.arange(len(correction.cell)), correction.cell]
     np.testing.assert_allclose(of, distances.min(1, initial=np.inf), atol=1e-6)
@@ -131,13 +141,15 @@ def test_a_small_archive_by_hand():
     descriptor = [[0.1], [0.4], [0.6]]
     samples = [[2.0, 4.0], [10.0, 0.0], [-7.0, -5.0]]
     places = [[[0.4], [0.3]], [[0.4], [0.4]], [[0.6], [1.0]]]
-    correction = correct([8.0, 10.0, 1.0], descriptor, [0, 1, 2], samples, places, centroids, -2.0)
+    correction = average_replications(
+        [8.0, 10.0, 1.0], descriptor, [0, 1, 2], samples, places, centroids, -2.0
+    )
     assert correction.fitness.tolist() == [3.0, 5.0, -6.0]
     assert correction.cell.tolist() == [1, 1, 3]
     assert correction.kept.tolist() == [False, True, True]
     assert correction.metrics == (7.0, 5.0, 0.5)  # the third is below the offset and counts 0
     assert correction.losses == pytest.approx(((10 + 12 + 3 - 7) / 25, 0.5, 1 / 3))
-    apart = spread([0, 1, 2], samples, places, centroids)
+    apart = compute_spread([0, 1, 2], samples, places, centroids)
     assert apart.fitness.tolist() == [1.0, 5.0, 1.0]
     assert apart.descriptor == pytest.approx([0.05, 0.0, 0.2])
     assert apart.own_cell.tolist() == [0.0, 1.0, 0.5]
@@ -146,13 +158,13 @@ def test_a_small_archive_by_hand():
 
 
 def test_an_empty_archive_has_nothing_to_lose():
-    correction = correct(
+    correction = average_replications(
         [], np.zeros((0, 2)), [], np.zeros((0, 5)), np.zeros((0, 5, 2)), **WHERE, qd_offset=0
     )
     assert correction.losses.qd_score == correction.losses.coverage == 0
     assert math.isnan(correction.losses.max_fitness)
     assert correction.metrics.coverage == correction.invalid == 0
-    assert luckiest([], []).size == most_reproducible(spread([], *found_nothing(), **WHERE)).size == 0
+    assert luckiest([], []).size == most_reproducible(compute_spread([], *found_nothing(), **WHERE)).size == 0
 
 
 def found_nothing():
@@ -189,6 +201,8 @@ def test_losses_of_zero_and_of_negative_numbers():
 )
 def test_arrays_that_do_not_belong_together_are_refused(samples, places, message):
     with pytest.raises(ElitesError, match=message):
-        correct([1, 2], np.ones((2, 2)), [0, 1], samples, places, **WHERE, qd_offset=0)
+        average_replications([1, 2], np.ones((2, 2)), [0, 1], samples, places, **WHERE, qd_offset=0)
     with pytest.raises(ElitesError, match="a grid needs its bounds"):
-        correct([1.0], [[0.5, 0.5]], [0], [[1.0]], [[[0.1, 0.5]]], GRID.centroids, 0, grid=GRID.grid)
+        average_replications(
+            [1.0], [[0.5, 0.5]], [0], [[1.0]], [[[0.1, 0.5]]], GRID.centroids, 0, grid=GRID.grid
+        )

@@ -3,8 +3,8 @@ import pytest
 from ribs.archives import CVTArchive, GridArchive
 
 from elites import ElitesError
-from elites.archives.cells import grid
-from elites.metrics.corrected import correct
+from elites.archives.cells import make_grid
+from elites.metrics.corrected import average_replications
 from elites.metrics.metric import archive_metrics
 from elites.metrics.pyribs import from_pyribs
 
@@ -14,7 +14,7 @@ RANGES = [(0, 1), (-1, 3)]
 def archives():
     """Both kinds, filled at random, each with what our metrics need to know about its cells."""
     rng = np.random.default_rng(0)
-    regular = grid((5, 4), RANGES)
+    regular = make_grid((5, 4), RANGES)
     made = [
         (
             GridArchive(solution_dim=3, dims=[5, 4], ranges=RANGES, qd_score_offset=-1),
@@ -53,7 +53,7 @@ def test_it_is_corrected_as_pyribs_would_insert_the_means(archive, where):
     rng, elites = np.random.default_rng(1), from_pyribs(archive.data())
     samples = elites.fitness[:, None] + rng.normal(size=(len(elites.cell), 7))
     places = elites.descriptor[:, None] + rng.normal(0, 0.1, (len(elites.cell), 7, 2))
-    correction = correct(
+    correction = average_replications(
         elites.fitness, elites.descriptor, elites.cell, samples, places, **where, qd_offset=-1
     )
     np.testing.assert_array_equal(correction.cell, archive.index_of(places.mean(1)))

@@ -12,10 +12,18 @@ import pytest
 from elites import Execution, RunConfig, correct, make_task, run, tasks
 from elites.evaluation import kernels
 from elites.evaluation.device import rollout
-from elites.evaluation.kernels import kernel_physics, make_kernel
+from elites.evaluation.kernels import make_kernel, make_kernel_physics
 from elites.native import compile_function
 from elites.native.compiled import Loaded, host, machine_code
-from elites.native.cuda import HANDLER, CudaError, Function, choose_target, compile_kernel, handler_ir, ptx
+from elites.native.cuda import (
+    HANDLER,
+    CudaError,
+    Function,
+    choose_target,
+    compile_kernel,
+    compile_ptx,
+    handler_ir,
+)
 from elites.native.emit import ENTRY, emit_kernel
 from elites.native.trace import trace
 from elites.policies import Policy
@@ -99,7 +107,7 @@ def test_ptx_of_robots(name):
         program.graph.nodes[at].op == "fma" and program.graph.nodes[at].dtype == "float32"
         for at in program.live()
     )
-    text = ptx(emit_kernel(program), "sm_90", exact=True)
+    text = compile_ptx(emit_kernel(program), "sm_90", exact=True)
     check_ptx(text)
     assert "fma.rn.f32" not in text
     assert ".maxntid" in text
@@ -122,7 +130,7 @@ def test_ptx_of_all_functions(target):
 
     zero = jnp.float32(0)
     program, _, _ = trace(function, zero, zero, jnp.int32(0))
-    check_ptx(ptx(emit_kernel(program), target, exact=True))
+    check_ptx(compile_ptx(emit_kernel(program), target, exact=True))
 
 
 def test_a_kernel_need_not_be_exact():
@@ -130,7 +138,7 @@ def test_a_kernel_need_not_be_exact():
         return (jnp.sqrt(x * y + 1) / y + 1 / x,)
 
     program, _, _ = trace(function, jnp.float32(0), jnp.float32(0))
-    exact, faster = (ptx(emit_kernel(program), "sm_90", exact=exact) for exact in (True, False))
+    exact, faster = (compile_ptx(emit_kernel(program), "sm_90", exact=exact) for exact in (True, False))
     for instruction in ("mul.rn.f32", "add.rn.f32", "div.rn.f32", "sqrt.rn.f32", "rcp.rn.f32"):
         assert instruction in exact
         assert instruction not in faster
@@ -197,17 +205,17 @@ WANDERER = Wanderer(**{field.name: getattr(POINT, field.name) for field in field
 def test_episodes_of_a_kernel(task):
     """Inside a loop of a program, with robots that do not fill the last block."""
     driver = CpuDriver()
-    physics = kernel_physics(task, driver, threads=4)
+    functions = make_kernel_physics(task, driver, threads=4)
     policy = Policy.for_task(task, (8,))
     parameters = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), 5))
     seeds = jnp.arange(10, dtype=jnp.uint32).reshape(5, 2)
 
-    def run(physics):
+    def run(functions):
         return jax.jit(
-            lambda parameters: rollout(task, policy, parameters, seeds, transitions=True, physics=physics)
+            lambda parameters: rollout(task, policy, parameters, seeds, transitions=True, functions=functions)
         )(parameters)
 
-    ours, theirs = run(physics), run(None)
+    ours, theirs = run(functions), run(None)
     assert set(driver.launches) == {(3, 4, None)}
     assert len(driver.launches) == task.episode_length
     assert len(np.unique(theirs.ending)) == 2

@@ -74,11 +74,11 @@ def same_numbers(ours, theirs):
 @settings(max_examples=200, deadline=None)
 @given(programs())
 def test_a_shorter_program_gives_the_same_numbers(program):
-    before, finite._MOST_LEFT = finite._MOST_LEFT, 10.0
+    before, finite._MAX_SHARE_LEFT = finite._MAX_SHARE_LEFT, 10.0
     try:
-        short = finite.shorter_program(program)
+        short = finite.shorten_program(program)
     finally:
-        finite._MOST_LEFT = before
+        finite._MAX_SHARE_LEFT = before
     if short is not None:
         [ours], [theirs] = made(program, short)([ROWS])[0], made(program, None)([ROWS])[0]
         assert same_numbers(ours, theirs)
@@ -92,7 +92,7 @@ def turned(x):
 def wrong(program):
     """The rows in which the program of `turned` is not finite in other places than under XLA."""
     [ours], theirs = (
-        made(program, finite.shorter_program(program))(ROWS)[0],
+        made(program, finite.shorten_program(program))(ROWS)[0],
         jax.jit(jax.vmap(turned))(ROWS)[0],
     )
     return (np.isfinite(ours) != np.isfinite(theirs)).sum()
@@ -139,7 +139,7 @@ def test_a_loop_without_a_length_stays_whole():
         return (jax.lax.while_loop(lambda s: s * 0 == 0, lambda s: s * s + s * 0 + s * 0 * 0, x),)
 
     example = jax.ShapeDtypeStruct((), jnp.float32)
-    assert finite.shorter_program(trace.trace(function, example)[0]) is None
+    assert finite.shorten_program(trace.trace(function, example)[0]) is None
     [[ours]] = compile_function(function, example)(np.float32([2]))
     assert ours.tolist() == [np.inf]
 
@@ -161,7 +161,7 @@ def test_an_empty_result_is_not_written():
 
 def test_a_program_that_would_not_be_shorter_stays():
     program = trace.trace(lambda x: (x * 2 + 1,), jax.ShapeDtypeStruct((3,), jnp.float32))[0]
-    assert finite.shorter_program(program) is None
+    assert finite.shorten_program(program) is None
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -172,7 +172,7 @@ def test_the_shorter_program_of_a_robot_is_used(name):
     step = stepping(task)
     arguments = example, jnp.zeros(task.action_size)
     program, takes, gives = trace.trace(step, *arguments)
-    short = finite.shorter_program(program)
+    short = finite.shorten_program(program)
     assert short.operations() < 0.75 * program.operations()
     code = Code(machine_code(emit(short, 8)), takes, [*gives, [Slot((), "float32")]], None, 0)
     guarded, structure = Compiled(code, 8), jax.tree.structure(states)

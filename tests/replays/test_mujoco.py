@@ -14,7 +14,7 @@ from elites.replays.mujoco import MujocoScene, Recorder
 from elites.replays.offscreen import open_renderer
 from elites.replays.poses import read_robot, record
 from elites.replays.rays import FIELD_OF_VIEW
-from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Solid, hit, outline
+from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Solid, fit_outline, hit
 from tests.clips import frames, reddish
 from tests.explorer.test_data import parts
 from tests.explorer.test_poses import controllers, rotated
@@ -135,7 +135,7 @@ def test_poses_are_those_of_the_episode(name):
 def test_the_page_has_the_movements(hopper, tmp_path):
     header, _ = parts(elites.explore(hopper, out=tmp_path / "page.html", gaits="all"))
     (run,) = header["runs"]
-    assert run["still"] == ""
+    assert run["no_movement_reason"] == ""
     assert len(run["gaits"]["elites"]) == len(load_archive(hopper).fitness)
     assert [limb["foot"] for limb in run["gaits"]["limbs"]] == [-1, -1, -1, 0]
     assert run["gaits"]["rate"] == pytest.approx(31.25)
@@ -187,7 +187,7 @@ def test_rays_hit_solids_where_mujoco_says(kind, size, centre, turn, place, ray)
 @given(st.integers(0, 2**32 - 1))
 def test_an_outline_holds_its_points_and_little_more(seed):
     points = np.random.default_rng(seed).normal(size=(30, 3))
-    form = outline(points)
+    form = fit_outline(points)
     outside = points @ form.normals.T - form.offsets
     assert outside.max() <= 1e-12
     np.testing.assert_allclose(outside.max(0), 0, atol=1e-12)  # each plane touches a point

@@ -128,7 +128,7 @@ def test_a_notebook_shows_the_clip(suffix, pushed, tmp_path, monkeypatch):
     assert base64.b64decode(data) == shown.path.read_bytes()
     assert str(shown) in html.unescape(page)
     assert str(shown).splitlines()[-1] == str(shown.path)
-    monkeypatch.setattr(replays, "MOST_INLINE", 10)
+    monkeypatch.setattr(replays, "MAX_INLINE_BYTES", 10)
     assert "data:" not in shown._repr_html_()
     assert "are shown here" in shown._repr_html_()
     shown.path.unlink()

@@ -14,10 +14,10 @@ from matplotlib.image import imread
 from elites import ElitesError, RunConfig, corrected_archive
 from elites.metrics.metric import archive_profile
 from elites.reports.colours import OPERATORS
-from elites.reports.contents import MOST_OPERATORS, list_operators, maps_of_correction
+from elites.reports.contents import MAX_OPERATORS, list_operators, maps_of_correction
 from elites.reports.figures import draw_archive, draw_corrected, draw_parallel, draw_profile, draw_spread
 from elites.reports.maps import EMPTY
-from elites.reports.parallel import MOST_LINES, shown_elites
+from elites.reports.parallel import MAX_LINES, shown_elites
 from tests.synthetic_runs import synthetic_archive
 
 NAMES = ("random", "ga", "pg")
@@ -150,7 +150,7 @@ def test_the_rarest_of_very_many_operators_are_grouped():
     names = np.array([f"op{number:03d}" for number in range(len(archive.cell))])
     names[: len(names) // 2] = "mine"
     operators = list_operators([dataclasses.replace(archive, operator=names)])
-    assert len(operators) == MOST_OPERATORS + 1
+    assert len(operators) == MAX_OPERATORS + 1
     assert "mine" in operators
     assert operators[-1] == "others"
     legend = (
@@ -242,7 +242,7 @@ def test_parallel_axes_have_a_line_for_each_elite_the_best_on_top(kind):
 @given(st.integers(1, 100_000))
 def test_of_many_elites_some_are_shown_the_best_and_the_worst_among_them(count):
     shown = shown_elites(count)
-    assert len(shown) == min(count, MOST_LINES)
+    assert len(shown) == min(count, MAX_LINES)
     assert (shown[0], shown[-1]) == (0, count - 1)
     assert (np.diff(shown) > 0).all()
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elites.reports.bins import MOST_BINS, binned, bins_of_cells, counted
+from elites.reports.bins import MAX_BINS, binned, bins_of_cells, counted
 
 BOUNDS = np.array([-1.0, 3.0])
 CENTROIDS = st.lists(st.floats(-1, 3, width=32), min_size=1, max_size=260, unique=True).map(np.array)
@@ -15,7 +15,7 @@ def test_bins_hold_adjacent_cells_and_differ_by_one_at_most(centroids):
     edges, numbers = bins_of_cells(centroids, BOUNDS)
     assert (edges[0], edges[-1]) == (-1, 3)
     assert (np.diff(edges) >= 0).all()
-    assert len(edges) - 1 == min(MOST_BINS, len(centroids))
+    assert len(edges) - 1 == min(MAX_BINS, len(centroids))
     assert (edges[numbers] <= centroids).all()
     assert (centroids <= edges[numbers + 1]).all()
     sizes = np.bincount(numbers, minlength=len(edges) - 1)

@@ -8,7 +8,7 @@ from matplotlib.image import imread
 
 from elites import ElitesError, load_archive, make_task
 from elites.archives.archive import Origin, Solutions, empty_archive, insert
-from elites.archives.cells import grid, make_cells
+from elites.archives.cells import make_cells, make_grid
 from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
 from elites.reports.maps import voronoi_polygons
 from elites.reports.tables import losses_table, reproducibility_tables
@@ -95,7 +95,7 @@ def test_the_picture_shows_the_fitness(tmp_path):
 
 
 def test_voronoi_cells_tile_the_space():
-    for made in (make_cells(make_task("qd-walker")), grid((5, 4), [(0, 1), (-1, 3)])):
+    for made in (make_cells(make_task("qd-walker")), make_grid((5, 4), [(0, 1), (-1, 3)])):
         areas = []
         for polygon in voronoi_polygons(made.centroids, made.bounds):
             x, y = polygon.T

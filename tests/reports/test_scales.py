@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elites import ElitesError
-from elites.reports.scales import NEAR, ROBUST, make_scale, number, robust_limits
+from elites.reports.scales import ROBUST, ROBUST_MARGIN, make_scale, number, robust_limits
 from elites.reports.style import Style
 
 NUMBERS = st.floats(-1e6, 1e6, width=32)
@@ -30,7 +30,7 @@ def test_limits_are_values_and_few_lie_beyond_them(values):
 )
 def test_one_outlier_does_not_stretch_them(values, outlier, sign):
     low, high = robust_limits(np.array([*values, sign * outlier]))
-    room = NEAR * (max(values) - min(values))
+    room = ROBUST_MARGIN * (max(values) - min(values))
     assert min(values) - room <= low
     assert high <= max(values) + room
 

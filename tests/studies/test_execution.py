@@ -16,7 +16,7 @@ from rich.console import Console
 from elites import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.paper.presets import make_study
-from elites.studies.calibration import LEARNING_SECONDS, SHORTEST, _cut, _sizes, measure
+from elites.studies.calibration import LEARNING_SECONDS, MIN_EPISODE_LENGTH, _cut, _sizes, measure
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, update
 from elites.studies.plan import cost, make_cost_key
@@ -389,7 +389,7 @@ def test_long_episodes_are_cut_where_only_learning_is_measured():
     episodes = [r.policies * r.episodes for r in (*algorithm.opening[0], *2 * algorithm.generation)]
     length = _cut(algorithm, 5000.0)
     assert length is not None
-    assert sum(episodes) * length <= 5000.0 * LEARNING_SECONDS or length == SHORTEST
+    assert sum(episodes) * length <= 5000.0 * LEARNING_SECONDS or length == MIN_EPISODE_LENGTH
     assert _cut(algorithm, 1e9) is None
 
 

@@ -24,7 +24,7 @@ def wheel_files(tmp_path_factory):
     """What `elites install-bullet --to` fetches."""
     folder = tmp_path_factory.mktemp("bullet") / "files"
     try:
-        install_bullet(folder, say=lambda _: None)
+        install_bullet(folder, log=lambda _: None)
     except ElitesError as error:
         if "pip cannot fetch" not in str(error):
             raise
@@ -114,7 +114,7 @@ def test_files_that_are_damaged_are_fetched_again_in_the_cache(wheel_files, no_b
     shutil.copytree(wheel_files, library.default_folder())
     (library.default_folder() / "pybullet_data" / "mjcf" / "ant.xml").unlink()
     assert library.find_bullet() is None
-    install_bullet(say=lambda _: None)
+    install_bullet(log=lambda _: None)
     assert library.find_bullet() is not None
 
 

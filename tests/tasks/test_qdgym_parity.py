@@ -122,7 +122,7 @@ def test_sizes_are_those_of_the_stock_environment(pair):
     ],
 )
 def test_torques(robot, torques):
-    np.testing.assert_allclose(simulator.anatomy(robot).torque, torques, rtol=1e-15)
+    np.testing.assert_allclose(simulator.read_anatomy(robot).torque, torques, rtol=1e-15)
 
 
 def test_constants_are_pybullets():

@@ -357,7 +357,7 @@ class Torturer:
             ["self", "all"]
         )
 
-    def torture(self, kills, names=tuple(SCENARIOS), say=print):
+    def torture(self, kills, names=tuple(SCENARIOS), log=print):
         """Every rename of every scenario, each followed by kills at random, until that many kills.
 
         Next is always the scenario that has taken the least time so far.
@@ -369,7 +369,7 @@ class Torturer:
             if name not in todo:
                 _, seconds, renames = self.undisturbed(scenario)
                 todo[name] = self.random.sample(range(1, renames + 1), renames)
-                say(f"{name}: {renames} renames, {seconds:.1f} s", flush=True)
+                log(f"{name}: {renames} renames, {seconds:.1f} s", flush=True)
             if todo[name]:
                 first = ("rename", todo[name].pop(), *self._how(scenario))
             else:
@@ -377,13 +377,13 @@ class Torturer:
             more = [self.random_kill(scenario) for _ in range(self.random.randint(2, 5))]
             done = self.chain(scenario, [first, *more][: kills - total])
             total, spent[name] = total + done, spent[name] + time.monotonic() - begun
-            say(f"{total} kills, {len(self.findings)} findings: {done} of {name}", flush=True)
+            log(f"{total} kills, {len(self.findings)} findings: {done} of {name}", flush=True)
 
-    def kill_at_each_rename(self, names, say=print):
+    def kill_at_each_rename(self, names, log=print):
         """Each scenario, killed before its first rename and repeated, then before its second, and so on."""
         for name in names:
             _, seconds, renames = self.undisturbed(SCENARIOS[name])
-            say(f"{name}: {renames} renames, {seconds:.1f} s", flush=True)
+            log(f"{name}: {renames} renames, {seconds:.1f} s", flush=True)
             for number in range(1, renames + 1):
                 self.chain(SCENARIOS[name], [("rename", number, "before", "self")])
 

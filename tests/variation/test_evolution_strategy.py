@@ -24,7 +24,7 @@ def scores_of(function, centre, key, chunks, pairs, sigma):
     """[chunks, 2, pairs], as an algorithm gathers them."""
     scores = []
     for chunk in range(chunks):
-        controllers = es.mirrored(centre, es.noise(key, chunk, pairs, len(centre)), sigma)
+        controllers = es.mirror(centre, es.draw_noise(key, chunk, pairs, len(centre)), sigma)
         scores.append(jax.vmap(function)(controllers).reshape(2, pairs))
     return jnp.stack(scores)
 
@@ -37,7 +37,7 @@ def test_the_gradient_points_up_a_quadratic():
 
     centre, key = jnp.zeros(20), jax.random.key(0)
     scores = scores_of(fitness, centre, key, chunks=5, pairs=200, sigma=0.05)
-    gradient = es.gradient(key, scores, 20)
+    gradient = es.estimate_gradient(key, scores, 20)
     cosine = gradient @ target / jnp.linalg.norm(gradient) / jnp.linalg.norm(target)
     assert cosine > 0.97
 
@@ -51,7 +51,7 @@ def test_following_the_gradient_finds_the_top_of_a_quadratic():
     @jax.jit
     def step(centre, key):
         scores = scores_of(fitness, centre, key, chunks=1, pairs=50, sigma=0.05)
-        return centre + 0.04 * es.gradient(key, scores, 20)
+        return centre + 0.04 * es.estimate_gradient(key, scores, 20)
 
     centre = jnp.zeros(20)
     for number in range(300):
@@ -64,8 +64,11 @@ def test_chunks_are_summed_as_if_made_at_once(divisor):
     key = jax.random.key(3)
     scores = jax.random.normal(jax.random.key(4), (3, 2, 4))
     ranks = np.asarray(es.centred_ranks(scores.reshape(-1))).reshape(3, 2, 4)
-    perturbations = np.concatenate([es.noise(key, chunk, 4, 7) for chunk in range(3)])
+    perturbations = np.concatenate([es.draw_noise(key, chunk, 4, 7) for chunk in range(3)])
     weights = (ranks[:, 0] - ranks[:, 1]).reshape(-1)
     np.testing.assert_allclose(
-        es.gradient(key, scores, 7, divisor), weights @ perturbations / 12 / divisor, rtol=1e-4, atol=1e-6
+        es.estimate_gradient(key, scores, 7, divisor),
+        weights @ perturbations / 12 / divisor,
+        rtol=1e-4,
+        atol=1e-6,
     )

@@ -5,7 +5,7 @@ import optax
 import pytest
 
 from elites.learning import critics
-from elites.learning.critics import TD3Config
+from elites.learning.critics import CriticConfig
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.policies import Policy
 from elites.variation import policy_gradient
@@ -45,8 +45,8 @@ def test_isoline_without_spread_returns_the_first_parent():
 def climb(parents, steps, precision="float32"):
     states = np.random.default_rng(0).uniform(-1, 1, (500, 2)).astype(np.float32)
     buffer = ReplayBuffer(jnp.concatenate([states, np.zeros((500, 5))], axis=1), jnp.int32(0), jnp.int32(500))
-    td3 = critics.init(jax.random.key(5), TD3Config(critic_hidden=(16,), critic_init="xavier"), POLICY)
-    critic = critics.first(td3.critics)
+    td3 = critics.init(jax.random.key(5), CriticConfig(critic_hidden=(16,), critic_init="xavier"), POLICY)
+    critic = critics.first_critic(td3.critics)
     operator = PolicyGradient(POLICY, steps, batch=64, learning_rate=0.01, precision=precision)
     offspring = operator.vary(jax.random.key(1), parents, critic, buffer)
     return offspring, critic, buffer, jnp.array(states)
@@ -58,7 +58,7 @@ def test_policy_gradient_climbs_the_critic(precision):
     offspring, critic, _, states = climb(parents, 50, precision)
 
     def mean_value(parameters):
-        return critics.value(critic, states, POLICY.apply(parameters, states)).mean()
+        return critics.compute_q(critic, states, POLICY.apply(parameters, states)).mean()
 
     gains = jax.vmap(mean_value)(offspring) - jax.vmap(mean_value)(parents)
     assert (np.asarray(gains) > 0.01).all()
@@ -74,7 +74,9 @@ def test_each_parent_climbs_alone_with_an_adam_of_its_own():
     state = adam.init(actor)
     for key in jax.random.split(jax.random.key(1), 3):
         states = buffer.rows[jax.random.randint(key, (64,), 0, 500), :2]
-        gradient = jax.grad(lambda p, s=states: -critics.value(critic, s, POLICY.apply(p, s)).mean())(actor)
+        gradient = jax.grad(lambda p, s=states: -critics.compute_q(critic, s, POLICY.apply(p, s)).mean())(
+            actor
+        )
         updates, state = adam.update(gradient, state)
         actor = optax.apply_updates(actor, updates)
     np.testing.assert_allclose(together[2], actor, atol=1e-5)

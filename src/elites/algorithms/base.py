@@ -13,12 +13,12 @@ import jax.numpy as jnp
 
 from elites.archives.archive import Archive, Origin, Solutions, Status, empty_archive, insert
 from elites.archives.cells import CVT_VERSION, make_cells
-from elites.archives.deep_grid import DeepGrid
+from elites.archives.deep_grid import DeepGridArchive
 from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import make_genome
-from elites.learning.critics import TD3Config, Training
+from elites.learning.critics import CriticConfig, Training
 from elites.learning.products import Precision
 from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
@@ -161,7 +161,7 @@ class Algorithm(ABC):
     @property
     def training_precision(self) -> Precision | None:
         """The numbers that critics are trained with; None for algorithms without critics."""
-        return self.config.training_precision if isinstance(self.config, TD3Config) else None
+        return self.config.training_precision if isinstance(self.config, CriticConfig) else None
 
     @property
     def policy(self) -> Policy:
@@ -215,7 +215,7 @@ class Algorithm(ABC):
         archive: Archive = state.archive
         return archive
 
-    def members(self, state: Any) -> DeepGrid | None:
+    def members(self, state: Any) -> DeepGridArchive | None:
         """All members of the cells; None if a cell holds only its elite."""
         return None
 
@@ -259,12 +259,12 @@ class Algorithm(ABC):
         self, archive: Archive, batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress
     ) -> tuple[Archive, jax.Array]:
         """Adds an evaluated batch to the archive. Returns the Status of each genome."""
-        offspring = solutions(batch, evaluation, progress)
+        offspring = make_solutions(batch, evaluation, progress)
         archive, status = insert(archive, self.cells.assign(offspring.descriptor), offspring)
         return archive, mark_skipped(evaluation, status)
 
 
-def start() -> Progress:
+def no_progress() -> Progress:
     """The progress before the first generation."""
     return Progress(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 
@@ -291,7 +291,7 @@ def split_rounds(usual: Round, genomes: int) -> tuple[tuple[Round, ...], ...]:
     return ((usual,),) * whole + ((usual._replace(policies=rest),),) * (rest > 0)
 
 
-def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.Array]:
+def average_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.Array]:
     """Fitness `[n]` and descriptor `[n, d]` of genomes: means over their episodes.
 
     NaN for a genome with an episode that is invalid or was not run. The mean of equal numbers is exactly that
@@ -308,10 +308,10 @@ def mean_of_episodes(evaluation: Evaluation[jax.Array]) -> tuple[jax.Array, jax.
     return mean(fitness), mean(descriptor)
 
 
-def solutions(batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress) -> Solutions:
+def make_solutions(batch: Batch, evaluation: Evaluation[jax.Array], progress: Progress) -> Solutions:
     """The evaluated batch, with its origin."""
     count, episodes = len(batch.operator), evaluation.fitness.size // len(batch.operator)
-    fitness, descriptor = mean_of_episodes(evaluation)
+    fitness, descriptor = average_episodes(evaluation)
     return Solutions(
         parameters=batch.parameters,
         fitness=fitness,

@@ -24,9 +24,9 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    make_solutions,
     mark_skipped,
-    solutions,
-    start,
+    no_progress,
 )
 from elites.archives.archive import Archive, insert
 from elites.errors import ElitesError, require
@@ -35,7 +35,7 @@ from elites.memory import available_bytes
 from elites.options import Range, Rate
 from elites.tasks.task import Task
 from elites.variation.covariance import Kind, make_strategies, size_in_bytes
-from elites.variation.improvement import improvement, ranking
+from elites.variation.improvement import compute_improvement, rank_samples
 from elites.variation.isotropic import Arrays
 from elites.variation.offspring import without_parents
 
@@ -89,7 +89,7 @@ class CMAMAPElites(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive, and strategies that start at the origin."""
-        return State(self.empty_archive(), self.strategies.start(), start())
+        return State(self.empty_archive(), self.strategies.start(), no_progress())
 
     def start_round(self) -> Round:
         """A round with as many genomes as all strategies sample together."""
@@ -108,9 +108,9 @@ class CMAMAPElites(Algorithm):
 
         After a batch that the run begins with, all strategies start at elites.
         """
-        offspring = solutions(batch, evaluation, state.progress)
+        offspring = make_solutions(batch, evaluation, state.progress)
         cells = self.cells.assign(offspring.descriptor)
-        rank, gain = improvement(state.archive, cells, offspring)
+        rank, gain = compute_improvement(state.archive, cells, offspring)
         archive, status = insert(state.archive, cells, offspring)
 
         shape, samples = (self.config.emitters, self.config.emitter_batch), batch.parameters
@@ -121,7 +121,7 @@ class CMAMAPElites(Algorithm):
         strategies = self.strategies.tell(
             state.strategies,
             samples.reshape(*shape, -1),
-            ranking(archive, restart_key, rank.reshape(shape), gain.reshape(shape)),
+            rank_samples(archive, restart_key, rank.reshape(shape), gain.reshape(shape)),
         )
         progress = advance(state.progress, evaluation)
         return State(archive, strategies, progress), mark_skipped(evaluation, status)

@@ -16,10 +16,10 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    make_solutions,
     mark_skipped,
+    no_progress,
     random_rounds,
-    solutions,
-    start,
 )
 from elites.algorithms.map_elites import MAPElitesConfig, make_ga
 from elites.archives import deep_grid
@@ -49,7 +49,7 @@ class DeepGridConfig(MAPElitesConfig):
 class State(NamedTuple):
     """The state of Deep-grid."""
 
-    grid: deep_grid.DeepGrid
+    grid: deep_grid.DeepGridArchive
     progress: Progress
 
 
@@ -86,7 +86,7 @@ class DeepGrid(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty grid."""
-        return State(deep_grid.empty_deep_grid(*self._shape()), start())
+        return State(deep_grid.empty_deep_grid(*self._shape()), no_progress())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""
@@ -99,7 +99,7 @@ class DeepGrid(Algorithm):
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> tuple[State, jax.Array]:
         """Adds the batch to the grid."""
-        offspring = solutions(batch, evaluation, state.progress)
+        offspring = make_solutions(batch, evaluation, state.progress)
         cells = self.cells.assign(offspring.descriptor)
         eviction_key = jax.random.fold_in(key, Stream.EVICTION)
         grid, status = deep_grid.insert(state.grid, cells, offspring, eviction_key)
@@ -107,8 +107,8 @@ class DeepGrid(Algorithm):
 
     def archive(self, state: State) -> Archive:
         """The best member of each cell."""
-        return deep_grid.best(state.grid)
+        return deep_grid.select_best(state.grid)
 
-    def members(self, state: State) -> deep_grid.DeepGrid:
+    def members(self, state: State) -> deep_grid.DeepGridArchive:
         """The whole grid."""
         return state.grid

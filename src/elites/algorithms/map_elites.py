@@ -19,8 +19,8 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    no_progress,
     random_rounds,
-    start,
 )
 from elites.archives.archive import Archive
 from elites.evaluation.evaluation import Evaluation
@@ -78,7 +78,7 @@ class MAPElites(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive."""
-        return State(self.empty_archive(), start())
+        return State(self.empty_archive(), no_progress())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""

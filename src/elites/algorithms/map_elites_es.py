@@ -27,9 +27,9 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    average_episodes,
     mark_skipped,
-    mean_of_episodes,
-    start,
+    no_progress,
 )
 from elites.archives.archive import Archive, Status
 from elites.archives.cells import spans
@@ -52,7 +52,7 @@ from elites.variation.exploit_explore import (
 from elites.variation.offspring import children, without_parents
 
 NORM = 0.01  # of the initial weights into each unit
-MOST_CHUNKS = 1000  # of a generation; each is a separate part of the program
+MAX_CHUNKS = 1000  # of a generation; each is a separate part of the program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +101,8 @@ class MAPElitesESConfig(AlgorithmConfig):
             self.pairs,
             f"a multiple of chunk ({self.chunk})",
         )
-        most = MOST_CHUNKS * self.chunk
-        require(self.pairs <= most, "pairs", self.pairs, f"at most {MOST_CHUNKS} times chunk, {most:,}")
+        most = MAX_CHUNKS * self.chunk
+        require(self.pairs <= most, "pairs", self.pairs, f"at most {MAX_CHUNKS} times chunk, {most:,}")
 
 
 class Search(NamedTuple):
@@ -193,7 +193,7 @@ class MAPElitesES(Algorithm):
             no_discoveries(cells),
             no_centres(dimensions),
             Moments(jnp.float32(0), observation, jnp.zeros_like(observation)),
-            start(),
+            no_progress(),
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
@@ -205,10 +205,10 @@ class MAPElitesES(Algorithm):
             search = jax.lax.cond(
                 search.chunk == 0, lambda: self._begin_step(state, key), lambda: state.search
             )
-            perturbations = es.noise(
+            perturbations = es.draw_noise(
                 jax.random.wrap_key_data(search.key), search.chunk, self.pairs, len(search.centre)
             )
-            parameters = es.mirrored(search.centre, perturbations, self.config.sigma)
+            parameters = es.mirror(search.centre, perturbations, self.config.sigma)
         else:
             search = self._move(search)
             parameters = search.centre[None]
@@ -224,7 +224,7 @@ class MAPElitesES(Algorithm):
         """Stores the scores of the perturbations, or adds the centre to the archive."""
         if round.name == "perturbations":
             search = state.search
-            novelty = self.select.novelty(state.centres, jnp.asarray(evaluation.descriptor))
+            novelty = self.select.compute_novelty(state.centres, jnp.asarray(evaluation.descriptor))
             fitness = jnp.asarray(evaluation.fitness)
             scores = jnp.where(search.exploring, novelty, fitness).reshape(2, self.pairs)
             search = search._replace(
@@ -238,7 +238,7 @@ class MAPElitesES(Algorithm):
             )
             return state, mark_skipped(evaluation, jnp.full(round.policies, Status.REJECTED))
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
-        fitness, descriptor = mean_of_episodes(evaluation)
+        fitness, descriptor = average_episodes(evaluation)
         progress = advance(state.progress, evaluation)
         cell, none = self.cells.assign(descriptor)[0], len(self.cells.centroids)
         new = status[0] == Status.NEW
@@ -287,7 +287,7 @@ class MAPElitesES(Algorithm):
     def _move(self, search: Search) -> Search:
         """A step of Adam along the estimated gradient, less the weight decay."""
         key = jax.random.wrap_key_data(search.key)
-        upward = es.gradient(key, search.scores, len(search.centre), self.divisor)
+        upward = es.estimate_gradient(key, search.scores, len(search.centre), self.divisor)
         downward = self.config.l2 * search.centre - upward
         updates, optimiser = self.optimiser.update(downward, search.optimiser)
         return search._replace(

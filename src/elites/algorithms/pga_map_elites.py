@@ -20,8 +20,8 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    no_progress,
     random_rounds,
-    start,
 )
 from elites.algorithms.map_elites import MAPElitesConfig, make_ga
 from elites.archives.archive import Archive
@@ -34,7 +34,7 @@ from elites.variation.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGAMAPElitesConfig(critics.TD3Config, MAPElitesConfig):
+class PGAMAPElitesConfig(critics.CriticConfig, MAPElitesConfig):
     """MAP-Elites with a GA and a policy-gradient variation, the latter driven by TD3 critics."""
 
     p_evo: Share = 0.5
@@ -51,7 +51,7 @@ class Learning(NamedTuple):
     """The state of training, if p_evo < 1."""
 
     buffer: replay_buffer.ReplayBuffer
-    td3: critics.TD3
+    td3: critics.TD3State
 
 
 class State(NamedTuple):
@@ -88,7 +88,7 @@ class PGAMAPElites(Algorithm):
                 replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
                 critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
             )
-        return State(self.empty_archive(), learning, start())
+        return State(self.empty_archive(), learning, no_progress())
 
     def working_bytes(self) -> int:
         """Memory of the gradient steps."""

@@ -22,8 +22,8 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
+    no_progress,
     random_rounds,
-    start,
 )
 from elites.archives import state_descriptors
 from elites.archives.archive import Archive, draw
@@ -38,7 +38,7 @@ from elites.variation.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)
-class QDPGConfig(critics.TD3Config, AlgorithmConfig):
+class QDPGConfig(critics.CriticConfig, AlgorithmConfig):
     """Quality and diversity policy gradients, half and half."""
 
     initial: Count = 500
@@ -78,8 +78,8 @@ class State(NamedTuple):
 
     archive: Archive
     buffer: replay_buffer.ReplayBuffer  # with each step's state descriptor
-    quality: critics.TD3
-    diversity: critics.TD3
+    quality: critics.TD3State
+    diversity: critics.TD3State
     visited: state_descriptors.StateDescriptors
     progress: Progress
 
@@ -115,7 +115,7 @@ class QDPG(Algorithm):
             critics.init(quality, config, self.policy),
             critics.init(diversity, config, self.policy),
             state_descriptors.empty_state_descriptors(config.stored_descriptors, dimensions),
-            start(),
+            no_progress(),
         )
 
     def working_bytes(self) -> int:
@@ -128,14 +128,16 @@ class QDPG(Algorithm):
         if round.name == "random":
             return state, self.random(key, round.policies)
 
-        def novelty(batch: replay_buffer.Experience) -> jax.Array:
-            return state_descriptors.novelty(state.visited, batch.extra, self.config.neighbours)
+        def compute_novelty(batch: replay_buffer.Experience) -> jax.Array:
+            return state_descriptors.compute_novelty(state.visited, batch.extra, self.config.neighbours)
 
         config, shared = self.config, (self.config, self.policy, state.buffer)
         training_key = jax.random.fold_in(key, Stream.TRAINING)
         quality, training = critics.train(state.quality, *shared, training_key, config.critic_steps)
         training_key = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
-        diversity, _ = critics.train(state.diversity, *shared, training_key, config.critic_steps, novelty)
+        diversity, _ = critics.train(
+            state.diversity, *shared, training_key, config.critic_steps, compute_novelty
+        )
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2

@@ -22,7 +22,7 @@ from elites.algorithms.base import (
     Round,
     Stream,
     advance,
-    start,
+    no_progress,
 )
 from elites.archives.archive import Archive
 from elites.errors import require
@@ -35,7 +35,7 @@ from elites.variation.offspring import without_parents
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3Config(critics.TD3Config, AlgorithmConfig):
+class TD3Config(critics.CriticConfig, AlgorithmConfig):
     """One actor trained by reinforcement learning; its copies are collected in an archive."""
 
     batch: Count = 100
@@ -70,7 +70,7 @@ class State(NamedTuple):
 
     archive: Archive
     buffer: replay_buffer.ReplayBuffer
-    td3: critics.TD3
+    td3: critics.TD3State
     place: EpisodeState
     progress: Progress
 
@@ -130,7 +130,7 @@ class TD3(Algorithm):
             replay_buffer.empty_buffer(self.distinct, task.observation_size, task.action_size),
             critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
             self.environment.begin(seed),
-            start(),
+            no_progress(),
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
@@ -165,7 +165,7 @@ class TD3(Algorithm):
             training=jax.tree.map(jnp.sum, training)
         )
 
-    def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3, critics.Training]:
+    def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3State, critics.Training]:
         """Critics and actor after one training step."""
         return critics.train(state.td3, self.config, self.policy, state.buffer, key, 1)
 

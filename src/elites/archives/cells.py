@@ -25,11 +25,11 @@ from elites.files import Array, read_arrays, write_arrays
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
-MOST_CELLS = 1_000_000  # of a grid
-MANY = 64  # descriptors: for fewer, bins would save less time than compiling them takes
-MOST_COMPARED = 2**23  # pairs of a bin and a centroid, when the bins of a CVT are made
-FEWER = 8  # times fewer candidates than centroids: otherwise bins are not worth it
-SLICE = 2048  # descriptors per call, so that memory does not grow with their number
+MAX_GRID_CELLS = 1_000_000
+MIN_BINNED_DESCRIPTORS = 64  # for fewer, bins would save less time than compiling them takes
+MAX_COMPARED_PAIRS = 2**23  # pairs of a bin and a centroid, when the bins of a CVT are made
+MIN_CANDIDATE_REDUCTION = 8  # times fewer candidates than centroids: otherwise bins are not worth it
+DESCRIPTORS_PER_CALL = 2048  # so that memory does not grow with their number
 CVT_SEED = 0  # the same for all runs, which share their cells
 CVT_VERSION = 2  # of the algorithm that computes centroids
 
@@ -44,9 +44,10 @@ class Cells(NamedTuple):
     def assign(self, descriptors: jax.Array) -> jax.Array:
         """The cell of each descriptor `[n, d]`; those beyond the bounds belong to the nearest cell."""
         if not self.grid:
-            many = len(descriptors) >= MANY and isinstance(self.centroids, np.ndarray)  # else it is traced
-            bins = make_bins(self.centroids, self.bounds) if many else None
-            cell: jax.Array = nearest(
+            traced = not isinstance(self.centroids, np.ndarray)
+            binned = len(descriptors) >= MIN_BINNED_DESCRIPTORS and not traced
+            bins = make_bins(self.centroids, self.bounds) if binned else None
+            cell: jax.Array = find_nearest_centroids(
                 descriptors, self.centroids.astype(np.float32), spans(self.bounds), bins=bins
             )
             return cell
@@ -56,12 +57,12 @@ class Cells(NamedTuple):
         places = jnp.clip(places, 0, shape - 1)
         return (places * np.array([math.prod(self.grid[i + 1 :]) for i in range(len(shape))])).sum(-1)
 
-    def numbers(self, descriptors: np.ndarray) -> np.ndarray:
-        """As `of`, but outside of `jit` and for any number of descriptors; int32 `[n]`."""
+    def assign_in_parts(self, descriptors: np.ndarray) -> np.ndarray:
+        """As `assign`, but outside of `jit` and for any number of descriptors; int32 `[n]`."""
         parts = [np.zeros(0, np.int32)]
-        for start in range(0, len(descriptors), SLICE):
-            part = descriptors[start : start + SLICE].astype(np.float32)
-            padded = np.pad(part, ((0, SLICE - len(part)), (0, 0)))  # one shape, compiled once
+        for start in range(0, len(descriptors), DESCRIPTORS_PER_CALL):
+            part = descriptors[start : start + DESCRIPTORS_PER_CALL].astype(np.float32)
+            padded = np.pad(part, ((0, DESCRIPTORS_PER_CALL - len(part)), (0, 0)))  # one shape, compiled once
             cells = np.asarray(_assign_cells(padded, self.centroids, self.bounds, self.grid), np.int32)
             parts.append(cells[: len(part)])
         return np.concatenate(parts)
@@ -74,7 +75,7 @@ def spans(bounds: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames="bins")
-def nearest(
+def find_nearest_centroids(
     descriptors: ArrayLike, centroids: ArrayLike, spans: ArrayLike, *, bins: Bins | None = None
 ) -> jax.Array:
     """The index of the centroid nearest to each descriptor `[n, d]`; the first one in case of a tie."""
@@ -112,13 +113,13 @@ def _bins(centroid_bytes: bytes, bound_bytes: bytes, dimensions: int) -> Bins | 
     low, high = np.frombuffer(bound_bytes, np.float32).reshape(dimensions, 2).T
     centroids = np.frombuffer(centroid_bytes, np.float32).reshape(-1, dimensions)
     unit = (centroids.astype(float) - low) / (high.astype(float) - low)
-    per_dimension = int(min(4 * len(unit), MOST_COMPARED / len(unit)) ** (1 / dimensions))
+    per_dimension = int(min(4 * len(unit), MAX_COMPARED_PAIRS / len(unit)) ** (1 / dimensions))
     if per_dimension < 2:
         return None
     shape = (per_dimension,) * dimensions
     lists = [_candidates(np.array(place), per_dimension, unit) for place in np.ndindex(shape)]
     most = max(map(len, lists))
-    if most * FEWER > len(unit):
+    if most * MIN_CANDIDATE_REDUCTION > len(unit):
         return None
     table = np.stack([np.append(own, np.full(most - len(own), own[0])) for own in lists], axis=1)
     return Bins(low, high - low, shape, table.astype(np.int32))
@@ -237,17 +238,22 @@ def _assign_cells(
 
 
 def make_cells(task: Task, kind: Literal["cvt", "grid"] = "cvt", version: int = CVT_VERSION) -> Cells:
-    """The cells that every run of this task shares. For `version` see `centroids_in_unit_cube`."""
+    """The cells that every run of this task shares. For `version` see `compute_centroids`."""
     if kind == "cvt":
-        return cvt(task.cells, task.descriptor_bounds, version)
+        return make_cvt(task.cells, task.descriptor_bounds, version)
     if kind == "grid":
-        return grid(task.grid, task.descriptor_bounds)
+        return make_grid(task.grid, task.descriptor_bounds)
     raise ElitesError(f"archive is {kind!r}; it must be cvt or grid")
 
 
-def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
+def make_grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
     """A regular grid, cells numbered with the last dimension fastest."""
-    require(math.prod(shape) <= MOST_CELLS, "grid", tuple(shape), f"of at most {MOST_CELLS:,} cells in all")
+    require(
+        math.prod(shape) <= MAX_GRID_CELLS,
+        "grid",
+        tuple(shape),
+        f"of at most {MAX_GRID_CELLS:,} cells in all",
+    )
     axes = [
         low + (high - low) * (np.arange(count) + 0.5) / count
         for count, (low, high) in zip(shape, bounds, strict=True)
@@ -256,7 +262,7 @@ def grid(shape: Sequence[int], bounds: Sequence[tuple[float, float]]) -> Cells:
     return Cells(centroids, np.array(bounds, float), tuple(shape))
 
 
-def cvt(count: int, bounds: Sequence[tuple[float, float]], version: int = CVT_VERSION) -> Cells:
+def make_cvt(count: int, bounds: Sequence[tuple[float, float]], version: int = CVT_VERSION) -> Cells:
     """A centroidal Voronoi tessellation: shipped for common sizes, otherwise computed once and cached."""
     require(count <= SAMPLES, "cells", count, f"at most {SAMPLES}")
     low, high = np.array(bounds, float).T
@@ -266,7 +272,7 @@ def cvt(count: int, bounds: Sequence[tuple[float, float]], version: int = CVT_VE
     return Cells(low + (high - low) * unit, np.array(bounds, float), ())
 
 
-def centroids_in_unit_cube(count: int, dimensions: int, version: int = CVT_VERSION) -> np.ndarray:
+def compute_centroids(count: int, dimensions: int, version: int = CVT_VERSION) -> np.ndarray:
     """The centroids of a CVT of the unit cube, sorted by the first dimension, then the next.
 
     Version 2 is Lloyd's iteration from k-means++ until it converges; in one dimension that is a uniform grid.
@@ -346,7 +352,7 @@ def _cached(count: int, dimensions: int, version: int) -> np.ndarray:
         with contextlib.suppress(ElitesError):  # damaged: computed again
             unit = read_arrays(path, {"centroids": Array("f", (count, dimensions))}, "a file of centroids")
             return unit["centroids"]
-    centroids = centroids_in_unit_cube(count, dimensions, version)
+    centroids = compute_centroids(count, dimensions, version)
     if path is not None:
         with contextlib.suppress(OSError):  # computed again next time
             write_arrays(path, {"centroids": centroids})

@@ -13,16 +13,16 @@ import jax.numpy as jnp
 from elites.archives.archive import Archive, Solutions, Status, empty_archive, sort_by_group
 
 
-class DeepGrid(NamedTuple):
+class DeepGridArchive(NamedTuple):
     """Members `[cells, depth, …]`; the fitness of an empty slot is -inf. A cell fills from its first slot."""
 
     members: Solutions
 
 
-def empty_deep_grid(cells: int, depth: int, parameters: int, descriptor: int) -> DeepGrid:
+def empty_deep_grid(cells: int, depth: int, parameters: int, descriptor: int) -> DeepGridArchive:
     """A grid without members."""
     flat = empty_archive(cells * depth, parameters, descriptor).elites
-    return DeepGrid(jax.tree.map(lambda array: array.reshape(cells, depth, *array.shape[1:]), flat))
+    return DeepGridArchive(jax.tree.map(lambda array: array.reshape(cells, depth, *array.shape[1:]), flat))
 
 
 def size_in_bytes(cells: int, depth: int, parameters: int, descriptor: int) -> int:
@@ -32,8 +32,8 @@ def size_in_bytes(cells: int, depth: int, parameters: int, descriptor: int) -> i
 
 
 def insert(
-    grid: DeepGrid, cells: jax.Array, offspring: Solutions, key: jax.Array
-) -> tuple[DeepGrid, jax.Array]:
+    grid: DeepGridArchive, cells: jax.Array, offspring: Solutions, key: jax.Array
+) -> tuple[DeepGridArchive, jax.Array]:
     """Adds a batch as if one by one. In a full cell, an offspring replaces a random member.
 
     Returns the grid and the Status of each offspring: NEW in an empty cell, IMPROVED if better than all
@@ -78,7 +78,7 @@ def insert(
         grid.members,
         offspring,
     )
-    return DeepGrid(members), in_batch_order(status)
+    return DeepGridArchive(members), in_batch_order(status)
 
 
 def _best_of_old(members: jax.Array, cell: jax.Array, slot: jax.Array) -> jax.Array:
@@ -111,7 +111,7 @@ def _best_of_intervals(values: jax.Array, first: jax.Array, last: jax.Array) -> 
     return passed
 
 
-def weights(fitness: jax.Array) -> jax.Array:
+def selection_weights(fitness: jax.Array) -> jax.Array:
     """Unnormalised selection probabilities of the members `[n, depth]`; 0 for empty slots."""
     filled = fitness > -jnp.inf
     low = jnp.where(filled, fitness, jnp.inf).min(1, keepdims=True)
@@ -119,7 +119,7 @@ def weights(fitness: jax.Array) -> jax.Array:
     return jnp.where(filled, jnp.where(high > low, (fitness - low) / (high - low), 1.0), 0.0)
 
 
-def best(grid: DeepGrid) -> Archive:
+def select_best(grid: DeepGridArchive) -> Archive:
     """The best member of each cell."""
     slots = grid.members.fitness.argmax(1)
     return Archive(jax.tree.map(lambda array: array[jnp.arange(len(slots)), slots], grid.members))

@@ -37,7 +37,7 @@ def add(stored: StateDescriptors, candidates: jax.Array, distance: float) -> Sta
     return jax.lax.scan(add_one, stored, candidates)[0]
 
 
-def novelty(stored: StateDescriptors, descriptors: jax.Array, neighbours: int) -> jax.Array:
+def compute_novelty(stored: StateDescriptors, descriptors: jax.Array, neighbours: int) -> jax.Array:
     """Mean distance of descriptors `[n, d]` to their nearest stored neighbours; 0 for an empty archive."""
     squared = ((descriptors[:, None] - stored.rows) ** 2).sum(-1)
     nearest = -jax.lax.top_k(-squared, min(neighbours, len(stored.rows)))[0]

@@ -27,7 +27,7 @@ from elites.text import shortened
 from elites.versions import package_version
 
 LOST, BAD_INPUT = 1, 2  # exit statuses
-MOST_MESSAGE = 2000  # characters
+MAX_MESSAGE_LENGTH = 2000  # characters
 STUDY_USAGE = "elites study run STUDY --out DIR, elites study merge DIR … --out DIR, elites study report DIR"
 ONLY_PRINT = ("tasks", "algorithms", "random", "show", "-h", "--help", "--version")
 
@@ -175,7 +175,7 @@ def _main(arguments: Sequence[str]) -> int:
     except ElitesError as error:
         return _refuse(str(error))
     except OSError as error:
-        where = f" ({shortened(error.filename, MOST_MESSAGE)})" if error.filename else ""
+        where = f" ({shortened(error.filename, MAX_MESSAGE_LENGTH)})" if error.filename else ""
         return _refuse(f"{error.strerror or error}{where}")
     except (MemoryError, RecursionError, UnicodeError) as error:
         return _refuse(f"{type(error).__name__}: {error}")
@@ -185,5 +185,5 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(f"elites: {shortened(message, MOST_MESSAGE)}", file=sys.stderr)
+    print(f"elites: {shortened(message, MAX_MESSAGE_LENGTH)}", file=sys.stderr)
     return BAD_INPUT

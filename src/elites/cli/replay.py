@@ -43,7 +43,7 @@ class Replay(PhysicsOptions):
         if self.best and (self.cell, self.descriptor, self.grid) != (None, None, None):
             raise ElitesError("best excludes cell, descriptor and grid")
         with Bar(f"drawing {self.folder}", unit="pictures", doing="running the episodes") as bar:
-            from elites.replays.replay import replay, table
+            from elites.replays.replay import format_results, replay
 
             path, replayed = replay(
                 self.folder,
@@ -57,6 +57,6 @@ class Replay(PhysicsOptions):
                 physics=self.physics,
                 on_frame=bar,
             )
-        print(table(replayed))
+        print(format_results(replayed))
         print(path)
         return 0

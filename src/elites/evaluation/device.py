@@ -26,8 +26,8 @@ from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, StepResult, Task
 
 CHECK_EVERY = 50  # steps between checks whether an episode is still running
-MOST_EPISODES = {"cpu": 1000}  # at once; more are not faster, and progress would be reported too rarely
-MOST_EPISODES_ELSEWHERE = 10_000
+MAX_EPISODES = {"cpu": 1000}  # at once; more are not faster, and progress would be reported too rarely
+MAX_EPISODES_ELSEWHERE = 10_000
 CHUNK_BYTES = 2**31  # of transitions that one call may record
 NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
 
@@ -41,12 +41,12 @@ class Batched(NamedTuple):
     axis: int = 0  # of the robots, in the arrays of the states
 
 
-def batched(task: DeviceTask, physics: Physics | None = None) -> Batched:
+def batch_physics(task: DeviceTask, physics: Physics | None = None) -> Batched:
     """The functions of a task: compiled by XLA, or with the step as a CUDA kernel."""
     if physics == "cuda":
-        from elites.evaluation.kernels import kernel_physics
+        from elites.evaluation.kernels import make_kernel_physics
 
-        return kernel_physics(task)
+        return make_kernel_physics(task)
     return Batched(jax.vmap(task.reset), jax.vmap(task.step), jax.vmap(task.episode_descriptor))
 
 
@@ -73,14 +73,14 @@ def rollout(
     transitions: bool,
     action_noise: float = 0.0,
     runs: jax.Array | None = None,
-    physics: Batched | None = None,
+    functions: Batched | None = None,
 ) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
     `action_noise` is as in `Evaluator.evaluate`. `runs` has the shape of the seeds: where it is
-    false, the episode is skipped. `physics` replaces the task's own functions.
+    false, the episode is skipped. `functions` replaces the task's own functions.
     """
-    physics = physics or batched(task)
+    functions = functions or batch_physics(task)
     shape, steps = seeds.shape, task.episode_length
     chunks = math.ceil(steps / CHECK_EVERY)
     every = math.ceil(steps / chunks)
@@ -94,10 +94,10 @@ def rollout(
         action = jax.vmap(policy.act)(layers, grouped).reshape(count, task.action_size)
         if action_noise == 0:
             return action
-        noise = jax.vmap(lambda seed: noise_of_step(seed, step, task.action_size))(flat)
+        noise = jax.vmap(lambda seed: draw_step_noise(seed, step, task.action_size))(flat)
         return jnp.clip(action + action_noise * noise, -1, 1)
 
-    states, observation = physics.reset(flat)
+    states, observation = functions.reset(flat)
     alive = jnp.ones(count, bool) if runs is None else runs.reshape(-1)
     sizes = (task.observation_size, task.action_size, None, task.step_descriptor_size)
     dtypes = (jnp.float32, jnp.float32, jnp.float32, dtype)
@@ -120,9 +120,9 @@ def rollout(
         else None,
     )
 
-    def one(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
+    def run_step(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
         alive, action = running.alive, act(running.observation, running.step)
-        after = physics.step(running.states, action)
+        after = functions.step(running.states, action)
         check_descriptor(task, after.descriptor.shape[1:], after.descriptor.dtype)
         finite = (
             jnp.isfinite(after.reward)
@@ -143,7 +143,7 @@ def rollout(
         recorded = (observed, acted, reward, descriptor)
         return running._replace(
             step=running.step + 1,
-            states=_kept_at_end(alive, after.state, running.states, physics.axis)
+            states=_kept_at_end(alive, after.state, running.states, functions.axis)
             if task.describes_episodes
             else after.state,
             observation=after.observation,
@@ -154,9 +154,9 @@ def rollout(
             ending=jnp.where(ends, ended, running.ending),
         ), recorded if transitions else None
 
-    def some(running: _Running) -> _Running:
+    def run_steps(running: _Running) -> _Running:
         start, rows = running.step, running.transitions
-        running, recorded = jax.lax.scan(one, running, length=every)
+        running, recorded = jax.lax.scan(run_step, running, length=every)
         if rows is not None and recorded is not None:
             rows = tuple(
                 jax.lax.dynamic_update_slice_in_dim(row, new.astype(row.dtype), start, 0)
@@ -164,11 +164,11 @@ def rollout(
             )
         return running._replace(transitions=rows)
 
-    done = jax.lax.while_loop(lambda now: (now.step < chunks * every) & now.alive.any(), some, running)
+    done = jax.lax.while_loop(lambda now: (now.step < chunks * every) & now.alive.any(), run_steps, running)
     valid = done.ending <= Ending.TRUNCATED
     ending, descriptor = done.ending, done.descriptor / jnp.maximum(done.length, 1)[:, None]
     if task.describes_episodes:
-        descriptor = physics.episode_descriptor(descriptor, done.states)
+        descriptor = functions.episode_descriptor(descriptor, done.states)
         check_episode_descriptor(task, descriptor.shape[1:])
         finite = jnp.isfinite(descriptor).all(-1)
         ending = jnp.where(valid & ~finite, jnp.uint8(Ending.INVALID), ending)
@@ -185,7 +185,7 @@ def rollout(
     )
 
 
-def noise_of_step(seed: jax.Array, step: jax.Array, size: int) -> jax.Array:
+def draw_step_noise(seed: jax.Array, step: jax.Array, size: int) -> jax.Array:
     """Standard normal numbers `[size]` for a step of the episode with this seed."""
     key = jax.random.fold_in(jax.random.key(seed), NOISE_STREAM)
     return jax.random.normal(jax.random.fold_in(key, step), (size,))
@@ -254,7 +254,7 @@ def evaluate_inside(
         transitions=transitions,
         action_noise=action_noise,
         runs=runs,
-        physics=batched(task, physics),
+        functions=batch_physics(task, physics),
     )
 
 
@@ -284,7 +284,7 @@ class DeviceEvaluator(Evaluator):
                 self.policy,
                 transitions=transitions,
                 action_noise=action_noise,
-                physics=batched(self.task, self.physics),
+                functions=batch_physics(self.task, self.physics),
             )
         )
 
@@ -322,7 +322,7 @@ class DeviceEvaluator(Evaluator):
         task = self.task
         described = task.step_descriptor_size * np.dtype(task.step_descriptor_dtype).itemsize
         step = 4 * (task.observation_size + task.action_size + 1) + described
-        most = MOST_EPISODES.get(jax.default_backend(), MOST_EPISODES_ELSEWHERE)
+        most = MAX_EPISODES.get(jax.default_backend(), MAX_EPISODES_ELSEWHERE)
         if transitions:
             most = min(most, CHUNK_BYTES // (task.episode_length * step))
         return self.chunk or max(1, most // episodes)

@@ -43,13 +43,13 @@ def make_kernel(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exa
     )
 
 
-def kernel_physics(
+def make_kernel_physics(
     task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, exact: bool = False
 ) -> Batched:
     """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
 
     UnknownPrimitiveError, which names it, if an operation of the step cannot be compiled. The driver is that
-    of JAX's GPU. `exact` is as in `elites.native.cuda.ptx`.
+    of JAX's GPU. `exact` is as in `elites.native.cuda.compile_ptx`.
     """
     kernel = make_kernel(task, driver or jax_driver(), threads=threads, exact=exact)
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]

@@ -43,19 +43,19 @@ class Block(NamedTuple):
     """The memory of a thread, `[numbers, lanes]` unless it says otherwise."""
 
     seeds: np.ndarray  # of the next episodes
-    begun: np.ndarray  # their whole states
-    seen: np.ndarray  # their first observations
+    initial_states: np.ndarray  # whole states, of the next episodes
+    initial_observations: np.ndarray
     state: np.ndarray
     observation: np.ndarray
     raw: np.ndarray  # what the controllers return
     moment: np.ndarray  # seed, step and spread of the noise on actions
     action: np.ndarray
-    gained: np.ndarray  # reward and fitness
-    described: np.ndarray  # the step's descriptor
-    final: np.ndarray  # the episode's descriptor if it ends here
+    reward_and_fitness: np.ndarray
+    step_descriptor: np.ndarray
+    episode_descriptor: np.ndarray  # if the episode ends here
     flags: np.ndarray  # whether it ends, all was finite, and the episode's descriptor is
     weights: np.ndarray  # [lanes, numbers]
-    holds: np.ndarray  # [lanes], the controller in each row of weights
+    controllers: np.ndarray  # [lanes], the controller in each row of weights
     dense: np.ndarray  # [lanes], whether its rows of inputs that are 0 must be read
     slot: np.ndarray  # [lanes], the row of weights of each lane
     episode: np.ndarray  # [lanes], -1: none
@@ -137,7 +137,7 @@ def run(
     per_controller = len(batch.seeds) // max(1, len(batch.parameters))
     for lane in range(lanes):
         block.episode[lane] = -1
-        block.holds[lane] = -1
+        block.controllers[lane] = -1
     first = taken = ready = 0  # the episodes that begin next: the first one, how many began, and their number
     running, turn, left = 0, 0, True
     while True:
@@ -156,16 +156,21 @@ def run(
                         block.seeds[0, k] = batch.seeds[first + min(k, ready - 1)]
                     call(
                         code.reset,
-                        (block.seeds.ctypes.data, block.begun.ctypes.data, block.seen.ctypes.data, 1),
+                        (
+                            block.seeds.ctypes.data,
+                            block.initial_states.ctypes.data,
+                            block.initial_observations.ctypes.data,
+                            1,
+                        ),
                     )
                 episode = first + taken
                 for k in range(len(layout.kept)):
-                    block.state[k, lane] = block.begun[layout.kept[k], taken]
-                for k in range(len(block.seen)):
-                    block.observation[k, lane] = block.seen[k, taken]
+                    block.state[k, lane] = block.initial_states[layout.kept[k], taken]
+                for k in range(len(block.initial_observations)):
+                    block.observation[k, lane] = block.initial_observations[k, taken]
                 if len(batch.actions) > 0:
-                    for k in range(len(block.seen)):
-                        batch.observations[episode, 0, k] = block.seen[k, taken]
+                    for k in range(len(block.initial_observations)):
+                        batch.observations[episode, 0, k] = block.initial_observations[k, taken]
                 block.moment[0, lane] = batch.seeds[episode]
                 block.episode[lane], block.length[lane] = episode, 0
                 load_controller(layout, block, batch.parameters, episode // per_controller, lane)
@@ -197,9 +202,9 @@ def run(
                 block.action.ctypes.data,
                 block.state.ctypes.data,
                 block.observation.ctypes.data,
-                block.gained.ctypes.data,
-                block.described.ctypes.data,
-                block.final.ctypes.data,
+                block.reward_and_fitness.ctypes.data,
+                block.step_descriptor.ctypes.data,
+                block.episode_descriptor.ctypes.data,
                 block.flags.ctypes.data,
                 1,
             ),
@@ -223,7 +228,7 @@ def load_controller(layout: Layout, block: Block, parameters: np.ndarray, contro
     lanes = len(block.episode)
     free = -1
     for slot in range(lanes):
-        if block.holds[slot] == controller:
+        if block.controllers[slot] == controller:
             block.slot[lane] = slot
             return
         used = False
@@ -232,7 +237,7 @@ def load_controller(layout: Layout, block: Block, parameters: np.ndarray, contro
                 used = True
         if not used:
             free = slot
-    block.slot[lane], block.holds[free] = free, controller
+    block.slot[lane], block.controllers[free] = free, controller
     block.dense[free] = copy(layout, parameters[controller], block.weights[free])
 
 
@@ -276,9 +281,9 @@ def record(block: Block, batch: Batch, episode: int, lane: int) -> None:
         batch.observations[episode, step + 1, k] = block.observation[k, lane]
     for k in range(len(block.action)):
         batch.actions[episode, step, k] = block.action[k, lane]
-    for k in range(len(block.described)):
-        batch.step_descriptors[episode, step, k] = block.described[k, lane]
-    batch.rewards[episode, step] = block.gained[0, lane]
+    for k in range(len(block.step_descriptor)):
+        batch.step_descriptors[episode, step, k] = block.step_descriptor[k, lane]
+    batch.rewards[episode, step] = block.reward_and_fitness[0, lane]
 
 
 @compiled
@@ -287,8 +292,10 @@ def finish(block: Block, batch: Batch, episode: int, lane: int) -> None:
     ending = TERMINATED if block.flags[0, lane] != 0 else TRUNCATED
     if block.flags[1, lane] == 0 or block.flags[2, lane] == 0:
         ending = INVALID
-    batch.fitness[episode] = np.float32(np.nan) if ending == INVALID else block.gained[1, lane]
-    for k in range(len(block.final)):
-        batch.descriptor[episode, k] = np.float32(np.nan) if ending == INVALID else block.final[k, lane]
+    batch.fitness[episode] = np.float32(np.nan) if ending == INVALID else block.reward_and_fitness[1, lane]
+    for k in range(len(block.episode_descriptor)):
+        batch.descriptor[episode, k] = (
+            np.float32(np.nan) if ending == INVALID else block.episode_descriptor[k, lane]
+        )
     batch.lengths[episode] = block.length[lane]
     batch.endings[episode] = ending

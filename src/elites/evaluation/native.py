@@ -17,9 +17,9 @@ import numpy as np
 
 from elites.cache import keep_in_process
 from elites.evaluation import lanes as episodes
-from elites.evaluation.device import check_descriptor, check_episode_descriptor, noise_of_step
+from elites.evaluation.device import check_descriptor, check_episode_descriptor, draw_step_noise
 from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation, by_episode
-from elites.evaluation.threads import thread_count
+from elites.evaluation.threads import choose_thread_count
 from elites.native import Compiled, compile_function
 from elites.native.compiled import aligned
 from elites.native.perceptron import Perceptron
@@ -64,29 +64,29 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
         after = task.step(state_with_keys(plain, kinds()), action)
         check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
         reward, observation = after.reward.astype(jnp.float32), after.observation.astype(jnp.float32)
-        described = after.descriptor.astype(dtype)
-        numbers = [reward[None], action, observation, *([described] if dtype == jnp.float32 else [])]
+        step_descriptor = after.descriptor.astype(dtype)
+        numbers = [reward[None], action, observation, *([step_descriptor] if dtype == jnp.float32 else [])]
         finite = jnp.isfinite(jnp.concatenate(numbers)).all()
-        fitness, total, length = fitness + reward, total + described, length + 1
-        final, described_well = total / length, jnp.bool_(True)
+        fitness, total, length = fitness + reward, total + step_descriptor, length + 1
+        episode_descriptor, episode_descriptor_finite = total / length, jnp.bool_(True)
         if task.describes_episodes:
-            final = task.episode_descriptor(final, after.state)
-            check_episode_descriptor(task, final.shape)
-            described_well = jnp.isfinite(final).all()
+            episode_descriptor = task.episode_descriptor(episode_descriptor, after.state)
+            check_episode_descriptor(task, episode_descriptor.shape)
+            episode_descriptor_finite = jnp.isfinite(episode_descriptor).all()
         return (
             (plain_state(after.state), fitness, total, length),
             observation,
             (reward, fitness),
-            described,
-            final.astype(jnp.float32),
-            (after.terminated | ~finite, finite, described_well),
+            step_descriptor,
+            episode_descriptor.astype(jnp.float32),
+            (after.terminated | ~finite, finite, episode_descriptor_finite),
         )
 
     def act(raw: jax.Array, moment: Any, *, noisy: bool) -> tuple[jax.Array]:
         action = jnp.tanh(raw)
         if noisy:
             seed, step, spread = moment
-            action = jnp.clip(action + spread * noise_of_step(seed, step, task.action_size), -1, 1)
+            action = jnp.clip(action + spread * draw_step_noise(seed, step, task.action_size), -1, 1)
         return (action,)
 
     numbers, seed = (
@@ -151,7 +151,7 @@ class NativeEvaluator(Evaluator):
         `lanes` is the number of robots that a thread has side by side, those of a vector register by default.
         UnknownPrimitiveError, which names it, if an operation of the task cannot be compiled.
         """
-        threads = thread_count(threads)
+        threads = choose_thread_count(threads)
         super().__init__(task, task.controller(hidden))
         self._programs = make_programs(task, lanes)
         self._perceptron = Perceptron(self.sizes, self._programs.step.lanes)
@@ -172,25 +172,27 @@ class NativeEvaluator(Evaluator):
         reset, step = self._programs.reset, self._programs.step
         width = step.lanes
         real = np.dtype(self.task.step_descriptor_dtype).kind == "f"
-        (seeds,), (begun, seen) = ([array[0] for array in group] for group in reset.buffers(1))
-        (state, action), (_, observation, gained, described, final, flags) = (
+        (seeds,), (initial_states, initial_observations) = (
+            [array[0] for array in group] for group in reset.buffers(1)
+        )
+        (state, action), (_, observation, reward_and_fitness, step_descriptor, episode_descriptor, flags) = (
             [array[0] for array in group] for group in step.buffers(1)
         )
         return episodes.Block(
             seeds=seeds,
-            begun=begun,
-            seen=seen.view(np.float32),
+            initial_states=initial_states,
+            initial_observations=initial_observations.view(np.float32),
             state=state,
             observation=observation.view(np.float32),
             raw=aligned((self.task.action_size, width)).view(np.float32),
             moment=aligned((3, width)),
             action=action.view(np.float32),
-            gained=gained.view(np.float32),
-            described=described.view(np.float32 if real else np.int32),
-            final=final.view(np.float32),
+            reward_and_fitness=reward_and_fitness.view(np.float32),
+            step_descriptor=step_descriptor.view(np.float32 if real else np.int32),
+            episode_descriptor=episode_descriptor.view(np.float32),
             flags=flags,
             weights=aligned((width, self._perceptron.numbers)).view(np.float32),
-            holds=np.zeros(width, np.int64),
+            controllers=np.zeros(width, np.int64),
             dense=np.zeros(width, np.int64),
             slot=np.zeros(width, np.int64),
             episode=np.zeros(width, np.int64),

@@ -14,7 +14,7 @@ from elites.tasks.task import Task
 
 CONTROLLERS = 50
 HIDDEN = (128, 128)
-LARGE = 3.0  # factor on the weights of every other controller: large weights make larger movements
+WEIGHT_FACTOR = 3.0  # on the weights of every other controller: large weights make larger movements
 
 
 def with_measured_offset(task: Task) -> Task:
@@ -34,13 +34,13 @@ def measure_offset(task: Task) -> tuple[float, str]:
 
     keys = jax.random.split(jax.random.key(0), CONTROLLERS)
     parameters = np.array(jax.jit(jax.vmap(Policy.for_task(task, HIDDEN).init))(keys))
-    parameters[::2] *= LARGE
+    parameters[::2] *= WEIGHT_FACTOR
     with make_evaluator(task, HIDDEN, threads=None) as evaluator:
         fitness = evaluator.evaluate(parameters, np.arange(CONTROLLERS)).fitness
     if not np.isfinite(fitness).any():
         raise ElitesError(f"{task.name}: all {CONTROLLERS} random controllers gave NaN")
     method = (
         f"measured: the worst fitness of {CONTROLLERS} random controllers with 128-128 hidden units, half of "
-        f"them with weights multiplied by {LARGE:g}, rounded down"
+        f"them with weights multiplied by {WEIGHT_FACTOR:g}, rounded down"
     )
     return float(math.floor(np.nanmin(fitness))), method

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elites.errors import ElitesError
-from elites.evaluation.threads import thread_count
+from elites.evaluation.threads import choose_thread_count
 from elites.files import one_line
 from elites.options import Physics
 from elites.tasks.task import DeviceTask, Task
@@ -34,7 +34,7 @@ def choose_physics(
     refuse_physics(task, wanted)
     if not isinstance(task, DeviceTask):
         return None, ""
-    threads, problem = thread_count(threads), ""
+    threads, problem = choose_thread_count(threads), ""
     physics = wanted or _fastest(task, seeds, threads)
     if physics != "xla":
         from elites.native import UnknownPrimitiveError
@@ -78,6 +78,6 @@ def _compile(task: DeviceTask, physics: Physics) -> None:
 
         make_programs(task)
     else:
-        from elites.evaluation.device import batched
+        from elites.evaluation.device import batch_physics
 
-        batched(task, physics)
+        batch_physics(task, physics)

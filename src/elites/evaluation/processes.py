@@ -26,7 +26,7 @@ from elites.children import START_SECONDS, in_child, start_child
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.evaluation.shared import Layout, allocate, arrays_in, plan_layout
-from elites.evaluation.threads import thread_count
+from elites.evaluation.threads import choose_thread_count
 from elites.evaluation.worker import BEATS, STOP
 from elites.tasks import list_parameters
 from elites.tasks.episode import Transitions
@@ -99,7 +99,7 @@ class ProcessEvaluator(Evaluator):
         self, task: HostTask, *, hidden: tuple[int, ...] = (128, 128), processes: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one process per core by default."""
-        processes = thread_count(processes)
+        processes = choose_thread_count(processes)
         if in_child():
             raise ElitesError(
                 "a worker process has imported a script that starts a run; the script must do that "

@@ -24,7 +24,7 @@ class ThreadEvaluator(Evaluator):
         self, task: CompiledTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
-        threads = thread_count(threads)
+        threads = choose_thread_count(threads)
         super().__init__(task, task.controller(hidden))
         self._simulators = [task.simulator() for _ in range(threads)]
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
@@ -79,7 +79,7 @@ class ThreadEvaluator(Evaluator):
             self._simulators.pop().close()
 
 
-def thread_count(threads: int | None) -> int:
+def choose_thread_count(threads: int | None) -> int:
     """The given number, or one per core."""
     return len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
 

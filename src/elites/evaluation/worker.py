@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import end_with
+from elites.children import end_with_parent
 from elites.errors import error_line
 from elites.evaluation.shared import arrays_in
 from elites.imports import add_pickled
@@ -26,13 +26,14 @@ from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
 STOP, BEATS = "stop", "beats"  # arrays that all workers of an evaluator share
 
 
-def main(channel_file: int, board: int, lifeline: int, parent: int, by_main: int, slot: int) -> None:
+def main(channel_file: int, board: int, lifeline: int, parent: int, by_main_thread: int, slot: int) -> None:
     """Executes the parent's orders until the parent is gone.
 
-    The numbers are two file descriptors, the arguments of `end_with`, and the worker's index on the board.
+    The numbers are two file descriptors, the arguments of `end_with_parent`, and the worker's index on the
+    board.
     """
     gc.freeze()
-    end_with(lifeline, parent, by_main)
+    end_with_parent(lifeline, parent, by_main_thread)
     with (
         safe_output(),
         socket.socket(fileno=channel_file) as channel,

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.algorithms.base import Algorithm, Batch, Progress, Round, solutions
+from elites.algorithms.base import Algorithm, Batch, Progress, Round, make_solutions
 from elites.archives.archive import Archive, Status
 from elites.cache import keep_in_process
 from elites.evaluation.evaluation import Evaluation
@@ -25,7 +25,7 @@ from elites.results.schemas import BY_OPERATOR, COUNTS
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 
-MOST_GENERATIONS = 100  # per dispatch
+MAX_GENERATIONS = 100  # per dispatch
 OFFSPRING_BYTES = 2**26  # of the records of their offspring, if that is more than one generation
 COUNTED = (Status.NEW, Status.IMPROVED, Status.REJECTED, Status.STORED)
 
@@ -129,7 +129,7 @@ class Generation:
     def most_generations(self, rounds: tuple[Round, ...]) -> int:
         """The largest number of generations of these rounds per dispatch."""
         offspring = self.count * sum(round.policies for round in rounds)
-        return max(1, min(MOST_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
+        return max(1, min(MAX_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
 
     def rounds(self, generation: int) -> tuple[Round, ...]:
         """The rounds of a generation, numbered from 0."""
@@ -238,7 +238,7 @@ class Generation:
 
         Offspring that did not enter the archive are included, so that the shape is fixed.
         """
-        offspring = solutions(batch, evaluation, progress)
+        offspring = make_solutions(batch, evaluation, progress)
         origin = offspring.origin
         fields = (
             origin.evaluation,

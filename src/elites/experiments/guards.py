@@ -34,11 +34,11 @@ class Interrupts:
     A thread receives them at once. Python's own handlers run only after a compilation or a program has ended.
     """
 
-    def __init__(self, awaited: str, tell: Callable[[str, int], None] | None = None) -> None:
-        """`awaited` names what a stop waits for. `tell` is called with a line and the signals so far."""
+    def __init__(self, awaited: str, on_stop: Callable[[str, int], None] | None = None) -> None:
+        """`awaited` names what a stop waits for. `on_stop` is called with a line and the signals so far."""
         self.requested = False
         self._line = f"waiting for {awaited} to end (Ctrl-C again stops at once)"
-        self._tell = tell or write_stop
+        self._on_stop = on_stop or write_stop
         self._received = self._handled = 0  # signals; Python handles equal ones that arrive together once
 
     def __enter__(self) -> Interrupts:
@@ -67,7 +67,7 @@ class Interrupts:
             if number[0] in self._before:
                 self._received += 1
                 self.requested = True
-                self._tell(self._line, self._received)
+                self._on_stop(self._line, self._received)
 
     def _handle(self, number: int, frame: object) -> None:
         self._handled += 1

@@ -38,7 +38,7 @@ from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_taken
 from elites.tasks.in_memory import provide_functions
 from elites.tasks.task import DeviceTask, Task
-from elites.text import MOST_NAME_BYTES, folder_name
+from elites.text import MAX_NAME_BYTES, folder_name
 
 
 def default_folder(config: RunConfig, seeds: int = 1) -> Path:
@@ -46,7 +46,7 @@ def default_folder(config: RunConfig, seeds: int = 1) -> Path:
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task_name))
     name = f"{algorithm}-{task}-{last}"
-    return Path("runs") / (name if len(name.encode()) <= MOST_NAME_BYTES else folder_name(name))
+    return Path("runs") / (name if len(name.encode()) <= MAX_NAME_BYTES else folder_name(name))
 
 
 def run(

@@ -12,7 +12,7 @@ from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.results.lineage import Lineage
 
-MOST_ANCESTORS = 40_000  # in a page
+MAX_ANCESTORS = 40_000  # in a page
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
         rows = rows[rows >= 0]
         rows = rows[~taken[rows]]
         rows = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each once, in the same order
-        new = rows[: MOST_ANCESTORS - len(chosen)]
+        new = rows[: MAX_ANCESTORS - len(chosen)]
         taken[new] = True
         chosen = np.concatenate([chosen, new])
         return new, len(new) < len(rows)
@@ -89,7 +89,7 @@ def _in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> A
     present = set(archive.evaluation.tolist())
     wanted = [int(parent) for parent in archive.parents.ravel() if parent >= 0]
     chosen: set[int] = set()
-    while wanted and len(chosen) < MOST_ANCESTORS:
+    while wanted and len(chosen) < MAX_ANCESTORS:
         evaluation = wanted.pop()
         if evaluation in present or evaluation in chosen or evaluation not in known:
             continue

@@ -24,7 +24,7 @@ QUALITY = 60  # of WebP
 def describe_clips(
     content: Content, task: Any, blocks: Blocks, on_progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
-    """The header's entries: `clips`, by elite, and `still`, the reason why there are none."""
+    """The header's entries: `clips`, by elite, and `no_movement_reason`, the reason why there are none."""
     from elites.evaluation import make_evaluator
     from elites.replays.gymnasium import GymnasiumScene
 
@@ -42,8 +42,8 @@ def describe_clips(
             if on_progress is not None:
                 on_progress(done + 1, len(best))
     except ElitesError as error:
-        return {"still": str(error)}
-    return {"clips": clips, "still": ""}
+        return {"no_movement_reason": str(error)}
+    return {"clips": clips, "no_movement_reason": ""}
 
 
 def _clip(scene: Any, blocks: Blocks) -> list[int]:

@@ -23,13 +23,13 @@ from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
 from elites.text import shortened
 
-MOST_ROWS = 400  # of a curve
-MOST_SNAPSHOTS = 100
-MOST_PARAMETERS = 41_000  # of the best elites, in the page: two controllers of the usual size
-MOST_PAST = 20_000  # solutions of snapshots that are not elites at the end
-NEVER = 255  # stands for no snapshot
-MOST_CLOUD = 80_000  # replications whose descriptors are in the page, but at least FEWEST per elite
-FEWEST = 8
+MAX_ROWS = 400  # of a curve
+MAX_SNAPSHOTS = 100
+MAX_PARAMETERS = 41_000  # of the best elites, in the page: two controllers of the usual size
+MAX_PAST_SOLUTIONS = 20_000  # solutions of snapshots that are not elites at the end
+NO_SNAPSHOT = 255  # stands for no snapshot
+MAX_SHOWN_REPLICATIONS = 80_000  # whose descriptors are in the page, but at least the following per elite
+MIN_REPLICATIONS_PER_ELITE = 8
 THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
 
 
@@ -59,7 +59,7 @@ def read_content(path: Path) -> Content:
     if problem:
         reason = f"Not corrected: {problem}."
     moments = [moment for moment in run.snapshots() if moment <= archive.about["evaluations"]]
-    kept = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), MOST_SNAPSHOTS)).round().astype(int))
+    kept = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), MAX_SNAPSHOTS)).round().astype(int))
     snapshots = [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept]
     return Content(
         path,
@@ -182,7 +182,7 @@ def _parameters(archive: SavedArchive, blocks: Blocks) -> dict[str, Any] | None:
     """The parameters of as many elites as there is room for in a page, the best first."""
     if not archive.parameters.size:
         return None
-    count = min(len(archive.parameters), MOST_PARAMETERS // archive.parameters.shape[1])
+    count = min(len(archive.parameters), MAX_PARAMETERS // archive.parameters.shape[1])
     return blocks.add(archive.parameters[:count], "f4") if count else None
 
 
@@ -237,10 +237,10 @@ def _history(content: Content, operators: list[str], blocks: Blocks) -> dict[str
     """
     snapshots = content.snapshots
     spans = _snapshot_spans(snapshots)
-    while len(spans) > MOST_PAST and len(snapshots) > 1:
+    while len(spans) > MAX_PAST_SOLUTIONS and len(snapshots) > 1:
         snapshots = snapshots[::-2][::-1]
         spans = _snapshot_spans(snapshots)
-    since = np.full(len(content.archive.fitness), NEVER)
+    since = np.full(len(content.archive.fitness), NO_SNAPSHOT)
     elites = {_key(content.archive, elite): elite for elite in range(len(since))}
     rows = []
     for span in spans:
@@ -274,7 +274,7 @@ def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
     least, most = np.zeros(count), np.ones(count)
     least[valid], most[valid] = np.nanmin(fitness[valid], 1), np.nanmax(fitness[valid], 1)
     share = (fitness - least[:, None]) / np.where(most > least, most - least, 1)[:, None]
-    clouds = min(replications, max(FEWEST, MOST_CLOUD // max(1, count)))
+    clouds = min(replications, max(MIN_REPLICATIONS_PER_ELITE, MAX_SHOWN_REPLICATIONS // max(1, count)))
     return {
         "replications": replications,
         "clouds": clouds,
@@ -319,7 +319,7 @@ def _curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:
     if not content.metrics or not len(content.metrics["evaluations"]):
         return []
     rows = len(content.metrics["evaluations"])
-    kept = np.unique(np.linspace(0, rows - 1, min(rows, MOST_ROWS)).round().astype(int))
+    kept = np.unique(np.linspace(0, rows - 1, min(rows, MAX_ROWS)).round().astype(int))
     evaluations = blocks.add(content.metrics["evaluations"][kept], "f4")
     further = content.record.metrics if content.record is not None else []
     curves = []

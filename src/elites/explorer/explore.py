@@ -16,7 +16,7 @@ from elites.options import converted
 from elites.results.folder import RunFolder
 
 VERSION = 1
-MOST_RUNS = 8
+MAX_RUNS = 8
 
 
 def explore(
@@ -82,8 +82,8 @@ def serve(
 
 
 def _paths(folders: Sequence[Path | str]) -> list[Path]:
-    if not 1 <= len(folders) <= MOST_RUNS:
-        raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MOST_RUNS}")
+    if not 1 <= len(folders) <= MAX_RUNS:
+        raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MAX_RUNS}")
     return [Path(folder) for folder in folders]
 
 
@@ -120,7 +120,7 @@ def _movements(
     if content.record is None:
         return {
             "gaits": None,
-            "still": "Movements need the folder of a run.",
+            "no_movement_reason": "Movements need the folder of a run.",
         }
     from elites.explorer.clips import describe_clips
     from elites.tasks import make_task
@@ -130,7 +130,7 @@ def _movements(
     try:
         task = make_task(record.task, **record.task_parameters)
     except ElitesError as error:
-        return {"gaits": None, "still": f"This page has no movements: {error}"}
+        return {"gaits": None, "no_movement_reason": f"This page has no movements: {error}"}
     if gaits != "none" and isinstance(task, GymnasiumTask) and content.archive.has_parameters:
         return {"gaits": None, **describe_clips(content, task, blocks, on_progress)}
     return describe_gaits(content, task, record.physics, gaits, blocks, on_progress)

@@ -12,7 +12,7 @@ from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.options import Physics
 from elites.replays.choice import best_per_region
-from elites.replays.poses import Movement, Robot, can_be_recorded, read_robot, record
+from elites.replays.poses import Movement, Robot, read_robot, record, why_not_recorded
 
 Gaits = Literal["none", "best", "all"]
 """The elites with movements in the page: none, the best elite of each region, or all."""
@@ -22,7 +22,7 @@ RATE = 30.0  # pictures per second, about
 REGIONS = (8, 8)  # of descriptor space, each with its best elite
 GHOSTS = 3  # replications of an elite, if the archive was corrected
 COARSER = 2  # pictures of an elite's own episode per picture of a replication
-MOST_SECONDS = 11_000.0  # limit for all movements: beyond it, no more replications are added
+MAX_SECONDS = 11_000.0  # limit for all movements: beyond it, no more replications are added
 
 
 def describe_gaits(
@@ -33,13 +33,13 @@ def describe_gaits(
     blocks: Blocks,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """The header's entries about movements: `gaits`, and `still`, the reason why there are none."""
+    """The header's entries: `gaits`, and `no_movement_reason`, the reason why there are none."""
     archive = content.archive
-    reason = "This page was made without movements." if gaits == "none" else can_be_recorded(task)
+    reason = "This page was made without movements." if gaits == "none" else why_not_recorded(task)
     if not archive.has_parameters:
         reason = "The parameters of the controllers were left out of this archive, so nothing can move."
     if reason:
-        return {"gaits": None, "still": reason}
+        return {"gaits": None, "no_movement_reason": reason}
     robot = read_robot(task)
     steps, every = _pace(robot)
     own, ghosts = episodes(content, gaits)
@@ -62,7 +62,7 @@ def describe_gaits(
             seconds, done = seconds + movement.length * robot.seconds, done + 1
             if on_progress is not None:
                 on_progress(done, len(own) + len(ghosts))
-            if shown is ghosts and seconds > MOST_SECONDS:
+            if shown is ghosts and seconds > MAX_SECONDS:
                 break
     yaw, pitch, distance, height = robot.view
     limbs = [
@@ -84,7 +84,7 @@ def describe_gaits(
             "camera": [math.radians(yaw), math.radians(pitch), distance, height],
             "elites": elites,
         },
-        "still": "",
+        "no_movement_reason": "",
     }
 
 
@@ -92,7 +92,7 @@ def describe_again(
     content: Content, task: Any, elite: int, seed: int, blocks: Blocks
 ) -> dict[str, Any] | None:
     """The header's entry of an elite's movement in another episode; None if its task has no robot."""
-    if can_be_recorded(task) or content.record is None:
+    if why_not_recorded(task) or content.record is None:
         return None
     steps, every = _pace(read_robot(task))
     hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])

@@ -28,7 +28,7 @@ from elites.explorer.gaits import describe_again
 from elites.explorer.page import as_json
 
 HOST = "127.0.0.1"
-MOST_BYTES = 1000  # of a request
+MAX_REQUEST_BYTES = 1000
 EVALUATE, PARAMETERS = "evaluate", "parameters"  # the last part of the address of a request
 
 
@@ -135,8 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._allowed(PARAMETERS if saves else EVALUATE):
             return None
         length = self.headers.get("Content-Length", "")
-        if not length.isdigit() or int(length) > MOST_BYTES:
-            return self._error(http.HTTPStatus.BAD_REQUEST, f"a request has at most {MOST_BYTES} bytes")
+        if not length.isdigit() or int(length) > MAX_REQUEST_BYTES:
+            return self._error(
+                http.HTTPStatus.BAD_REQUEST, f"a request has at most {MAX_REQUEST_BYTES} bytes"
+            )
         try:
             body = self.rfile.read(int(length))
             if saves:

@@ -23,7 +23,7 @@ from elites.options import Count, Range, Rate, Share, Spread, Widths, check_fiel
 from elites.policies import Layers, Policy, init_layers
 
 
-class TD3(NamedTuple):
+class TD3State(NamedTuple):
     """The state of TD3. The two critics are stacked: each of their arrays is `[2, …]`."""
 
     critics: Layers
@@ -49,7 +49,7 @@ def no_training() -> Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3Config:
+class CriticConfig:
     """Training of the critics and the greedy actor."""
 
     critic_hidden: Widths = (256, 256)
@@ -82,13 +82,13 @@ class TD3Config:
         check_fields(self)
 
 
-def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
+def init(key: jax.Array, config: CriticConfig, policy: Policy) -> TD3State:
     """Random critics and greedy actor; their targets are copies."""
     first, second, actor_key = jax.random.split(key, 3)
     sizes = (policy.sizes[0] + policy.sizes[-1], *config.critic_hidden, 1)
     critics = jax.vmap(lambda one: init_layers(one, sizes, config.critic_init))(jnp.stack([first, second]))
     actor = init_layers(actor_key, policy.sizes)
-    return TD3(
+    return TD3State(
         critics=critics,
         target_critics=jax.tree.map(jnp.copy, critics),
         actor=actor,
@@ -99,7 +99,7 @@ def init(key: jax.Array, config: TD3Config, policy: Policy) -> TD3:
     )
 
 
-def value(
+def compute_q(
     critic: Layers, observation: jax.Array, action: jax.Array, product: Product = operator.matmul
 ) -> jax.Array:
     """Q(s, a) of one critic. Shapes broadcast: actions of many actors can share one batch of states."""
@@ -111,20 +111,20 @@ def value(
     return hidden[..., 0]
 
 
-def first(critics: Layers) -> Layers:
+def first_critic(critics: Layers) -> Layers:
     """Q1, the critic that actors ascend."""
     return tuple((weights[0], biases[0]) for weights, biases in critics)
 
 
 def train(
-    td3: TD3,
-    config: TD3Config,
+    td3: TD3State,
+    config: CriticConfig,
     policy: Policy,
     buffer: ReplayBuffer,
     key: jax.Array,
     steps: int,
     reward: Callable[[Experience], jax.Array] | None = None,
-) -> tuple[TD3, Training]:
+) -> tuple[TD3State, Training]:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
     A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
@@ -141,21 +141,21 @@ def train(
     noise = jax.vmap(lambda noise_key: jax.random.normal(noise_key, shape))(keys[:, 1])
     noise = jnp.clip(config.smoothing_noise * noise, -config.smoothing_clip, config.smoothing_clip)
 
-    def critic_step(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
+    def critic_step(state: TD3State, inputs: tuple[Experience, jax.Array]) -> tuple[TD3State, jax.Array]:
         batch, noise = inputs
         if reward is not None:
             batch = batch._replace(reward=reward(batch))
         return _train_critics(state, config, policy, batch, noise)
 
-    def actor_step(state: TD3, batch: Experience) -> TD3:
+    def actor_step(state: TD3State, batch: Experience) -> TD3State:
         return _train_actor(state, config, policy, batch)
 
-    def single(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
+    def single(state: TD3State, inputs: tuple[Experience, jax.Array]) -> tuple[TD3State, jax.Array]:
         state, measured = critic_step(state, inputs)
         due = state.steps % config.delay == 0
         return jax.lax.cond(due, actor_step, lambda state, _: state, state, inputs[0]), measured
 
-    def block(state: TD3, inputs: tuple[Experience, jax.Array]) -> tuple[TD3, jax.Array]:
+    def block(state: TD3State, inputs: tuple[Experience, jax.Array]) -> tuple[TD3State, jax.Array]:
         state, measured = jax.lax.scan(critic_step, state, inputs, unroll=min(config.delay, 4))
         return actor_step(state, jax.tree.map(lambda array: array[-1], inputs[0])), measured
 
@@ -171,14 +171,14 @@ def train(
 
 
 def _train_critics(
-    state: TD3, config: TD3Config, policy: Policy, batch: Experience, noise: jax.Array
-) -> tuple[TD3, jax.Array]:
+    state: TD3State, config: CriticConfig, policy: Policy, batch: Experience, noise: jax.Array
+) -> tuple[TD3State, jax.Array]:
     """One step of both critics towards r + γ min Q'(s', π'(s') + ε), with ε the noise.
 
     Also returns the loss of each critic and its mean value over the batch, `[2, 2]`.
     """
     product = PRODUCTS[config.training_precision]
-    both_values = jax.vmap(functools.partial(value, product=product), (0, None, None))
+    both_values = jax.vmap(functools.partial(compute_q, product=product), (0, None, None))
     next_action = jnp.clip(policy.act(state.target_actor, batch.next_observation, product) + noise, -1, 1)
     next_values = both_values(state.target_critics, batch.next_observation, next_action)
     target = batch.reward + config.discount * (1 - batch.terminal) * next_values.min(0)
@@ -194,13 +194,13 @@ def _train_critics(
     return state._replace(critics=critics, critics_optimiser=optimiser, steps=state.steps + 1), measured
 
 
-def _train_actor(state: TD3, config: TD3Config, policy: Policy, batch: Experience) -> TD3:
+def _train_actor(state: TD3State, config: CriticConfig, policy: Policy, batch: Experience) -> TD3State:
     """One ascent step of the greedy actor on Q1, then an update of all targets."""
-    critic, product = first(state.critics), PRODUCTS[config.training_precision]
+    critic, product = first_critic(state.critics), PRODUCTS[config.training_precision]
 
     def loss(actor: Layers) -> jax.Array:
         action = policy.act(actor, batch.observation, product)
-        return -value(critic, batch.observation, action, product).mean()
+        return -compute_q(critic, batch.observation, action, product).mean()
 
     updates, optimiser = optax.adam(config.greedy_learning_rate).update(
         jax.grad(loss)(state.actor), state.actor_optimiser

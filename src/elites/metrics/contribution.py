@@ -9,7 +9,7 @@ import numpy as np
 WINDOW = 200  # generations; the paper's smoothing window
 
 
-def added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def count_added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Offspring added per generation (to a new cell, or in place of a worse elite), by operator.
 
     `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them. A row may cover
@@ -30,7 +30,7 @@ def count_rows(window: int, generations: np.ndarray) -> int:
     return max(1, round(window * len(generations) / max(1, int(generations[-1]))))
 
 
-def smoothed(values: np.ndarray, window: int) -> np.ndarray:
+def smooth(values: np.ndarray, window: int) -> np.ndarray:
     """The mean over a window around each value; the window is cut at the ends."""
     before, after = (window - 1) // 2, window // 2
     sums = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])

@@ -65,7 +65,7 @@ def mean(samples: ArrayLike) -> np.ndarray:
     return np.clip(means, samples.min(1), samples.max(1))  # type: ignore[no-any-return]
 
 
-def correct(
+def average_replications(
     fitness: ArrayLike,
     descriptor: ArrayLike,
     cell: ArrayLike,
@@ -110,7 +110,7 @@ def correct(
     return Correction(means, centres, landed, kept, metrics, lost, int(np.count_nonzero(~valid)))
 
 
-def spread(
+def compute_spread(
     cell: ArrayLike,
     fitness_samples: ArrayLike,
     descriptor_samples: ArrayLike,
@@ -119,7 +119,7 @@ def spread(
     grid: Sequence[int] = (),
     bounds: ArrayLike | None = None,
 ) -> EliteSpread:
-    """The spread of each elite's replications. The arguments are those of `correct`."""
+    """The spread of each elite's replications. The arguments are those of `average_replications`."""
     cell = np.asarray(cell)
     samples, places = _checked(cell, fitness_samples, descriptor_samples)
     valid = _finite(samples, places)
@@ -183,4 +183,6 @@ def _assign_cells(
     if len(grid) and bounds is None:
         raise ElitesError("a grid needs its bounds")
     edges = np.tile([0.0, 1.0], (descriptor.shape[-1], 1)) if bounds is None else np.asarray(bounds)
-    return Cells(np.asarray(centroids), edges, tuple(int(count) for count in grid)).numbers(descriptor)
+    return Cells(np.asarray(centroids), edges, tuple(int(count) for count in grid)).assign_in_parts(
+        descriptor
+    )

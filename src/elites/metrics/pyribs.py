@@ -33,7 +33,7 @@ def from_pyribs(source: Any) -> PyribsElites:
     """The elites of `archive.data()`: as a dictionary, as a data frame, or as an npz file of it.
 
     The centroids are not among them: `archive.centroids` has those of a `CVTArchive`, and a `GridArchive` is
-    `elites.archives.cells.grid(archive.dims, bounds)`.
+    `elites.archives.cells.make_grid(archive.dims, bounds)`.
     """
     if isinstance(source, str | Path):
         source = read_arrays(Path(source), FIELDS, "an archive of pyribs")

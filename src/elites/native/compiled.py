@@ -20,7 +20,7 @@ import numpy as np
 from elites.cache import cache_folder
 from elites.errors import require
 from elites.native.emit import ENTRY, emit
-from elites.native.finite import shorter_program
+from elites.native.finite import shorten_program
 from elites.native.program import Program, Slot, fingerprint
 from elites.native.trace import from_jaxpr, trace_jaxpr
 
@@ -199,7 +199,7 @@ def compile_function(
     """
     width = host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
-    made = kept_code(
+    made = load_or_make_code(
         function,
         *examples,
         state=state,
@@ -211,7 +211,7 @@ def compile_function(
     return Compiled(made, width)
 
 
-def kept_code(
+def load_or_make_code(
     function: Callable[..., Any],
     *examples: Any,
     state: bool,
@@ -245,7 +245,7 @@ def kept_code(
         kept = None
         if state:
             program, kept = program.without_dead_state()
-        short = shorter_program(program)
+        short = shorten_program(program)
         if fused:
             program = program.with_fused_products()
             short = short and short.with_fused_products()

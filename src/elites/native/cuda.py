@@ -18,8 +18,8 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.native.compiled import LOCK, Code, Loaded, host, kept_code, machine_code
-from elites.native.emit import ENTRY, MOST_THREADS, emit_kernel
+from elites.native.compiled import LOCK, Code, Loaded, host, load_or_make_code, machine_code
+from elites.native.emit import ENTRY, MAX_THREADS, emit_kernel
 from elites.native.program import Slot, fingerprint
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -62,7 +62,7 @@ class Driver(Protocol):
     launch: int
 
     def compile(self, ir: str, exact: bool) -> bytes:
-        """Code of a kernel in LLVM IR, to be kept on disk. `exact` is as in `ptx`."""
+        """Code of a kernel in LLVM IR, to be kept on disk. `exact` is as in `compile_ptx`."""
 
     def load(self, code: bytes, pointers: int) -> Function:
         """The kernel of such code, which takes this number of pointers and a count."""
@@ -95,7 +95,7 @@ class CudaDriver:
 
     def compile(self, ir: str, exact: bool) -> bytes:
         """PTX."""
-        return ptx(ir, self.target, exact=exact).encode()
+        return compile_ptx(ir, self.target, exact=exact).encode()
 
     def load(self, code: bytes, pointers: int) -> Function:
         """See `Driver.load`. An error has what the driver's compiler says.
@@ -171,7 +171,7 @@ def choose_target(major: int, minor: int) -> str:
     return f"sm_{fit[-1]}"
 
 
-def ptx(ir: str, target: str, *, exact: bool = False) -> str:
+def compile_ptx(ir: str, target: str, *, exact: bool = False) -> str:
     """PTX of a kernel in LLVM IR.
 
     If it is `exact`, every operation rounds as on a CPU. Otherwise the driver may fuse a product with a sum,
@@ -198,7 +198,7 @@ _METADATA = 3  # XLA_FFI_Metadata_Extension
 _CREATE_ERROR, _GET_STREAM = 6, 10  # XLA_FFI_Api
 _DATA, _SIZES = 3, 5  # XLA_FFI_Buffer
 _VERSION, _TRAITS = 24, 32  # bytes: XLA_FFI_Metadata
-_OLDEST, _FIT_FOR_COMMAND_BUFFERS, _INTERNAL = (0, 1), 1, 13
+_MIN_API_VERSION, _FIT_FOR_COMMAND_BUFFERS, _INTERNAL = (0, 1), 1, 13
 _STREAM_BYTES, _ERROR_BYTES_OF_ARGUMENTS = 32, 28  # XLA_FFI_Stream_Get_Args, XLA_FFI_Error_Create_Args
 
 
@@ -223,8 +223,8 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
             line
             for k, (offset, value) in enumerate(
                 (
-                    (_VERSION, _OLDEST[0]),
-                    (_VERSION + 4, _OLDEST[1]),
+                    (_VERSION, _MIN_API_VERSION[0]),
+                    (_VERSION + 4, _MIN_API_VERSION[1]),
                     (_TRAITS, _FIT_FOR_COMMAND_BUFFERS),
                 )
             )
@@ -419,11 +419,11 @@ def compile_kernel(
     """A step, a function of pytrees of arrays, as a kernel. Its first argument and first result are a state.
 
     Of the state only what later steps need is stored, unless it is to be `whole`. The other arguments and
-    results each have arrays of one type. `exact` is as in `ptx`.
+    results each have arrays of one type. `exact` is as in `compile_ptx`.
     UnknownPrimitiveError, which names it, if an operation is not supported.
     """
-    assert 1 <= threads <= MOST_THREADS
-    made = kept_code(
+    assert 1 <= threads <= MAX_THREADS
+    made = load_or_make_code(
         function,
         *examples,
         state=not whole,

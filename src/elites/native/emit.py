@@ -55,7 +55,7 @@ _INTRINSICS = {
 _FUSED = {"fms": 2, "fnma": 0}  # which argument of `fma` has the other sign
 WORD = 4  # bytes of a number of an argument or a result in memory
 STACK = 64  # bytes: a vector that does not stay in a register must not lie in two lines of the cache
-MOST_THREADS = 128  # of a kernel's block: few, so that each of them may have all registers
+MAX_THREADS = 128  # of a kernel's block: few, so that each of them may have all registers
 _PLACE = ("tid", "ntid", "ctaid")  # of a thread: in its block, the block's size, the block in the grid
 
 
@@ -66,8 +66,8 @@ def emit(program: Program, lanes: int, short: Program | None = None) -> str:
     lanes. A group in memory is `[blocks, numbers, lanes]`, 4 bytes each: what is narrower is in the lower
     bits. All of a block is read before anything is written, so that a state can be replaced in place.
 
-    `short` is its `shorter_program`, which is computed first. Lanes in which its guard fails are computed
-    again by the program itself. So the bits of a lane do not depend on other lanes.
+    `short` is what `shorten_program` makes of it. It is computed first. Lanes in which its guard fails are
+    computed again by the program itself. So the bits of a lane do not depend on other lanes.
     """
     return "\n".join(_module(_Emitter, program, lanes, short))
 
@@ -423,7 +423,7 @@ class _KernelEmitter(_Emitter):
     fallback_attributes = "cold noinline"
 
     def entry(self) -> Iterator[str]:
-        limit = f'"nvvm.maxntid"="{MOST_THREADS}"'
+        limit = f'"nvvm.maxntid"="{MAX_THREADS}"'
         yield f"define ptx_kernel void @{ENTRY}({self.parameters()}, i64 %robots) {limit} {{"
         yield "start:"
         for name in _PLACE:

@@ -6,7 +6,7 @@ cannot drop them. Here they are dropped, and the guard holds only if each such x
 a branch to the whole program for all other cases.
 
 Few of these numbers are checked themselves. If a sum or product is finite, so are its terms and factors: a
-check of a result covers what led to it. And sums and products of numbers below `LARGEST` are finite.
+check of a result covers what led to it. And sums and products of numbers below `MAX_CHECKED_SIZE` are finite.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 
 from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, in_order
 
-LARGEST = 2.0**40  # in size, of a checked number
-GUARD_LIMIT = LARGEST**2  # a sum of squares that is below it has no number above `LARGEST`
+MAX_CHECKED_SIZE = 2.0**40  # in size, of a checked number
+GUARD_LIMIT = MAX_CHECKED_SIZE**2  # a sum of squares that is below it has no number above `MAX_CHECKED_SIZE`
 _FINITE = 2.0**100  # a bound that no rounding makes infinite
 _SUMS = 4  # of squares, side by side: an addition waits for the one before
-_MOST_LEFT = 0.9  # of the operations: a program that is not shorter by a tenth is not worth its guard
+_MAX_SHARE_LEFT = 0.9  # of the operations: a program that is not shorter by a tenth is not worth its guard
 _NEED_FINITE = ("add", "sub", "mul", "neg", "abs", "sqrt")  # the result is finite only if the arguments are
 
 
-def shorter_program(program: Program) -> Program | None:
+def shorten_program(program: Program) -> Program | None:
     """The program for ordinary numbers; None if it would not be shorter, or has a loop without a length.
 
     The turns of such a loop may depend on what is dropped. The last group of outputs is the guard; the other
@@ -35,7 +35,7 @@ def shorter_program(program: Program) -> Program | None:
     if any(loop.going is not None for loop in program.loops().values()):
         return None
     rebuilt, dropped = _Rebuild(program).result()
-    if not dropped or rebuilt.operations() > _MOST_LEFT * program.operations():
+    if not dropped or rebuilt.operations() > _MAX_SHARE_LEFT * program.operations():
         return None
     checked = _numbers_to_check(rebuilt, dropped)
     return None if checked is None else _with_guard(rebuilt, checked)
@@ -136,7 +136,7 @@ class _Rebuild:
 
 
 def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:
-    """Numbers such that all `dropped` factors are finite if these are less than `LARGEST`.
+    """Numbers such that all `dropped` factors are finite if these are less than `MAX_CHECKED_SIZE`.
 
     None if they cannot be checked: in a loop that the program does not have any more, or of another type.
     """
@@ -165,14 +165,14 @@ def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:
     bounds: dict[int, float] = {}
 
     def bound(at: int) -> float:
-        return LARGEST if at in checked else bounds.get(at, math.inf)
+        return MAX_CHECKED_SIZE if at in checked else bounds.get(at, math.inf)
 
     for at, node in enumerate(nodes):
         bounds[at] = _bound(node, [bound(arg) for arg in node.args])
         if at not in cone or bound(at) <= _FINITE:
             continue
         if at not in live and node.op in _NEED_FINITE:
-            checked |= {arg for arg in node.args if arg in live and bound(arg) > LARGEST}
+            checked |= {arg for arg in node.args if arg in live and bound(arg) > MAX_CHECKED_SIZE}
             bounds[at] = _bound(node, [bound(arg) for arg in node.args])
         if bound(at) > _FINITE:
             checked.add(at)

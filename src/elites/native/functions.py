@@ -32,7 +32,7 @@ _ERF_INV_TAIL = (
 
 
 class Functions:
-    """They make nodes of a graph. Names in capitals work on float64."""
+    """They make nodes of a graph. Those with 64 in their names work on float64."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -77,38 +77,38 @@ class Functions:
         return sine, cosine, g.cast(g.op("sub", turns, quarter), "int32")
 
     def exp(self, x: int) -> int:
-        return self._narrow(self.EXP(self._wide(x)))
+        return self._narrow(self.exp64(self._wide(x)))
 
     def exp2(self, x: int) -> int:
-        return self._narrow(self.EXP(self.graph.op("mul", self._wide(x), self._const(LOG2))))
+        return self._narrow(self.exp64(self.graph.op("mul", self._wide(x), self._const(LOG2))))
 
     def expm1(self, x: int) -> int:
-        return self._narrow(self.EXPM1(self._wide(x)))
+        return self._narrow(self.expm1_64(self._wide(x)))
 
     def log(self, x: int) -> int:
-        return self._narrow(self.LOG(self._wide(x)))
+        return self._narrow(self.log64(self._wide(x)))
 
     def log1p(self, x: int) -> int:
         g, c, x64 = self.graph, self._const, self._wide(x)
         small = g.op("lt", g.op("abs", x64), c(0.25))
         ratio = g.op("div", x64, g.op("add", c(2.0), x64))
         near = self._log_of_ratio(ratio)
-        far = self.LOG(g.op("add", c(1.0), x64))
+        far = self.log64(g.op("add", c(1.0), x64))
         return self._narrow(g.select(small, near, far))
 
     def logistic(self, x: int) -> int:
         g, one = self.graph, self._const(1.0)
-        return self._narrow(g.op("div", one, g.op("add", one, self.EXP(g.op("neg", self._wide(x))))))
+        return self._narrow(g.op("div", one, g.op("add", one, self.exp64(g.op("neg", self._wide(x))))))
 
     def tanh(self, x: int) -> int:
         g, c, x64 = self.graph, self._const, self._wide(x)
-        grown = self.EXPM1(g.op("mul", c(-2.0), g.op("abs", x64)))  # in [-1, 0]
+        grown = self.expm1_64(g.op("mul", c(-2.0), g.op("abs", x64)))  # in [-1, 0]
         size = g.op("div", g.op("neg", grown), g.op("add", c(2.0), grown))
         return self._narrow(g.op("copysign", size, x64))
 
     def sinh(self, x: int) -> int:
         g, c, x64 = self.graph, self._const, self._wide(x)
-        grown = self.EXPM1(g.op("abs", x64))
+        grown = self.expm1_64(g.op("abs", x64))
         infinite = g.op("eq", grown, c(math.inf))
         size = g.op("add", grown, g.op("div", grown, g.op("add", grown, c(1.0))))
         size = g.op("mul", c(0.5), g.select(infinite, grown, size))
@@ -116,12 +116,12 @@ class Functions:
 
     def cosh(self, x: int) -> int:
         g, c = self.graph, self._const
-        grown = self.EXP(g.op("abs", self._wide(x)))
+        grown = self.exp64(g.op("abs", self._wide(x)))
         return self._narrow(g.op("mul", c(0.5), g.op("add", grown, g.op("div", c(1.0), grown))))
 
     def cbrt(self, x: int) -> int:
         g, c, x64 = self.graph, self._const, self._wide(x)
-        size = self.EXP(g.op("div", self.LOG(g.op("abs", x64)), c(3.0)))
+        size = self.exp64(g.op("div", self.log64(g.op("abs", x64)), c(3.0)))
         return self._narrow(g.op("copysign", size, x64))
 
     def rsqrt(self, x: int) -> int:
@@ -131,7 +131,7 @@ class Functions:
     def pow(self, x: int, y: int) -> int:
         g, c = self.graph, self._const
         base, power = self._wide(x), self._wide(y)
-        size = self.EXP(g.op("mul", power, self.LOG(g.op("abs", base))))
+        size = self.exp64(g.op("mul", power, self.log64(g.op("abs", base))))
         whole = g.op("eq", g.op("floor", power), power)
         half = g.op("mul", power, c(0.5))
         odd = g.op("and", whole, g.op("ne", g.op("floor", half), half))
@@ -147,7 +147,7 @@ class Functions:
     def erf_inv(self, x: int) -> int:
         g, one = self.graph, self._const(1.0)
         x64 = self._wide(x)
-        w = g.op("neg", self.LOG(g.op("mul", g.op("sub", one, x64), g.op("add", one, x64))))
+        w = g.op("neg", self.log64(g.op("mul", g.op("sub", one, x64), g.op("add", one, x64))))
         middle = self._series(g.op("sub", w, self._const(2.5)), _ERF_INV_MIDDLE[::-1])
         tail = self._series(g.op("sub", g.op("sqrt", w), self._const(3.0)), _ERF_INV_TAIL[::-1])
         value = g.op("mul", g.select(g.op("lt", w, self._const(5.0)), middle, tail), x64)
@@ -189,12 +189,12 @@ class Functions:
         g, one = self.graph, self.graph.const(1, "float32")
         return g.op("sqrt", g.op("mul", g.op("sub", one, x), g.op("add", one, x)))
 
-    def EXP(self, x: int) -> int:  # noqa: N802
+    def exp64(self, x: int) -> int:
         g = self.graph
         scale, small = self._reduced(x)
         return g.op("fma", scale, small, scale)
 
-    def EXPM1(self, x: int) -> int:  # noqa: N802
+    def expm1_64(self, x: int) -> int:
         g = self.graph
         scale, small = self._reduced(x)
         value = g.op("fma", scale, small, g.op("sub", scale, self._const(1.0)))
@@ -211,7 +211,7 @@ class Functions:
         exponent = g.op("add", g.cast(g.cast(k, "int32"), "int64"), g.const(1023, "int64"))
         return g.bits(g.op("shl", exponent, g.const(52, "int64")), "float64"), small
 
-    def LOG(self, x: int) -> int:  # noqa: N802
+    def log64(self, x: int) -> int:
         g, c = self.graph, self._const
         bits = g.op("sub", g.bits(x, "int64"), g.bits(c(math.sqrt(0.5)), "int64"))
         k = g.cast(g.op("shr", bits, g.const(52, "int64")), "int32")

@@ -20,7 +20,7 @@ import numpy as np
 from elites.errors import ElitesError
 
 OUTERMOST = 0  # the block that is in no loop
-MOST = 500_000  # nodes: a larger program would take minutes to compile
+MAX_NODES = 500_000  # a larger program would take minutes to compile
 
 
 class UnknownPrimitiveError(ElitesError):
@@ -113,8 +113,10 @@ class Graph:
 
     def new(self, op: str, args: tuple[int, ...], dtype: str, block: int, value: Any = None) -> int:
         """A node of its own."""
-        if len(self.nodes) == MOST:
-            raise UnknownPrimitiveError(f"a function of more than {MOST:,} operations cannot be compiled")
+        if len(self.nodes) == MAX_NODES:
+            raise UnknownPrimitiveError(
+                f"a function of more than {MAX_NODES:,} operations cannot be compiled"
+            )
         self.nodes.append(Node(op, args, dtype, block, value))
         return len(self.nodes) - 1
 

@@ -9,15 +9,15 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.results.archive import SavedArchive
 
-MOST_ELITES = 64  # elites in one clip
+MAX_ELITES = 64  # elites in one clip
 
 
 def parse_grid(text: str) -> tuple[int, int]:
     """Rows and columns of "3x3"."""
     match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if not match or not 1 <= int(match[1]) * int(match[2]) <= MOST_ELITES:
+    if not match or not 1 <= int(match[1]) * int(match[2]) <= MAX_ELITES:
         raise ElitesError(
-            f"grid is {text!r}; it must be rows x columns, such as 3x3, at most {MOST_ELITES} in all"
+            f"grid is {text!r}; it must be rows x columns, such as 3x3, at most {MAX_ELITES} in all"
         )
     return int(match[1]), int(match[2])
 

@@ -22,9 +22,9 @@ from elites.results.folder import RunFolder
 
 DPI = 100
 SECONDS = 8.0  # of a film, unless its pictures are too few or too many
-SLOWEST, FASTEST = 2.0, 25.0  # pictures per second
+MIN_RATE, MAX_RATE = 2.0, 25.0  # pictures per second
 LAST_PICTURE_SECONDS = 1.5  # seconds of the last picture
-MOST_PICTURES = 1000  # pictures
+MAX_PICTURES = 1000
 
 
 @plain_text()
@@ -80,7 +80,7 @@ def read_snapshots(run: RunFolder) -> list[SavedArchive]:
         raise ElitesError(
             f"a film takes two snapshots or more; {run} has {len(at)}: see `elites run … --snapshots`"
         )
-    chosen = np.unique(np.linspace(0, len(paths) - 1, min(len(paths), MOST_PICTURES)).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(paths) - 1, min(len(paths), MAX_PICTURES)).round().astype(int))
     archives = [load_archive(paths[index], parameters=False) for index in chosen]
     for path, archive in zip([paths[index] for index in chosen], archives, strict=True):
         if not np.array_equal(archive.centroids, archives[-1].centroids):
@@ -113,7 +113,7 @@ def _draw(
     picture(last)
     figure.set_layout_engine("none")  # from here on, nothing moves
     end = picture(last)
-    rate = float(np.clip(len(archives) / SECONDS, SLOWEST, FASTEST))
+    rate = float(np.clip(len(archives) / SECONDS, MIN_RATE, MAX_RATE))
     still = max(1, round(LAST_PICTURE_SECONDS * rate))
     kept = last + still if out.suffix == ".gif" else 0  # pictures in memory: all of a GIF, a byte per pixel
     require_bytes(1, end.shape[0] * end.shape[1] * (4 * 3 + kept), "this film takes", "films")

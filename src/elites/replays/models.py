@@ -14,7 +14,7 @@ import numpy as np
 from elites.replays.poses import Limb
 from elites.replays.rays import Camera, Shapes
 from elites.replays.scene import SmoothTarget
-from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Form, Solid, outline
+from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Form, Solid, fit_outline
 
 PLANE, HEIGHT_FIELD, SPHERE, CAPSULE = 0, 1, 2, 3  # MuJoCo's numbers for these shapes
 FORMS = {0: BOX, 4: ELLIPSOID, 5: CYLINDER, 6: BOX}  # others are meshes
@@ -165,7 +165,7 @@ def _block(model: Any, geom: int, body: int, foot: int) -> _Block:
 
 def _mesh_outline(model: Any, mesh: int) -> Form:
     first, count = int(model.mesh_vertadr[mesh]), int(model.mesh_vertnum[mesh])
-    return outline(model.mesh_vert[first : first + count].astype(float))
+    return fit_outline(model.mesh_vert[first : first + count].astype(float))
 
 
 Capsule = tuple[np.ndarray, np.ndarray, float]

@@ -20,8 +20,8 @@ from elites.tasks.mujoco import MujocoTask
 from elites.tasks.mujoco.simulator import MujocoSimulator
 
 DISTANCE = 3.6  # of the camera, in radii of the robot
-SMALLEST = 0.02  # radius, in m
-FLAT = 0.25  # height of a robot that is seen from above, in radii
+MIN_RADIUS = 0.02  # m
+MAX_FLAT_HEIGHT = 0.25  # height of a robot that is seen from above, in radii
 SIDE, AROUND, ABOVE = (0.0, -10.0), (35.0, -25.0), (0.0, -55.0)  # yaw and pitch in degrees
 
 
@@ -91,8 +91,8 @@ def _look(simulator: MujocoSimulator, seen: list[int], followed: int, *, planar:
         choice([*corners[own, end], simulator.data.xpos[followed]], 0)
         for end, choice in enumerate((np.min, np.max))
     )
-    radius = max(float(np.linalg.norm(high - low)) / 2, SMALLEST)
-    yaw, pitch = SIDE if planar else ABOVE if high[2] - low[2] < FLAT * radius else AROUND
+    radius = max(float(np.linalg.norm(high - low)) / 2, MIN_RADIUS)
+    yaw, pitch = SIDE if planar else ABOVE if high[2] - low[2] < MAX_FLAT_HEIGHT * radius else AROUND
     return (yaw, pitch, DISTANCE * radius, float(low[2] + high[2]) / 2 - floor), floor
 
 

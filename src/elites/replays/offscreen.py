@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import describe_exit, end_with, start_child
+from elites.children import describe_exit, end_with_parent, start_child
 from elites.errors import ElitesError, describe
 
 VARIABLE = "MUJOCO_GL"  # MuJoCo's variable for the library that it draws with
@@ -99,9 +99,9 @@ def _end(process: subprocess.Popen[bytes], channel: Connection, lifeline: tuple[
         os.close(descriptor)
 
 
-def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
+def main(channel_file: int, lifeline: int, parent: int, by_main_thread: int) -> None:
     """Draws what the parent asks for, until the parent is gone."""
-    end_with(lifeline, parent, by_main)
+    end_with_parent(lifeline, parent, by_main_thread)
     null = os.open(os.devnull, os.O_WRONLY)
     for output in (1, 2):
         os.dup2(null, output)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SIZE, TILE = (480, 360), (240, 180)  # pixels of a single elite, and of one of several
 RATES = {".mp4": 30.0, ".gif": 15.0}  # pictures per second at most
-MOST_INLINE = 20_000_000  # bytes of a clip that a notebook shows; its file grows by a third more
+MAX_INLINE_BYTES = 20_000_000  # bytes of a clip that a notebook shows; its file grows by a third more
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Replay(NamedTuple):
     replayed: list[Replayed]
 
     def __repr__(self) -> str:
-        return f"{table(self.replayed)}\n{self.path}"
+        return f"{format_results(self.replayed)}\n{self.path}"
 
     def _repr_html_(self) -> str:
         return f"{self._clip()}<pre>{html.escape(repr(self))}</pre>"
@@ -63,8 +63,8 @@ class Replay(NamedTuple):
         """The clip itself, embedded; a line if it is too large for that."""
         try:
             size = self.path.stat().st_size
-            if size > MOST_INLINE:
-                most = in_bytes(MOST_INLINE)
+            if size > MAX_INLINE_BYTES:
+                most = in_bytes(MAX_INLINE_BYTES)
                 return f"<p>The clip has {in_bytes(size)}. Up to {most} are shown here: see steps, size.</p>"
             data = base64.b64encode(self.path.read_bytes()).decode()
         except OSError as error:
@@ -284,7 +284,7 @@ class _PicturesAhead:
         return frame
 
 
-def table(replayed: list[Replayed]) -> str:
+def format_results(replayed: list[Replayed]) -> str:
     """A table of the recorded and the replayed results of each episode."""
     from elites.reports.tables import aligned
 

@@ -35,7 +35,7 @@ class Solid(NamedTuple):
     translucent: bool
 
 
-def outline(points: np.ndarray) -> Form:
+def fit_outline(points: np.ndarray) -> Form:
     """A convex form around points `[n, 3]`, as tight as planes in 66 directions can make it."""
     grid = np.stack(np.meshgrid(*[[-1.0, 0.0, 1.0]] * 3), -1).reshape(-1, 3)
     turn = np.arange(40) * np.pi * (3 - np.sqrt(5))  # a Fibonacci lattice

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-MOST_BINS = 50
+MAX_BINS = 50
 
 
 class Bins(NamedTuple):
@@ -33,7 +33,7 @@ def bins_of_cells(centroids: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray
     """The edges of bins, and the bin of each cell. Sizes of bins differ by one cell at most."""
     low, high = map(float, bounds)
     order = np.argsort(centroids, kind="stable")
-    groups = np.array_split(order, min(MOST_BINS, len(order)))
+    groups = np.array_split(order, min(MAX_BINS, len(order)))
     places = np.asarray(centroids, np.float64)[order]
     first = np.cumsum([len(group) for group in groups])[:-1]
     edges = np.concatenate([[low], np.clip((places[first - 1] + places[first]) / 2, low, high), [high]])

@@ -13,7 +13,7 @@ from elites.reports.style import OF_CORRECTIONS, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
 
-MOST_OPERATORS = 9  # with a colour of their own
+MAX_OPERATORS = 9  # with a colour of their own
 OTHERS = "others"
 BRIGHT_IS_LOW = "viridis_r"  # low values are the reproducible ones
 _PLACES = {name: place for place, name in enumerate(OPERATORS)}
@@ -62,8 +62,8 @@ def list_operators(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
         np.concatenate([archive.operator for archive in archives]), return_counts=True
     )
     names = [str(name) for name in operators[np.argsort(-counts, kind="stable")]]
-    kept = sorted(names[:MOST_OPERATORS], key=lambda name: (_PLACES.get(name, len(_PLACES)), name))
-    return tuple(kept) if len(names) <= MOST_OPERATORS else (*kept, OTHERS)
+    kept = sorted(names[:MAX_OPERATORS], key=lambda name: (_PLACES.get(name, len(_PLACES)), name))
+    return tuple(kept) if len(names) <= MAX_OPERATORS else (*kept, OTHERS)
 
 
 def maps_of_correction(corrected: CorrectedArchive) -> dict[str, Map]:

@@ -14,7 +14,7 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError, require
 from elites.files import error_in_one_line
-from elites.metrics.contribution import added, count_rows, smoothed, window
+from elites.metrics.contribution import count_added, count_rows, smooth, window
 from elites.metrics.metric import (
     Quantity,
     archive_metrics,
@@ -45,7 +45,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import OPTIONAL, RunRecord
 from elites.results.tables import metric_names
-from elites.text import MOST_SHOWN, shortened
+from elites.text import MAX_SHOWN_LENGTH, shortened
 
 Place = Literal["best", "upper right"]  # of a legend
 ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
@@ -391,7 +391,7 @@ def draw_progress(
     names += [name for name in OPTIONAL if name in metrics and np.isfinite(metrics[name]).any()]
     rows = len(names) // 2 + 1  # of two panels, one of them for the operators
     figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
-    figure.suptitle(shortened(title, 2 * MOST_SHOWN), fontsize=11)
+    figure.suptitle(shortened(title, 2 * MAX_SHOWN_LENGTH), fontsize=11)
     panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
     for axes, name in zip(panels, names, strict=False):
@@ -413,11 +413,11 @@ def draw_progress(
 
 def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
-    by_operator, over = added(metrics), window(int(metrics["generation"][-1]))
+    by_operator, over = count_added(metrics), window(int(metrics["generation"][-1]))
     rows = count_rows(over, metrics["generation"])
     axes.stackplot(
         metrics["evaluations"],
-        [smoothed(row, rows) for row in by_operator.values()],
+        [smooth(row, rows) for row in by_operator.values()],
         labels=[legend_label(name) for name in by_operator],
         colors=list(operator_colours(by_operator).values()),
     )

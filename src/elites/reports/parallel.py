@@ -13,14 +13,14 @@ from matplotlib.collections import LineCollection
 from elites.reports.maps import Map
 from elites.reports.scales import Scale, number
 
-MOST_LINES = 2000
-WIDEST = 16  # characters in a line of a name
-CROWDED = 8  # axes; names of more are turned
+MAX_LINES = 2000
+MAX_NAME_WIDTH = 16  # characters in a line of a name
+MAX_HORIZONTAL_NAMES = 8  # axes; names of more are turned
 
 
 def shown_elites(count: int) -> np.ndarray:
     """The elites that have a line: all of a few; of many, from the best to the worst at even steps."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_LINES)).round().astype(int))
+    return np.unique(np.linspace(0, count - 1, min(count, MAX_LINES)).round().astype(int))
 
 
 def draw_lines(axes: Axes, content: Map, scale: Scale, fitness: np.ndarray, heights: Scale) -> None:
@@ -46,8 +46,10 @@ def draw_lines(axes: Axes, content: Map, scale: Scale, fitness: np.ndarray, heig
         axes.axvline(place, color="#222222", linewidth=1)
         axes.annotate(number(top), (place, 1), (0, 3), va="bottom", **style)
         axes.annotate(number(bottom), (place, 0), (0, -3), va="top", **style)
-    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if len(names) > CROWDED else {}
-    axes.set_xticks(range(len(names)), [textwrap.fill(name, WIDEST) for name in names], fontsize=9, **turned)
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if len(names) > MAX_HORIZONTAL_NAMES else {}
+    axes.set_xticks(
+        range(len(names)), [textwrap.fill(name, MAX_NAME_WIDTH) for name in names], fontsize=9, **turned
+    )
     axes.tick_params(axis="x", length=0, pad=16)
     axes.set(xlim=(-0.15, len(names) - 0.85), ylim=(0, 1), yticks=[])
     for spine in axes.spines.values():

@@ -12,8 +12,8 @@ from matplotlib.colors import Normalize
 from elites.reports.style import Style
 
 ROBUST = (2, 98)  # percentiles
-FEWEST = 10  # values; if there are fewer, all are within the limits
-NEAR = 0.25  # extremes no further from the percentiles than this part of their distance are within the limits
+MIN_ROBUST_VALUES = 10  # if there are fewer, all are within the limits
+ROBUST_MARGIN = 0.25  # extremes this near to the percentiles, relative to their distance, are within too
 
 Sides = Literal["neither", "min", "max", "both"]
 Fixed = tuple[float | None, float | None]  # ends that a quantity has by nature, such as 0 and 1
@@ -70,9 +70,9 @@ def robust_limits(values: np.ndarray) -> tuple[float, float]:
     # Values themselves, not points between two of them: one of the two may be the outlier.
     low = float(finite[math.ceil(ROBUST[0] / 100 * last)])
     high = float(finite[math.floor(ROBUST[1] / 100 * last)])
-    if len(finite) < FEWEST or not low < high:
+    if len(finite) < MIN_ROBUST_VALUES or not low < high:
         return lowest, highest
-    near = NEAR * (high - low)
+    near = ROBUST_MARGIN * (high - low)
     return (lowest if low - lowest <= near else low), (highest if highest - high <= near else high)
 
 

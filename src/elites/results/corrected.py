@@ -12,7 +12,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.corrected import EliteSpread, correct, loss, spread
+from elites.metrics.corrected import EliteSpread, average_replications, compute_spread, loss
 from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric, summary
 from elites.options import Physics
 from elites.results import schemas
@@ -99,7 +99,7 @@ class CorrectedArchive(DrawableArchive):
 
     def spread(self) -> EliteSpread:
         """The spread of each elite's replications."""
-        return spread(
+        return compute_spread(
             self.cell,
             self.fitness,
             self.descriptor,
@@ -119,7 +119,7 @@ def corrected_archive(
 
     `about` describes how they were made: see `describe_correction`.
     """
-    correction = correct(
+    correction = average_replications(
         archive.fitness,
         archive.descriptor,
         archive.cell,

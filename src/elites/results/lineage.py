@@ -24,7 +24,7 @@ from elites.results.names import LINEAGE
 from elites.results.schemas import convert, parse
 
 VERSION = 1
-LONGEST_HEADER = 2**16  # bytes
+MAX_HEADER_BYTES = 2**16
 RECORD = np.dtype(
     [
         ("evaluation", "<i4"),
@@ -124,7 +124,7 @@ def load_lineage(path: Path | str) -> Lineage:
         path /= LINEAGE
     try:
         with open_file(path) as file:
-            operators = _read_header(path, file.readline(LONGEST_HEADER))
+            operators = _read_header(path, file.readline(MAX_HEADER_BYTES))
             whole = (os.fstat(file.fileno()).st_size - file.tell()) // RECORD.itemsize
             records = np.frombuffer(file.read(whole * RECORD.itemsize), RECORD)
         _check(records, operators)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elites.archives.deep_grid import DeepGrid, weights
+from elites.archives.deep_grid import DeepGridArchive, selection_weights
 from elites.files import read_arrays, write_arrays
 from elites.results import schemas
 
@@ -29,13 +29,13 @@ class Members:
         filled = first[:, None] + slots < last[:, None]
         fitness = np.full(filled.shape, -np.inf, np.float32)
         fitness[filled] = self.fitness[(first[:, None] + slots)[filled]]
-        upto = np.asarray(weights(fitness), np.float64).cumsum(1)  # type: ignore[arg-type]
+        upto = np.asarray(selection_weights(fitness), np.float64).cumsum(1)  # type: ignore[arg-type]
         wanted = chances * upto[:, -1:]
         drawn = np.array([row.searchsorted(at, side="right") for row, at in zip(upto, wanted, strict=True)])
         return np.minimum(first[:, None] + drawn.reshape(chances.shape), last[:, None] - 1)  # type: ignore[no-any-return]
 
 
-def make_members(grid: DeepGrid, evaluations: int) -> Members:
+def make_members(grid: DeepGridArchive, evaluations: int) -> Members:
     """The members of a grid in memory; it must not change as long as they are used."""
     fitness = np.asarray(grid.members.fitness)
     cells, slots = np.nonzero(fitness > -np.inf)

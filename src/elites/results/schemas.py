@@ -16,15 +16,15 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from elites.errors import ElitesError
-from elites.files import LARGEST, Array, one_line, open_file
+from elites.files import MAX_FLOAT32, Array, one_line, open_file
 from elites.metrics.metric import GENERATION_METRICS, METRICS
 from elites.options import Physics
 from elites.policies.layout import parameter_count
 
-MOST_BYTES = 64 * 2**20  # of a record
-DEEPEST = 32  # levels of nested values
-LARGEST_METRIC = 1e45  # a sum of numbers in the range of float32
-LARGEST_COUNT = 2.0**53
+MAX_RECORD_BYTES = 64 * 2**20
+MAX_DEPTH = 32  # levels of nested values
+MAX_METRIC = 1e45  # a sum of numbers in the range of float32
+MAX_COUNT = 2.0**53
 
 STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
 
@@ -32,7 +32,7 @@ Name = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0, lt=2**62)]
 Positive = Annotated[int, Meta(ge=1, lt=2**31)]
 Seed = Annotated[int, Meta(ge=0, lt=2**32)]
-Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+Number = Annotated[float, Meta(ge=-MAX_FLOAT32, le=MAX_FLOAT32)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 
 
@@ -264,9 +264,9 @@ def read_record(path: Path, kind: type[Decoded]) -> Decoded | None:
     """A record in a JSON file; None if there is no such file."""
     try:
         with open_file(path) as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+            data = file.read(MAX_RECORD_BYTES + 1)
+        if len(data) > MAX_RECORD_BYTES:
+            raise ValueError(f"it has more than {MAX_RECORD_BYTES:,} bytes")
         return convert(parse(data), kind)
     except FileNotFoundError:
         return None
@@ -280,12 +280,12 @@ def parse(data: bytes | str) -> Any:
         value = json.loads(data)  # bytes are UTF-8, whatever the locale
         _check_plain(value, 0)
     except RecursionError:
-        raise ValueError(f"it is nested too deep; {DEEPEST} levels are allowed") from None
+        raise ValueError(f"it is nested too deep; {MAX_DEPTH} levels are allowed") from None
     return value
 
 
 def _check_plain(value: Any, depth: int) -> None:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise RecursionError
     if isinstance(value, str):
         value.encode()  # an error for half of a surrogate pair
@@ -360,7 +360,7 @@ def check_corrected(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping
     _check_range(path, "mean_cell", arrays["mean_cell"], -1, cells)
     _check_range(path, "mean_cell of kept elites", arrays["mean_cell"][kept], 0, cells)
     for name in ("mean_fitness", "mean_descriptor"):
-        if not (np.abs(arrays[name][kept]) <= LARGEST).all():
+        if not (np.abs(arrays[name][kept]) <= MAX_FLOAT32).all():
             raise ElitesError(f"{path} is damaged: {name} of kept elites is not finite, or too large")
     if arrays["fitness"].shape[1] != about["replications"]:
         raise ElitesError(
@@ -446,11 +446,11 @@ def check_table(path: Path, table: Mapping[str, np.ndarray], required: Iterable[
     """Raises an error if the columns of a log are not what a run writes."""
     check_columns(path, table, required)
     for name, column in table.items():
-        if is_count(name) and not ((column >= 0) & (column <= LARGEST_COUNT)).all():
+        if is_count(name) and not ((column >= 0) & (column <= MAX_COUNT)).all():
             raise ElitesError(f"{path} is damaged: {one_line(name)} is not a number from 0 on in every row")
         # Losses and the user's own metrics may be infinite.
         numbers = column if name in REQUIRED else column[np.isfinite(column)]
-        if (np.abs(numbers) > LARGEST_METRIC).any():
-            raise ElitesError(f"{path} is damaged: {one_line(name)} holds a number beyond {LARGEST_METRIC:g}")
+        if (np.abs(numbers) > MAX_METRIC).any():
+            raise ElitesError(f"{path} is damaged: {one_line(name)} holds a number beyond {MAX_METRIC:g}")
     if "evaluations" in table and (np.diff(table["evaluations"]) < 0).any():
         raise ElitesError(f"{path} is damaged: evaluations do not increase")

@@ -14,7 +14,7 @@ from elites.errors import ElitesError
 ROLLOUT_SECONDS = 1.0  # of episodes, to measure their pace
 CONTROLLERS = 50
 LEARNING_SECONDS = 10.0  # at most, of the episodes while the rest of a generation is measured
-SHORTEST = 5  # steps of the episodes that are shortened for that
+MIN_EPISODE_LENGTH = 5  # steps of the episodes that are shortened for that
 ZERO_SIZES = dict.fromkeys(
     (
         *("elites", "generations", "archive_bytes", "log_bytes"),
@@ -24,7 +24,7 @@ ZERO_SIZES = dict.fromkeys(
 )  # for a cell whose runs cannot be made
 LOG_BYTES = 950  # of a row of all logs together
 RECORD_BYTES = 30_000  # of a run's record and the headers of its files
-UNREACHED = 1_000_000  # evaluations that no measurement reaches
+UNREACHED_EVALUATIONS = 1_000_000  # evaluations that no measurement reaches
 
 
 def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     """
     from elites.experiments.run import make_replications
 
-    short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED)
+    short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED_EVALUATIONS)
     length = _cut(short.make_algorithm(), pace["steps_per_s"])
     if length is not None:
         parameters = {**short.task_parameters, "episode_length": length}
@@ -146,9 +146,9 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     started = time.perf_counter()
     with make_replications([short]) as current:
         for _ in (*current.algorithm.opening, current.algorithm.generation):
-            current.advance(UNREACHED)
+            current.advance(UNREACHED_EVALUATIONS)
         until_first = time.perf_counter() - started
-        (generation,) = current.advance(UNREACHED)
+        (generation,) = current.advance(UNREACHED_EVALUATIONS)
     spent = generation.timings
     return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
 
@@ -164,7 +164,7 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
     task = algorithm.task
     rounds = [*(round for rounds in algorithm.opening for round in rounds), *2 * algorithm.generation]
     episodes = sum(round.policies * round.episodes for round in rounds)
-    length = max(SHORTEST, int(LEARNING_SECONDS * steps_per_s / episodes))
+    length = max(MIN_EPISODE_LENGTH, int(LEARNING_SECONDS * steps_per_s / episodes))
     return length if length < task.episode_length and "episode_length" not in task.fixed else None
 
 

@@ -32,7 +32,7 @@ from elites.studies.plan import WORKER_BYTES
 from elites.studies.resources import StudyExecution
 from elites.studies.study import Job
 
-LEAST_SECONDS = 1.0  # between two transfers of files
+MIN_SECONDS_BETWEEN_TRANSFERS = 1.0  # of files
 TAIL = 20_000  # bytes of a worker's log that are sent back when it fails
 
 
@@ -198,7 +198,7 @@ class ClusterPool:
         options: dict[str, Any] = {"num_cpus": self.threads, "memory": self.needs[job.folder]}
         if job.group and self._gpus:
             options["num_gpus"] = 1
-        every = max(LEAST_SECONDS, self.execution.checkpoint_seconds)
+        every = max(MIN_SECONDS_BETWEEN_TRANSFERS, self.execution.checkpoint_seconds)
         self._running[job.folder] = (job, self._task.options(**options).remote(request, files, every))
 
     def events(self) -> list[tuple[Job, dict[str, Any]]]:

@@ -243,25 +243,25 @@ def update(state: State, message: dict[str, Any], *, stopping: bool) -> None:
 
 
 def measure(
-    configs: Sequence[dict[str, Any]], seeds: Sequence[int], calibrate: bool, say: Callable[[str], None]
+    configs: Sequence[dict[str, Any]], seeds: Sequence[int], calibrate: bool, log: Callable[[str], None]
 ) -> dict[str, Any]:
     """Sizes and paces of runs, measured in a worker: see `elites.studies.calibration`."""
     request = {"what": "measure", "configs": list(configs), "seeds": list(seeds), "calibrate": calibrate}
-    with tempfile.TemporaryFile("w+") as log:
-        process = start_worker(request, log)
+    with tempfile.TemporaryFile("w+") as output:
+        process = start_worker(request, output)
         try:
             assert process.stdout is not None
             for line in process.stdout:
                 message = json.loads(line)
                 if message["kind"] == "text":
-                    say(message["text"])
+                    log(message["text"])
                 elif message["kind"] == "failed":
                     raise ElitesError(f"the study cannot be measured: {message['error']}")
                 elif message["kind"] == "measured":
                     return {name: value for name, value in message.items() if name != "kind"}
             code = process.wait()
-            log.seek(0)
-            last = (log.read().strip().splitlines() or [""])[-1]
+            output.seek(0)
+            last = (output.read().strip().splitlines() or [""])[-1]
             raise ElitesError(f"the study cannot be measured: {f'its worker {describe_exit(code)}'}: {last}")
         finally:
             process.kill()

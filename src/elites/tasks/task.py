@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from elites.tasks.episode import EpisodeResult, Transitions
 
-MOST_DIMENSIONS = 20  # of a descriptor: cells in more of them take too long to compute
+MAX_DIMENSIONS = 20  # of a descriptor: cells in more of them take too long to compute
 GRIDS = {1: (1000,), 2: (32, 32), 3: (10, 10, 10), 4: (6, 6, 6, 6), 5: (4,) * 5, 6: (3,) * 6}
 CONTACT_PHRASE = "contact of {}"  # label of a dimension that is the contact of a foot with the floor
-MOST_CELLS = 1024  # default of a CVT in more than four dimensions
+MAX_DEFAULT_CELLS = 1024  # default of a CVT in more than four dimensions
 
 
 def default_grid(dimensions: int) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ def default_grid(dimensions: int) -> tuple[int, ...]:
 
 def default_cells(grid: tuple[int, ...]) -> int:
     """The default number of cells of a CVT archive, by the default grid."""
-    return min(math.prod(grid), MOST_CELLS) if len(grid) > 4 else math.prod(grid)
+    return min(math.prod(grid), MAX_DEFAULT_CELLS) if len(grid) > 4 else math.prod(grid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Task:
     name: str
     observation_size: Annotated[int, Range(0, 1_000_000)]
     action_size: Annotated[int, Range(0, 100_000)]
-    descriptor_names: Annotated[tuple[str, ...], Range(1, MOST_DIMENSIONS)]
+    descriptor_names: Annotated[tuple[str, ...], Range(1, MAX_DIMENSIONS)]
     descriptor_bounds: tuple[tuple[Finite, Finite], ...]
     cells: Cells  # of the CVT archive
     grid: tuple[Count, ...]  # cells per descriptor dimension of the grid archive

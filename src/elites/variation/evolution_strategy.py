@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 
 
-def noise(key: jax.Array, chunk: jax.Array | int, pairs: int, size: int) -> jax.Array:
+def draw_noise(key: jax.Array, chunk: jax.Array | int, pairs: int, size: int) -> jax.Array:
     """The standard normal perturbations `[pairs, size]` of one chunk."""
     return jax.random.normal(jax.random.fold_in(key, chunk), (pairs, size))
 
 
-def mirrored(centre: jax.Array, perturbations: jax.Array, sigma: float) -> jax.Array:
+def mirror(centre: jax.Array, perturbations: jax.Array, sigma: float) -> jax.Array:
     """Controllers to evaluate: all with positive perturbations, then all with negative ones."""
     return jnp.concatenate([centre + sigma * perturbations, centre - sigma * perturbations])
 
@@ -28,7 +28,7 @@ def centred_ranks(scores: jax.Array) -> jax.Array:
     return ((below + upto - 1) / 2) / jnp.maximum(len(scores) - 1, 1) - 0.5
 
 
-def gradient(key: jax.Array, scores: jax.Array, size: int, divisor: float = 1.0) -> jax.Array:
+def estimate_gradient(key: jax.Array, scores: jax.Array, size: int, divisor: float = 1.0) -> jax.Array:
     """The estimated gradient of the rank, from scores `[chunks, 2, pairs]` of mirrored perturbations.
 
     It is the mean over the pairs of (difference of ranks) x noise, divided by `divisor`: 2 sigma makes it an
@@ -39,7 +39,7 @@ def gradient(key: jax.Array, scores: jax.Array, size: int, divisor: float = 1.0)
     weights = ranks[:, 0] - ranks[:, 1]
 
     def add_chunk(total: jax.Array, chunk: jax.Array) -> tuple[jax.Array, None]:
-        return total + weights[chunk] @ noise(key, chunk, pairs, size), None
+        return total + weights[chunk] @ draw_noise(key, chunk, pairs, size), None
 
     total, _ = jax.lax.scan(add_chunk, jnp.zeros(size), jnp.arange(chunks))
     return total / (chunks * pairs * divisor)

@@ -10,7 +10,9 @@ from elites.variation.isotropic import Ranking
 from elites.variation.selection import uniform
 
 
-def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tuple[jax.Array, jax.Array]:
+def compute_improvement(
+    archive: Archive, cells: jax.Array, offspring: Solutions
+) -> tuple[jax.Array, jax.Array]:
     """Rank and gain of each offspring, as if it were the only one. Offspring are ordered by rank, then gain.
 
     The rank is 2 for a new cell, 1 for a better elite, 0 otherwise. The gain is the fitness in a new cell,
@@ -24,7 +26,7 @@ def improvement(archive: Archive, cells: jax.Array, offspring: Solutions) -> tup
     return rank, jnp.where(valid, gain, jnp.finfo(jnp.float32).min)
 
 
-def ranking(archive: Archive, key: jax.Array, rank: jax.Array, gain: jax.Array) -> Ranking:
+def rank_samples(archive: Archive, key: jax.Array, rank: jax.Array, gain: jax.Array) -> Ranking:
     """The ranking of samples with these ranks and gains, `[strategies, batch]`.
 
     A strategy without an improvement restarts at an elite of the archive, sampled uniformly.

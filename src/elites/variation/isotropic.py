@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 Arrays = dict[str, jax.Array]  # [strategies, …]
 
-SMALLEST = 1e-11  # step size
-FLAT = 1e-12  # distance between the ranking values of the best and the worst sample
+MIN_SIGMA = 1e-11  # step size
+MIN_VALUE_DISTANCE = 1e-12  # distance between the ranking values of the best and the worst sample
 
 
 class Ranking(NamedTuple):
@@ -66,8 +66,8 @@ class IsotropicStrategies:
         growth = cs / damps * (jnp.square(ps).sum() / n - 1) / 2
         moved = {"mean": mean + step, "sigma": sigma * jnp.exp(jnp.minimum(1, growth)), "ps": ps}
 
-        flat = jnp.linalg.norm(values[order[0]] - values[order[-1]]) < FLAT
-        stops = (parents == 0) | (moved["sigma"] < SMALLEST) | flat
+        flat = jnp.linalg.norm(values[order[0]] - values[order[-1]]) < MIN_VALUE_DISTANCE
+        stops = (parents == 0) | (moved["sigma"] < MIN_SIGMA) | flat
         return {
             name: jnp.where(stops, array, moved[name]) for name, array in self._start(restart_points).items()
         }

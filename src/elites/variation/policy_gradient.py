@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from elites.archives.archive import Archive
-from elites.learning.critics import TD3, first, value
+from elites.learning.critics import TD3State, compute_q, first_critic
 from elites.learning.products import PRODUCTS, Precision
 from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
@@ -38,12 +38,12 @@ class PolicyGradient:
         return cls(policy, config.pg_steps, *training)
 
     def __call__(
-        self, archive: Archive, td3: TD3, buffer: ReplayBuffer, key: jax.Array, count: int
+        self, archive: Archive, td3: TD3State, buffer: ReplayBuffer, key: jax.Array, count: int
     ) -> Offspring:
         """Offspring of `count` elites, sampled uniformly."""
         selection_key, ascent_key = jax.random.split(key)
         parents = uniform(archive, selection_key, count)
-        parameters = self.vary(ascent_key, parents.parameters, first(td3.critics), buffer)
+        parameters = self.vary(ascent_key, parents.parameters, first_critic(td3.critics), buffer)
         return children(parameters, parents.evaluation)
 
     def working_bytes(self, count: int) -> int:
@@ -67,7 +67,7 @@ class PolicyGradient:
 
             def loss(actors: Layers) -> jax.Array:
                 actions = jax.vmap(lambda actor: policy.act(actor, observations, product))(actors)
-                values = value(critic, observations, actions, product)
+                values = compute_q(critic, observations, actions, product)
                 return -values.mean(-1).sum()  # a sum: actors are independent
 
             updates, state = optimiser.update(jax.grad(loss)(actors), state)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.archives.archive import Archive, draw, select
-from elites.archives.deep_grid import DeepGrid, weights
+from elites.archives.deep_grid import DeepGridArchive, selection_weights
 
 
 class Parents(NamedTuple):
@@ -29,7 +29,7 @@ def uniform(archive: Archive, key: jax.Array, count: int) -> Parents:
     return Parents(elites.parameters[cells], elites.origin.evaluation[cells])
 
 
-def by_fitness(grid: DeepGrid, key: jax.Array, count: int) -> Parents:
+def by_fitness(grid: DeepGridArchive, key: jax.Array, count: int) -> Parents:
     """Members of Deep-grid: a filled cell, sampled uniformly, then a member by its fitness.
 
     The probability of a member is proportional to its fitness above the worst of the cell; uniform if all are
@@ -38,5 +38,5 @@ def by_fitness(grid: DeepGrid, key: jax.Array, count: int) -> Parents:
     cell_key, member_key = jax.random.split(key)
     members = grid.members
     cells = draw((members.fitness > -jnp.inf).any(1), cell_key, count)
-    slots = jax.random.categorical(member_key, jnp.log(weights(members.fitness[cells])))
+    slots = jax.random.categorical(member_key, jnp.log(selection_weights(members.fitness[cells])))
     return Parents(members.parameters[cells, slots], members.origin.evaluation[cells, slots])

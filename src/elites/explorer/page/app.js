@@ -45,7 +45,7 @@ function setZoom(zoom, x, y) {
 function togglePin(chosen) {
   const at = state.pins.findIndex((pin) => pin.run === chosen.run && pin.elite === chosen.elite);
   const pins =
-    at >= 0 ? state.pins.filter((_, index) => index !== at) : [...state.pins.slice(-MOST_PINS + 1), chosen];
+    at >= 0 ? state.pins.filter((_, index) => index !== at) : [...state.pins.slice(-MAX_PINS + 1), chosen];
   change({ pins, ...(at < 0 ? { tab: "pins" } : {}) });
 }
 

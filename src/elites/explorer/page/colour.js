@@ -53,8 +53,8 @@ function valueOf(run, frame, row, key, view) {
 }
 
 const ROBUST = [0.02, 0.98]; // shares of the values that are below the ends of a scale
-const FEWEST = 10; // values; if there are fewer, all are within the ends
-const NEARBY = 0.25; // extremes no further from these shares than this part of their distance are within, too
+const MIN_ROBUST_VALUES = 10; // if there are fewer, all are within the ends
+const ROBUST_MARGIN = 0.25; // extremes this near to these shares, relative to their distance, are within too
 
 /** Ends of a scale, as in figures: the lowest and the highest value, unless a few values lie far beyond the others.
  * @param {ArrayLike<number>} values @returns {[number, number] | null} null if there is no finite value */
@@ -66,8 +66,8 @@ function robustEnds(values) {
     most = sorted[last],
     low = sorted[Math.ceil(ROBUST[0] * last)],
     high = sorted[Math.floor(ROBUST[1] * last)],
-    near = NEARBY * (high - low);
-  if (last + 1 < FEWEST || !(low < high)) return [least, most];
+    near = ROBUST_MARGIN * (high - low);
+  if (last + 1 < MIN_ROBUST_VALUES || !(low < high)) return [least, most];
   return [low - least <= near ? least : low, most - high <= near ? most : high];
 }
 

@@ -12,7 +12,7 @@
 const HEADER = JSON.parse(/** @type {string} */ (document.getElementById("header")?.textContent));
 const BLOCKS = /** @type {string} */ (document.getElementById("blocks")?.textContent);
 const MISSING = 65535; // stands for NaN in quantised blocks
-const NEVER = 255; // stands for no snapshot
+const NO_SNAPSHOT = 255; // stands for no snapshot
 const KINDS = { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, i4: Int32Array };
 
 /** The bytes of a block. @param {[number, number]} at @param {string} blocks @returns {Promise<ArrayBuffer>} */
@@ -147,7 +147,7 @@ class Run {
   snapshot(number) {
     if (this._snapshot?.number !== number) {
       const { since, first, last } = this.past;
-      const kept = this.end.elite.filter((elite) => since[elite] !== NEVER && since[elite] <= number);
+      const kept = this.end.elite.filter((elite) => since[elite] !== NO_SNAPSHOT && since[elite] <= number);
       const old = Int32Array.from(first.keys()).filter((row) => first[row] <= number && last[row] >= number);
       this._snapshot = { number, frame: this._frame(this.moments[number], kept, old) };
     }

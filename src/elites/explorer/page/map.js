@@ -2,9 +2,9 @@
 "use strict";
 
 const MARGIN = { left: 54, right: 12, top: 10, bottom: 40 };
-const WIDEST = 1.6; // of a map's width to its height
+const MAX_ASPECT_RATIO = 1.6; // of a map's width to its height
 const MOTION = 400; // ms
-const MOST_ZOOM = 60;
+const MAX_ZOOM = 60;
 const LETTERS = "ABCD";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -70,12 +70,12 @@ class MapView {
     const head = this.named ? 26 : MARGIN.top;
     const high = Math.max(40, height - head - MARGIN.bottom),
       free = Math.max(40, width - MARGIN.left - MARGIN.right);
-    const wide = this.layout?.kind === "profile" ? free : Math.min(free, WIDEST * high);
+    const wide = this.layout?.kind === "profile" ? free : Math.min(free, MAX_ASPECT_RATIO * high);
     this.plot = {
       x: MARGIN.left + (free - wide) / 2,
       y: head,
       w: wide,
-      h: Math.min(high, this.layout?.kind === "profile" ? high : WIDEST * wide),
+      h: Math.min(high, this.layout?.kind === "profile" ? high : MAX_ASPECT_RATIO * wide),
     };
     this.picture.region = null;
     this.paint();
@@ -432,7 +432,7 @@ class MapView {
   /** @param {number} factor @param {number} px @param {number} py */
   zoomAt(factor, px, py) {
     const [zoom] = state.zoom,
-      next = Math.max(1, Math.min(MOST_ZOOM, zoom * factor)),
+      next = Math.max(1, Math.min(MAX_ZOOM, zoom * factor)),
       [x, y] = this.toUnit(px, py);
     const shift = 1 - zoom / next;
     setZoom(next, state.zoom[1] + (x - state.zoom[1]) * shift, state.zoom[2] + (y - state.zoom[2]) * shift);

@@ -1,7 +1,7 @@
 // The stage on which a robot walks, with the clock and its controls.
 "use strict";
 
-const NEAR = 0.95; // factor on the distance of the robot's own view
+const DISTANCE_FACTOR = 0.95; // factor on the distance of the robot's own view
 
 /** One clock for all stages, so that robots walk in step. */
 const clock = { time: 0, speed: 1, playing: true, last: 0, ghosts: true };
@@ -57,7 +57,7 @@ class Stage {
     this.shown = loaded.filter((gait) => gait !== null).map((gait, which) => ({ gait, ghost: which > 0 }));
     if (clip) this.clip.src = clip;
     this.clip.hidden = !clip;
-    this.message.textContent = run.header.still;
+    this.message.textContent = run.header.no_movement_reason;
     this.message.hidden = Boolean(count || clip);
     this.box.classList.toggle("still", !count && !clip);
     this.canvas.style.visibility = count ? "visible" : "hidden";
@@ -101,7 +101,7 @@ class Stage {
     const [yaw, pitch, distance, high] = this.robot.camera,
       target = [lead.target[2 * frame], lead.target[2 * frame + 1], high];
     const tilt = Math.max(-1.5, Math.min(-0.02, pitch + this.orbit[1]));
-    const camera = cameraAt(yaw + this.orbit[0], tilt, NEAR * distance * this.orbit[2], target);
+    const camera = cameraAt(yaw + this.orbit[0], tilt, DISTANCE_FACTOR * distance * this.orbit[2], target);
     const limbs = this.shown
       .filter(({ ghost }) => clock.ghosts || !ghost)
       .flatMap(({ gait, ghost }) => limbsAt(this.robot.limbs, gait, time, ghost));

@@ -22,7 +22,7 @@ const state = {
   /** @type {Hover | null} */ hover: null,
 };
 const START = structuredClone(state);
-const MOST_PINS = 4;
+const MAX_PINS = 4;
 
 /** @type {((changed: Set<string>) => void)[]} */
 const listeners = [];
@@ -120,12 +120,12 @@ function readHash(text, runs) {
     .split("-")
     .map(eliteOf)
     .filter((pin) => pin !== null)
-    .slice(0, MOST_PINS);
+    .slice(0, MAX_PINS);
   const moment = parts.get("at"),
     zoom = (parts.get("zoom") ?? "").split("_").map(Number);
   if (moment && Number(moment) >= 0 && Number(moment) < lastMoment(runs)) read.moment = Number(moment);
   const [factor, ...middle] = zoom;
-  if (zoom.length === 3 && factor >= 1 && factor <= MOST_ZOOM && middle.every((at) => at >= 0 && at <= 1))
+  if (zoom.length === 3 && factor >= 1 && factor <= MAX_ZOOM && middle.every((at) => at >= 0 && at <= 1))
     read.zoom = zoom;
   for (const filter of (parts.get("only") ?? "").split("~")) {
     const [key, low, high] = filter.split("_");

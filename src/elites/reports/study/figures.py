@@ -31,7 +31,7 @@ from elites.text import file_name, shortened
 DPI = 110
 ROWS = 4  # tasks in one figure
 AXES = {"evaluations": "evaluations", "environment-steps": "environment steps", "wall-time": "wall time"}
-MOST_COLUMNS = 5  # archives in a row
+MAX_COLUMNS = 5  # archives in a row
 UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
@@ -411,7 +411,7 @@ def _draw_panels(shown: list[Panel]) -> Figure:
     deep = max(len(one.maps) for one in shown)
     maps = [drawn for one in shown for drawn in one.maps]
     scale = common_scale(maps)
-    columns = min(len(shown), 2 if flat else MOST_COLUMNS)
+    columns = min(len(shown), 2 if flat else MAX_COLUMNS)
     rows = -(-len(shown) // columns)
     size = (
         (5.6 * columns + 0.4, 2.3 * deep * rows + 0.4)

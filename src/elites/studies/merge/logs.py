@@ -17,7 +17,7 @@ from elites.files import one_line, open_file
 from elites.metrics.metric import Quantity
 from elites.results.corrected import load_corrected_metrics
 from elites.results.folder import RunFolder
-from elites.results.schemas import COUNTS, LARGEST_COUNT, OPTIONAL, check_columns, is_count
+from elites.results.schemas import COUNTS, MAX_COUNT, OPTIONAL, check_columns, is_count
 from elites.studies.merge.runs import Run
 
 TAIL = 4096
@@ -46,7 +46,7 @@ def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
         cells = dict(zip(columns, rows[-1].split(b","), strict=True))
         last = {name: float(text) for name, text in cells.items() if text or name not in OPTIONAL}
         check_columns(path, columns)
-        if not 0 <= last["evaluations"] <= LARGEST_COUNT:
+        if not 0 <= last["evaluations"] <= MAX_COUNT:
             raise ValueError(f"its last row has {last['evaluations']} evaluations")
         return columns, last
     except FileNotFoundError:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.metrics.contribution import added, count_rows, smoothed, window
+from elites.metrics.contribution import count_added, count_rows, smooth, window
 from elites.metrics.metric import METRICS, Quantity, find_metric
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord, StudyRecord
@@ -321,7 +321,7 @@ def _make_curves(
 
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
     missing = np.full(len(evaluations), np.nan)  # a metric that this run does not have
-    by_operator, over = added(log), window(int(log["generation"][-1]))
+    by_operator, over = count_added(log), window(int(log["generation"][-1]))
     over_rows = count_rows(over, log["generation"])
     operators = [name for name in by_operator if name != "random"]
 
@@ -338,7 +338,7 @@ def _make_curves(
         seconds=float(log["elapsed_s"][-1]),
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
         values={name: at(log.get(name, missing)) for name in names},
-        added={name: at(smoothed(by_operator[name], over_rows)) for name in operators},
+        added={name: at(smooth(by_operator[name], over_rows)) for name in operators},
         window=over,
         corrections=corrections,
         end=values_after(compared.end),

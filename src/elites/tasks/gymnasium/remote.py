@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elites.children import START_SECONDS, describe_exit, end_with, start_child
+from elites.children import START_SECONDS, describe_exit, end_with_parent, start_child
 from elites.errors import ElitesError, describe
 from elites.imports import add_pickled, pickled
 from elites.output import safe_output
@@ -192,11 +192,11 @@ class _RemoteMethods:
         return observation.tolist(), reward, terminated, self.simulator.truncated
 
 
-def main(channel_file: int, lifeline: int, parent: int, by_main: int) -> None:
+def main(channel_file: int, lifeline: int, parent: int, by_main_thread: int) -> None:
     """Answers the parent's calls until the parent is gone."""
     import elites.tasks.gymnasium.simulator  # noqa: F401 # its time does not count as the environment's
 
-    end_with(lifeline, parent, by_main)
+    end_with_parent(lifeline, parent, by_main_thread)
     sent = 0.0
 
     def beat() -> None:

@@ -182,7 +182,7 @@ def distance_to(goal: np.ndarray, x: float, y: float) -> float:
 
 
 @compiled
-def built_in(
+def built_in_reward(
     world: World, rules: Rules, control: np.ndarray, before_x: float, before_y: float
 ) -> tuple[float, bool]:
     """The reward of a control step and whether it ends the episode, by the rules of Gymnasium's robots."""
@@ -210,7 +210,7 @@ def measure_step(
     if rules.reward != 0:
         reward, ended = mj.call(rules.reward, rules.moment.ctypes.data), False
     else:
-        reward, ended = built_in(world, rules, control, before_x, before_y)
+        reward, ended = built_in_reward(world, rules, control, before_x, before_y)
     if rules.ends != 0:
         answer = mj.call(rules.ends, rules.moment.ctypes.data)
         ended = answer != 0

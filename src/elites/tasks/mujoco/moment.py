@@ -22,7 +22,7 @@ from elites.imports import function_at
 from elites.machine_code import Compiler
 from elites.text import shortened
 
-MOST_REASON = 300  # characters of what Numba says
+MAX_REASON_LENGTH = 300  # characters of what Numba says
 THIS_FILE = Path(__file__).name
 FIELDS = 13
 
@@ -159,4 +159,4 @@ def _reason(error: Exception) -> str:
     reason = " ".join(telling[: 2 if telling and telling[0].endswith(":") else 1]) or type(error).__name__
     places = re.findall(r'^File "(.+)", line (\d+)', "\n".join(lines), re.MULTILINE)
     where = [f" ({Path(file).name}, line {line})" for file, line in places if Path(file).name != THIS_FILE]
-    return shortened(reason + "".join(where[:1]), MOST_REASON)
+    return shortened(reason + "".join(where[:1]), MAX_REASON_LENGTH)

@@ -32,23 +32,24 @@ from elites.tasks.qdgym.library import (
 WHEEL_PYTHON = "3.11"  # the last Python that pybullet has wheels for
 KEPT = (f"{DATA}/__init__.py", *(f"{DATA}/{model}" for model in MODELS), "pybullet-*.dist-info/*")
 CHECK = (  # binds every C function that episodes call, and has Bullet read every model
-    "from elites.tasks.qdgym import simulator, robots\nfor robot in robots.ROBOTS: simulator.anatomy(robot)"
+    "from elites.tasks.qdgym import simulator, robots\n"
+    "for robot in robots.ROBOTS: simulator.read_anatomy(robot)"
 )
 
 
-def install_bullet(folder: Path | None = None, say: Callable[[str], None] = print) -> Bullet:
+def install_bullet(folder: Path | None = None, log: Callable[[str], None] = print) -> Bullet:
     """Installs Bullet's files into a folder, by default in the cache, and returns their paths.
 
     Existing files are kept, and then no network is needed. The folder appears complete or not at all.
     """
     present = find_bullet() if folder is None else bullet_in(folder)
     if present is not None and present.version == VERSION:
-        say(f"Bullet of pybullet {VERSION} is installed: {present.library}")
+        log(f"Bullet of pybullet {VERSION} is installed: {present.library}")
         return present
     folder = default_folder() if folder is None else folder
     if folder != default_folder() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ElitesError(f"{folder} is not an empty folder; it must be new or empty")
-    say(f"downloading the pybullet {VERSION} wheel with pip (about 100 MB, once)")
+    log(f"downloading the pybullet {VERSION} wheel with pip (about 100 MB, once)")
     with error_in_one_line(f"Bullet cannot be put into {folder}"), tempfile.TemporaryDirectory() as scratch:
         wheel = _download(Path(scratch))
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -61,9 +62,9 @@ def install_bullet(folder: Path | None = None, say: Callable[[str], None] = prin
         sync_folder(folder.parent)
     bullet = bullet_in(folder)
     assert bullet is not None, "checked before it was moved"
-    say(f"Bullet of pybullet {VERSION} is installed: {bullet.library}")
+    log(f"Bullet of pybullet {VERSION} is installed: {bullet.library}")
     if folder != default_folder():
-        say(f"set {VARIABLE}={folder.resolve()} to use it")
+        log(f"set {VARIABLE}={folder.resolve()} to use it")
     return bullet
 
 

@@ -29,7 +29,7 @@ def _anatomy(name: str) -> tuple[bullet.Joint, ...]:
     return tuple(bullet.read_joints(str(ASSETS / "mjcf" / name), FLAGS))
 
 
-def anatomy(robot: Robot) -> episode.Anatomy:
+def read_anatomy(robot: Robot) -> episode.Anatomy:
     """The anatomy of a robot, from its model file and the facts in `robots`."""
     joints = _anatomy(robot.model)
     links = {joint.link_name.decode(): joint.link for joint in joints}
@@ -69,7 +69,7 @@ class QDGymSimulator:
 
     def __init__(self, task: QDGymTask) -> None:
         self.task = task
-        self.anatomy = anatomy(task.robot)
+        self.anatomy = read_anatomy(task.robot)
         self._no_trace = no_trace(
             task.observation_size, task.action_size, np.empty((0, task.descriptor_size), np.uint8)
         )
