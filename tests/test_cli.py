@@ -88,10 +88,13 @@ def test_random_controllers_are_evaluated():
         (["run", "map-elites", "qd-ant", "--archive", "tree"], "Expected one of ('cvt', 'grid')"),
         (["run", "pga-map-elites", "qd-ant", "--p-evo", "2"], "p_evo is 2.0; it must be from 0 to 1"),
         (["run", "map-elites", "qd-ant", "--out", "/dev/null/run"], "cannot make the run's folder"),
-        (["run", "map-elites", "qd-ant", "--grid", "9", "9", "9", "9"], "grid is for a grid archive"),
+        (
+            ["run", "map-elites", "qd-ant", "--grid", "9", "9", "9", "9"],
+            "grid can only be set with",
+        ),
         (
             ["run", "map-elites", "qd-ant", "--archive", "grid", "--cells", "9"],
-            "cells is for a CVT archive",
+            "cells can only be set with archive=cvt",
         ),
         (
             ["run", "map-elites", "qd-ant", "--cells", "100001"],

@@ -412,8 +412,11 @@ def test_arguments_that_do_not_describe_a_function_are_named(take):
             {"algorithm": "map-elites-es", "hyper_parameters": {"normalise": True}},
             "normalise is True; it must be false: .* has no observations",
         ),
-        ({"grid": (8, 8)}, "grid is for a grid archive .*; this one is cvt, which takes cells"),
-        ({"hyper_parameters": {"archive": "grid"}}, "cells is for a CVT archive .*; this one is grid, which"),
+        ({"grid": (8, 8)}, "grid can only be set with archive=grid; archive is cvt"),
+        (
+            {"hyper_parameters": {"archive": "grid"}},
+            "cells can only be set with archive=cvt; archive is grid",
+        ),
     ],
 )
 def test_what_cannot_optimise_a_function_is_refused(take, changes, message):

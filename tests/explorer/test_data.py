@@ -159,7 +159,7 @@ def test_nothing_is_loaded_from_elsewhere(walker, tmp_path):
         (["--out", "page.pdf"], "out is page.pdf; it must end in .html"),
         (["--out", "nowhere/page.html"], "out is nowhere/page.html; its folder must exist"),
         (["--gaits", "some"], "gaits"),
-        (["--serve", "--out", "page.html"], "serve and out exclude each other"),
+        (["--serve", "--out", "page.html"], "--serve and --out cannot be combined"),
         (["--serve", "--port", "99999"], "port is 99999; it must be from 0 to 65,535"),
         (["/nowhere"], "/nowhere holds no run"),
     ],

@@ -252,7 +252,7 @@ def test_search_finds_cells_and_descriptors(opened, walker):
     nearest = int(((archive.descriptor - [0.3, 0.7]) ** 2).sum(1).argmin())
     assert search("0.3 0.7") == search("0.3, 0.7") == nearest
     search("99999")
-    assert "99999 was given; it must be a cell from 0 to 255" in opened.run("byId('note').textContent")
+    assert "99999 was given; give a cell from 0 to 255" in opened.run("byId('note').textContent")
     search("0.1 0.2 0.3")
     assert "3 numbers were given" in opened.run("byId('note').textContent")
     search("<b>")

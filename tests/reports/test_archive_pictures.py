@@ -208,7 +208,7 @@ def test_own_axes_are_drawn_in(tmp_path):
     draw_profile(archive, ax=right)
     assert len(left.collections) == 1
     assert len(right.lines) == 1
-    with pytest.raises(ElitesError, match="path and ax exclude each other"):
+    with pytest.raises(ElitesError, match="path and ax cannot be combined"):
         draw_archive(archive, tmp_path / "archive.png", ax=left)
 
 

@@ -89,7 +89,7 @@ def test_percentiles_and_fixed_ends():
         ({"limits": (1,)}, "limits is \\(1,\\); it must be 2 values"),
         ({"percentiles": (-1, 50)}, "percentiles is -1; it must be from 0 to 100"),
         ({"percentiles": (50, 50)}, "percentiles is 50 50; it must be a lower and a higher number"),
-        ({"percentiles": (0, 50), "limits": (0, 1)}, "limits and percentiles exclude each other"),
+        ({"percentiles": (0, 50), "limits": (0, 1)}, "limits and percentiles cannot be combined"),
         ({"cmap": "mud"}, "cmap is 'mud'; it must be a colour map of matplotlib, such as viridis"),
         ({"colour": "luck"}, "colour is 'luck'; it must be one of fitness, operator, generation"),
         ({"colour": "operator", "cmap": "magma"}, "colour is operator, which has no scale; cmap is for"),
