@@ -153,7 +153,7 @@ def test_the_help_of_a_command_lists_its_options(capsys):
     ],
     ids=" ".join,
 )
-def test_help_is_flowing_text_that_leaves_out_empty_defaults(command, capsys):
+def test_help_is_wrapped_text_without_empty_defaults(command, capsys):
     with pytest.raises(SystemExit):
         cli.main([*command, "--help"])
     out = capsys.readouterr().out
@@ -225,7 +225,7 @@ def test_a_run_from_the_command_line_ends_with_its_summary(tmp_path, capsys):
     assert (folder / "spread.png").exists()
 
 
-def test_the_reader_of_the_output_may_leave():
+def test_a_closed_output_pipe_is_not_an_error():
     main = f"{sys.executable} -c 'import sys; from elites.cli import main; sys.exit(main())'"
     done = subprocess.run(f"{main} algorithms | head -1", shell=True, capture_output=True, text=True)
     assert done.stdout.startswith("pga-map-elites")

@@ -13,7 +13,7 @@ NUMBERS = st.floats(-1e6, 1e6, width=32)
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=300))
-def test_limits_are_values_and_few_lie_beyond_them(values):
+def test_limits_are_values_and_few_values_are_beyond_them(values):
     low, high = robust_limits(np.array(values))
     assert low in values
     assert high in values
@@ -113,5 +113,5 @@ def test_bad_styles_get_one_line(options, message):
         (5e-7, "5e-07"),
     ],
 )
-def test_numbers_for_people(value, text):
+def test_numbers_are_formatted_as_short_text(value, text):
     assert number(value) == text

@@ -34,7 +34,7 @@ def add_metric(run, values):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_an_algorithm_and_a_task_that_are_not_installed(tmp_path, capsys):
+def test_a_run_is_shown_without_its_algorithm_and_task(tmp_path, capsys):
     name, task = "somebody:TheirAlgorithm", "somebody:TheirTask"
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)
     rewrite_record(run, algorithm=name, task=task, hyper_parameters={"wings": 2})
