@@ -86,7 +86,7 @@ def test_the_tutorial_of_functions_runs(execute):
     assert "arms:arm, seed 0" in out
 
 
-def test_the_tutorial_of_luck_says_the_truth(execute):
+def test_the_tutorial_of_luck_agrees_with_the_true_fitness(execute):
     page, _ = execute("tutorials/luck.md")
     archive, truth, corrected = page["archive"], page["truth"], page["corrected"]
     assert archive.fitness[0] > 2.2  # above the top of the hill
@@ -181,7 +181,7 @@ def object_at(path):
         return import_module(path)
 
 
-def test_what_examples_import_from_modules_is_in_the_reference():
+def test_imports_of_examples_are_in_the_reference():
     names = set(documented())
     for page in DOCS.rglob("*.md"):
         for language, _, code in blocks(page):
@@ -200,7 +200,7 @@ def test_the_page_on_the_command_has_everything():
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_links_of_the_root_lead_to_files(page):
+def test_links_in_pages_of_the_root_lead_to_files(page):
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)]
     assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []

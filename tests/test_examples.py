@@ -48,7 +48,7 @@ def test_the_readmes_python_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_wheels_description_needs_nothing_of_the_repository():
+def test_the_description_of_the_wheel_has_no_links_into_the_repository():
     """On a package index there are neither its pictures nor its other documents."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = (ROOT / project["readme"]).read_text()
@@ -58,7 +58,7 @@ def test_the_wheels_description_needs_nothing_of_the_repository():
     assert set(re.findall("^elites ([a-z-]+)", text, re.MULTILINE)) <= set(cli.COMMANDS)
 
 
-def test_everything_promised_can_be_imported():
+def test_every_public_name_can_be_imported():
     import elites
 
     for name in elites.__all__:

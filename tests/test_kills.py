@@ -44,7 +44,7 @@ CONFIG = {"algorithm": "map-elites", "task": "point", "evaluations": 20, "hyper_
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_runs_and_groups(seeds, execution, tmp_path):
+def test_killed_runs_and_groups_continue(seeds, execution, tmp_path):
     """Records first: until they are complete the same command begins again, then it is resumed."""
     config, whole = RunConfig(**CONFIG), tmp_path / "whole"
     with copies_at_renames(whole, tmp_path) as copies:
@@ -60,7 +60,7 @@ def test_runs_and_groups(seeds, execution, tmp_path):
         assert files(folder) == expected
 
 
-def test_corrections(execution, tmp_path, monkeypatch):
+def test_killed_corrections_continue(execution, tmp_path, monkeypatch):
     begun = tmp_path / "begun"
     run(RunConfig(**CONFIG), begun, execution=execution)
     whole = shutil.copytree(begun, tmp_path / "whole")
@@ -77,7 +77,7 @@ def test_corrections(execution, tmp_path, monkeypatch):
         assert not list(folder.glob("*unfinished*"))
 
 
-def test_reports(tmp_path, monkeypatch):
+def test_killed_reports_are_made_again(tmp_path, monkeypatch):
     def make(home, made, against, reference):
         made.page.write_text(against)
         made.metrics.write_bytes(b"")
@@ -96,7 +96,7 @@ def test_reports(tmp_path, monkeypatch):
         assert [path.name for path in folder.iterdir()] == ["report"]
 
 
-def test_what_is_not_of_a_group_is_left_alone(execution, tmp_path):
+def test_files_that_are_not_part_of_a_group_are_left_alone(execution, tmp_path):
     """Only records in folders of replications are written again."""
     for name in ("seed-0/notes.txt", "seed-0/checkpoints/1", "other/config.json", "config.json"):
         folder = tmp_path / name.replace("/", "-")

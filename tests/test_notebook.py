@@ -72,7 +72,7 @@ def test_functions_of_cells_are_descriptors_and_environments(cells):
     assert "finished=True" in data(cells[1])["text/plain"]
 
 
-def test_cells_show_what_they_end_with(cells):
+def test_cells_show_their_last_value(cells):
     _, _, archive, table, plot, clip, action = map(data, cells)
     assert "elites in 16 cells" in archive["text/plain"]
     assert len(archive["image/png"]) > 5000

@@ -88,7 +88,7 @@ def test_numbers_of_a_run_are_checked(field, value):
         RunConfig(algorithm="map-elites", task="qd-ant", **{field: value})
 
 
-def test_threads_are_as_many_as_a_machine_can_run():
+def test_the_number_of_threads_is_limited():
     (allowed,) = Threads.__metadata__
     assert allowed.high >= 64
     for given in (0, -1, 1_000_000, math.nan):
@@ -106,7 +106,7 @@ def test_types_that_only_a_type_checker_knows_are_not_checked():
     assert read_types(Some) == {"known": int}
 
 
-def test_ranges_are_sentences():
+def test_ranges_are_described_in_words():
     assert str(Range(1, 1000)) == "from 1 to 1,000"
     assert str(Range(0, 1, above=True)) == "above 0, at most 1"
     assert math.nan not in Range(-math.inf, math.inf)

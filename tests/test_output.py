@@ -19,7 +19,7 @@ class Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_what_an_encoding_lacks_is_escaped():
+def test_characters_that_an_encoding_lacks_are_escaped():
     raw = io.BytesIO()
     output = Output(io.TextIOWrapper(raw, encoding="ascii", write_through=True))
     assert output.write("σ … x\n") == 6
@@ -27,7 +27,7 @@ def test_what_an_encoding_lacks_is_escaped():
     assert output.was_lost == ""
 
 
-def test_what_cannot_be_written_is_dropped():
+def test_output_that_cannot_be_written_is_dropped():
     output = Output(Full())
     output.write("text")
     output.flush()
@@ -39,7 +39,7 @@ def test_what_cannot_be_written_is_dropped():
     assert output.was_lost
 
 
-def test_a_reader_that_stops_reading_loses_nothing():
+def test_a_broken_pipe_is_not_lost_output():
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as stream:
@@ -74,7 +74,7 @@ def test_help_in_any_encoding(encoding):
     assert b"usage: elites COMMAND" in done.stdout
 
 
-def test_standard_files_that_are_closed_stay_free_of_results(tmp_path):
+def test_opened_files_do_not_replace_closed_standard_files(tmp_path):
     """A file that a run opens must not become its standard output."""
     program = (
         "import os, sys; from elites.output import safe_output\n"
@@ -113,7 +113,7 @@ LONG = "x" * 300
     ],
     ids=lambda arguments: " ".join(arguments)[:60].encode("ascii", "replace").decode(),
 )
-def test_hostile_lines_get_one_line_and_leave_nothing(arguments, tmp_path, monkeypatch, capsys):
+def test_invalid_arguments_get_one_line_and_leave_no_files(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if "--controllers" in arguments:
         monkeypatch.setattr("elites.memory.available_bytes", lambda: 10**9)

@@ -57,7 +57,7 @@ def test_displays_show_names_as_they_are(name):
 
 
 @pytest.mark.parametrize("burst", [1, 20], ids=["one by one", "in bursts"])
-def test_the_rate_is_right_however_reports_come(burst, monkeypatch):
+def test_the_rate_is_correct_with_any_timing_of_reports(burst, monkeypatch):
     """1000 evaluations per second: a report each 0.1 s, or twenty of them at once each 2 s."""
     console, clock = Console(force_terminal=False, width=400), [0.0]
     monkeypatch.setattr(display.time, "perf_counter", lambda: clock[0])

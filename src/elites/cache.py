@@ -56,9 +56,9 @@ def keep_compiled_programs() -> None:
 
 @functools.cache
 def version_of_files(*packages: str) -> str | None:
-    """A text that changes with any file of these packages: their names, sizes and times.
+    """A string that changes with any file of these packages: their names, sizes and times.
 
-    None if a file has changed since this process began: it may have imported an earlier version.
+    None if a file has changed since this process began, because it may have imported an earlier version.
     """
     digest = hashlib.sha256()
     for package in packages:
@@ -94,8 +94,9 @@ def keep_in_process(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def collect_garbage_rarely() -> None:
-    """For a process of our own: JAX's tracing makes many objects that stay, and little garbage.
+    """Only for processes of the package's own.
 
-    Python's defaults spend a quarter of the time of tracing on looking for it.
+    JAX's tracing makes many objects that stay, and little garbage. With Python's defaults, a quarter of the
+    time of tracing is spent on collecting garbage.
     """
     gc.set_threshold(200_000, 50, 1000)

@@ -63,11 +63,11 @@ def _search_path() -> list[str]:
 
 
 def end_with_parent(lifeline: int, parent: int, by_main_thread: int) -> None:
-    """Makes this process ignore Ctrl-C, and end with its parent, even if that is killed.
+    """Makes this process ignore Ctrl-C, and end with its parent, even if the parent is killed.
 
-    Linux kills it, even if the interpreter hangs, when the thread that started it ends: only the main thread
-    lives as long as its process. Otherwise a thread waits for the end of a pipe that only the parent holds
-    open.
+    On Linux, if the parent's main thread started this process, the kernel kills it when that thread ends,
+    even if the interpreter hangs. (Other threads may end before their process.) In all cases, a thread also
+    waits for the end of a pipe that only the parent holds open.
     """
     if sys.platform == "linux" and by_main_thread:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -29,7 +29,7 @@ def require_bytes(count: int, size: int, what: str, items: str) -> None:
     """Raises an error if `count` items of `size` bytes do not fit into memory, with the number that fits."""
     free = available_bytes()
     if count * size > free:
-        fits = f"{free // size:,} {items} fit" if free >= size else "smaller sizes take less"
+        fits = f"{free // size:,} {items} fit" if free >= size else "reduce the sizes"
         raise ElitesError(f"{what} {count * size / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {fits}")
 
 

@@ -119,7 +119,7 @@ def assert_same(one, other):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_it_is_deterministic_given_the_seed(name):
+def test_the_result_depends_only_on_the_seed(name):
     algorithm = small(name)
     first, again, other = (last(evolve(algorithm, seed=seed))[0] for seed in (0, 0, 1))
     assert_same(first, again)
@@ -170,7 +170,7 @@ def test_nan_never_enters(name):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_what_the_budget_skipped_leaves_no_trace(name):
+def test_skipped_offspring_have_no_effect(name):
     algorithm, total = small(name), 0
     for _state, round, batch, evaluation, status in evolve(algorithm, limit=7):
         ran = min(7, evaluation.fitness.size)
@@ -185,7 +185,7 @@ def test_what_the_budget_skipped_leaves_no_trace(name):
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_it_runs_vmapped_over_seeds(name):
+def test_algorithms_run_vmapped_over_seeds(name):
     """Two replications in one program do what each does alone, training and all."""
     algorithm = small(name)
     init, ask, tell = programs(algorithm)
@@ -210,7 +210,7 @@ def test_it_runs_vmapped_over_seeds(name):
 
 
 @pytest.mark.parametrize("task", [task for task in TASKS if task.startswith("qd-")])
-def test_it_runs_on_every_task(task, tmp_path):
+def test_algorithms_run_on_every_task(task, tmp_path):
     """Every algorithm runs on the walker below."""
     for name in ("map-elites", "pga-map-elites") if task == "qd-ant" else ("map-elites",):
         config = RunConfig(
@@ -230,7 +230,7 @@ def test_it_runs_on_every_task(task, tmp_path):
 @pytest.mark.parametrize("archive", ["cvt", "grid"])
 @pytest.mark.parametrize("robot", ROBOTS)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_its_shapes_fit_every_task(name, robot, archive):
+def test_shapes_fit_every_task(name, robot, archive):
     task = make_task(f"qd-{robot}", episode_length=20)
     assert_shapes_fit(make_algorithm(name, task, **chosen(name, archive=archive)))
 
@@ -261,7 +261,7 @@ def _kind(array):
 
 
 @pytest.mark.parametrize("name", ["pga-map-elites", "map-elites-sampling", "map-elites-es", "td3"])
-def test_interrupted_and_resumed_it_ends_the_same(name, tmp_path):
+def test_an_interrupted_run_resumes_to_the_same_end(name, tmp_path):
     """All others do so in tests/experiments/test_group.py."""
     config = RunConfig(
         algorithm=name,
@@ -349,7 +349,7 @@ def test_the_greedy_offspring_is_the_greedy_actor():
     np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flat(state.learning.td3.actor))
 
 
-def test_the_ga_draws_the_same_whatever_else_is_there():
+def test_the_ga_draws_the_same_with_any_other_operators():
     plain, busier = small("pga-map-elites"), small("pga-map-elites", pg_steps=7, critic_steps=9)
     (one, _, first, *_), (_, _, second, *_) = (last(evolve(a, generations=2)) for a in (plain, busier))
     np.testing.assert_array_equal(first.parameters[:10], second.parameters[:10])
@@ -424,7 +424,7 @@ def test_the_baselines_begin_as_their_authors_did():
         ("pga-map-elites", {"delay": 0}, "delay is 0"),
     ],
 )
-def test_wrong_hyper_parameters_are_named(name, parameters, message):
+def test_wrong_hyper_parameters_are_reported(name, parameters, message):
     with pytest.raises(ElitesError, match=message):
         make_algorithm(name, TASK, **parameters)
 

@@ -97,7 +97,7 @@ def theirs(dimensions, generations, seed, es="full"):
 
 
 @pytest.mark.parametrize("es", ["isotropic", "full"])
-def test_it_improves_on_a_sphere(es):
+def test_cma_map_elites_improves_on_a_sphere(es):
     before, after = (ours(20, generations, 0, es) for generations in (2, 60))
     assert after.qd_score > 5 * before.qd_score
     assert after.max_fitness > 97 > before.max_fitness
@@ -109,7 +109,7 @@ def test_it_improves_on_a_sphere(es):
     [(es, dimensions, es) for es in RIBS for dimensions in (20, 100)]
     + [("isotropic", dimensions, "full") for dimensions in (100, 300)],
 )
-def test_it_matches_pyribs_on_the_sphere(es, dimensions, other_es):
+def test_cma_map_elites_matches_pyribs_on_the_sphere(es, dimensions, other_es):
     """20 000 evaluations each, six seeds against six; limited-memory in 20 dimensions is barren in both.
 
     The isotropic one is compared with the full one, in dimensions whose covariance 20 samples hardly move.
@@ -169,13 +169,13 @@ def test_a_converged_strategy_restarts(es):
     assert np.abs(np.asarray(after["mean"][1])).max() < 7
 
 
-def test_only_the_default_isotropic_one_shares_a_program():
+def test_only_the_isotropic_variant_shares_a_program():
     for given, shares in (({}, True), *(({"es": es}, es == "isotropic") for es in PARTS)):
         config = RunConfig(algorithm="cma-map-elites", task="qd-hopper", hyper_parameters=given)
         assert config.shares_program == shares
 
 
-def test_new_cells_count_before_improvements_and_those_before_nothing():
+def test_new_cells_rank_above_improvements_and_improvements_above_rejections():
     archive = empty_archive(4, 1, 1)
     archive = archive._replace(
         elites=archive.elites._replace(fitness=np.array([5.0, -np.inf, 0.0, -np.inf], np.float32))
@@ -201,7 +201,7 @@ def test_a_full_covariance_that_cannot_fit_is_refused_before_it_is_allocated(mon
 
 
 @pytest.mark.parametrize("es", PARTS)
-def test_every_variant_is_predicted_as_large_as_it_is(es):
+def test_the_predicted_size_of_every_variant_is_correct(es):
     arrays = make_strategies(es, 3, 4, 50, sigma=0.5).start()
     held = sum(array.nbytes for name, array in arrays.items() if name != SEEDS)
     assert size_in_bytes(es, 3, 4, 50) == held
@@ -220,6 +220,6 @@ def test_every_variant_is_predicted_as_large_as_it_is(es):
         ),
     ],
 )
-def test_wrong_hyper_parameters_are_named(parameters, message):
+def test_wrong_hyper_parameters_are_reported(parameters, message):
     with pytest.raises(ElitesError, match=message):
         make_algorithm("cma-map-elites", make_task("qd-hopper"), **parameters)

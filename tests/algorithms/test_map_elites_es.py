@@ -17,7 +17,7 @@ GRID = make_task("qd-hopper", grid=(20,))
 KEYS = 20_000
 
 
-def test_exploit_and_explore_take_turns_from_parent_to_parent():
+def test_exploit_and_explore_alternate_between_parents():
     algorithm = small("map-elites-es", steps=2)
     modes, parents = [], []
     for _, round, batch, _, _ in evolve(algorithm, generations=9):
@@ -41,7 +41,7 @@ def test_perturbations_are_mirrored_around_the_centre_and_never_enter():
             assert (status == Status.REJECTED).all()
 
 
-def test_adam_starts_afresh_with_each_parent():
+def test_adam_is_reset_with_each_parent():
     algorithm = small("map-elites-es", steps=2)
     counts = [
         int(state.search.optimiser[0].count)
@@ -51,7 +51,7 @@ def test_adam_starts_afresh_with_each_parent():
     assert counts == [1, 2, 1, 2, 1]
 
 
-def test_a_step_costs_its_pairs_and_the_centres_samples():
+def test_a_step_costs_its_pairs_and_the_samples_of_the_centre():
     algorithm = small("map-elites-es")
     spent = [
         int(state.progress.evaluations)
@@ -72,7 +72,7 @@ def test_novelty_is_the_mean_squared_distance_to_the_nearest_centres():
     np.testing.assert_allclose(novelty, [(0 + 1) / 2, 1.0, np.nan])
 
 
-def test_a_normalising_controller_is_stored_as_a_plain_one():
+def test_normalisation_is_folded_into_the_stored_controller():
     """What is evaluated sees raw observations and acts as the centre does on normalised ones."""
     algorithm = small("map-elites-es", normalise=True)
     state, _, batch, _, _ = last(evolve(algorithm, generations=4))
@@ -106,7 +106,7 @@ def test_moments_are_those_of_all_observations():
     np.testing.assert_allclose(state.moments.deviation(), seen.std(0), rtol=1e-3)
 
 
-def test_few_cells_will_do():
+def test_three_cells_are_enough():
     """Fewer than explore steps choose from."""
     algorithm = make_algorithm("map-elites-es", make_task("qd-hopper", cells=3), **chosen("map-elites-es"))
     assert not np.isnan(np.asarray(last(evolve(algorithm))[0].archive.elites.fitness)).any()
@@ -228,7 +228,7 @@ def test_parents_may_be_uniform():
     np.testing.assert_allclose(shares(state, exploring=True), explore, atol=0.015)
 
 
-def test_cells_know_their_discovery_and_the_best_of_the_perturbations_from_them():
+def test_cells_record_their_discovery_and_best_perturbation():
     algorithm = make_algorithm("map-elites-es", GRID, **chosen("map-elites-es", archive="grid", steps=3))
     discovered, best, owner = {}, {}, {}  # by cell; the owner is the evaluation of its elite
     current, seen = None, []  # the centre's evaluation, and the fitness of its perturbations
@@ -261,7 +261,7 @@ def test_cells_know_their_discovery_and_the_best_of_the_perturbations_from_them(
     assert len(discovered) > 8
 
 
-def test_perturbed_episodes_alone_have_noise_on_their_actions():
+def test_only_perturbed_episodes_have_action_noise():
     algorithm = small("map-elites-es")
     assert [round.action_noise for round in algorithm.generation] == [0.01, 0.01, 0.0]
     assert [round.action_noise for rounds in algorithm.opening for round in rounds] == [0.0]
@@ -290,7 +290,7 @@ def test_a_run_gives_the_noise_to_its_episodes(task):
     assert not np.array_equal(centre(0.0), centre(1.0))
 
 
-def test_the_first_controller_has_small_weights_unless_xaviers_are_asked_for():
+def test_the_first_controller_has_small_weights_by_default():
     algorithm = small("map-elites-es")
     *_, (_, _, batch, _, _) = evolve(algorithm, generations=1)
     for weights, biases in algorithm.policy.layers(batch.parameters[0]):
@@ -303,7 +303,7 @@ def test_the_first_controller_has_small_weights_unless_xaviers_are_asked_for():
     assert biases.any()
 
 
-def test_the_first_vector_of_a_function_is_the_tasks():
+def test_the_first_vector_of_a_function_comes_from_the_task():
     task = function_task(
         lambda vectors: (-(vectors**2).sum(1), vectors[:, :1]),
         "sphere",

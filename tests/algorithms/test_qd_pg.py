@@ -6,7 +6,7 @@ from elites.learning.replay_buffer import sample
 from tests.algorithms.test_algorithms import evolve, last, small
 
 
-def test_half_climbs_quality_and_half_diversity():
+def test_half_of_the_offspring_improve_quality_and_half_diversity():
     algorithm = small("qd-pg", batch=7)
     state, _, batch, _, _ = last(evolve(algorithm, generations=7))
     assert np.bincount(batch.operator, minlength=3).tolist() == [0, 3, 4]
@@ -32,7 +32,7 @@ def test_the_buffer_holds_the_descriptor_of_each_steps_state(kind):
     assert np.isin(np.round(batch.terminal, 6), [0, 1]).all()
 
 
-def test_visited_descriptors_keep_their_distance():
+def test_stored_descriptors_keep_a_distance():
     algorithm = small("qd-pg", candidates=200, state_descriptor="mean")
     state = last(evolve(algorithm))[0]
     rows = np.sort(np.asarray(state.visited.rows)[: int(state.visited.size), 0])

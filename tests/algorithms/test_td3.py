@@ -86,7 +86,7 @@ def test_random_steps_act_at_random():
     assert (np.abs(actions["actor"]) > 0.8).mean() < 0.02
 
 
-def test_the_archive_never_feeds_back():
+def test_the_archive_does_not_affect_training():
     """Whatever the evaluations say, training is the same."""
     first, second = (
         list(evolve(small("td3"), generations=3, broken=broken))[-1][0] for broken in ((), tuple(range(20)))
@@ -95,7 +95,7 @@ def test_the_archive_never_feeds_back():
     assert (np.asarray(second.archive.elites.fitness) == -np.inf).all()
 
 
-def test_an_environment_elsewhere_is_brought_there_by_replaying():
+def test_an_environment_in_another_state_is_replayed():
     task = make_task("qd-hopper")
     actions = np.random.default_rng(0).uniform(-1, 1, (20, 3)).astype(np.float32)
     environment = QDGymEnv(task)

@@ -92,7 +92,7 @@ def test_shipped_cells_are_what_the_code_computes(version):
 
 @settings(max_examples=30)
 @given(st.integers(1, 4), st.integers(1, 30), st.none() | st.integers(0, 20), st.integers(0, 2**32 - 1))
-def test_skipping_points_changes_no_bit(dimensions, count, iterations, seed):
+def test_skipping_points_does_not_change_centroids(dimensions, count, iterations, seed):
     points = np.random.default_rng(seed).random((300, dimensions))
     centroids = points[:count]
     for _ in range(10_000 if iterations is None else iterations):

@@ -101,5 +101,5 @@ def test_parents_are_drawn_by_cell_then_by_fitness():
     assert counts[expected == 0].sum() == 0
 
 
-def test_the_papers_depth_takes_what_was_predicted():
+def test_the_papers_depth_takes_the_predicted_memory():
     assert abs(size_in_bytes(1024, 50, 20230, 2) / 1024 / 50 / 20230 / 4 - 1) < 0.001

@@ -122,7 +122,7 @@ def test_a_batch_of_any_size_enters_a_deep_grid_as_if_one_by_one(size, seed, few
 
 
 @pytest.mark.parametrize("size", [100, 300])
-def test_replications_side_by_side_are_as_each_alone(size):
+def test_vmapped_replications_equal_single_ones(size):
     rng = np.random.default_rng(0)
     cells = rng.integers(0, 20, (4, size)).astype(np.int32)
     batches = [batch(rng, size, 0) for _ in range(4)]

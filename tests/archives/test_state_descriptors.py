@@ -12,7 +12,7 @@ add_jitted = jax.jit(add, static_argnums=2)
 
 @given(rows)
 @settings(max_examples=30)
-def test_only_what_is_far_from_all_inside_is_added(rows):
+def test_only_descriptors_far_from_all_stored_ones_are_added(rows):
     candidates = np.array(rows, np.float32)
     stored = add_jitted(empty_state_descriptors(12, 2), jnp.array(candidates), 0.2)
     expected = []

@@ -77,7 +77,7 @@ def assert_same(one, other):
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-def test_without_it_an_action_is_the_controllers(kind, plain, evaluate):
+def test_without_noise_an_action_is_the_controllers(kind, plain, evaluate):
     difference = np.concatenate(added(kind, controllers(kind), plain))
     np.testing.assert_allclose(difference, 0, atol=2e-5)
     assert_same(plain, evaluate(controllers(kind), np.arange(EPISODES), action_noise=0.0))
@@ -93,7 +93,7 @@ def test_recorded_actions_have_noise_of_the_given_deviation(kind, noisy, plain):
     assert not np.array_equal(noisy.fitness, plain.fitness)  # what was recorded was applied
 
 
-def test_it_depends_on_the_seed_alone(kind, evaluate, noisy):
+def test_noise_depends_only_on_the_seed(kind, evaluate, noisy):
     shifted = evaluate(np.roll(controllers(kind), 1, axis=0), np.arange(EPISODES), action_noise=0.01)
     ours, theirs = (
         added(kind, parameters, evaluation)
@@ -118,7 +118,7 @@ def test_threads_and_chunks_change_nothing(kind, noisy):
     jax.tree.map(functools.partial(np.testing.assert_allclose, **close), alone, noisy)
 
 
-def test_native_noise_is_that_of_xla():
+def test_native_noise_equals_that_of_xla():
     parameters, seeds = controllers("native"), np.arange(EPISODES)
     ours, theirs = (
         MAKE[kind](1).evaluate(parameters, seeds, transitions=True, action_noise=0.3)

@@ -81,7 +81,7 @@ def test_chunks_and_several_episodes_change_nothing():
     np.testing.assert_allclose(single.fitness.reshape(5, 3), whole.fitness, atol=1e-6)
 
 
-def test_the_limit_skips_and_reports():
+def test_episodes_beyond_the_limit_are_skipped_and_reported():
     lengths = []
     evaluation = DeviceEvaluator(POINT, hidden=(4,), chunk=2).evaluate(
         controllers(5), np.arange(5), limit=3, on_episode=lengths.append
@@ -108,7 +108,7 @@ def test_nan_is_reported_and_ends_only_its_own_episode():
     ],
     ids=["controllers", "vectors"],
 )
-def test_wrong_input_is_reported_and_none_is_fine(made, takes):
+def test_wrong_input_is_reported_and_an_empty_batch_is_allowed(made, takes):
     with made() as evaluator:
         with pytest.raises(ElitesError, match=rf"parameters have shape \(2, 3\); {takes}"):
             evaluator.evaluate(np.zeros((2, 3)), np.arange(2))
@@ -197,7 +197,7 @@ def test_descriptors_are_means_of_steps_or_functions_of_the_end(kind):
     assert set(evaluation.ending) == set(Ending) - {Ending.SKIPPED}  # some end before others
 
 
-def test_a_task_without_step_descriptors_describes_episodes_alone():
+def test_a_task_without_step_descriptors_describes_only_episodes():
     class Last(PointTask):
         step_descriptor_size = 0
 
@@ -216,7 +216,7 @@ def test_a_task_without_step_descriptors_describes_episodes_alone():
     assert steps.step_descriptors.shape == (3, task.episode_length, 0)
 
 
-def test_descriptors_of_another_form_are_named():
+def test_descriptors_of_a_wrong_shape_are_reported():
     class Cast(MeanTask):
         step_descriptor_dtype = "uint8"
 

@@ -95,7 +95,7 @@ def test_episodes_are_those_of_xla(task):
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
-def test_weights_that_are_not_finite_count_as_under_xla(bad):
+def test_non_finite_weights_give_the_same_as_under_xla(bad):
     """Also those behind a rectified unit: 0 · ∞ is NaN."""
     evaluators = (make(POINT, hidden=(6, 5)) for make in (NativeEvaluator, DeviceEvaluator))
     random = np.random.default_rng(0)
@@ -114,7 +114,7 @@ def test_controllers_of_any_shape(hidden):
     assert_close(*(evaluator.evaluate(parameters, np.arange(20)) for evaluator in evaluators))
 
 
-def test_threads_order_and_batches_change_no_bit():
+def test_results_do_not_depend_on_threads_order_or_batches():
     task, parameters = made(PointTask, **LONG), controllers()
     seeds = np.arange(COUNT) * 7919
     with NativeEvaluator(task, hidden=(4,), threads=1) as evaluator:
@@ -139,7 +139,7 @@ def test_several_episodes_of_a_controller_are_those_of_its_copies():
 
 
 @pytest.mark.parametrize("limit", [0, 3, 40, 1000])
-def test_the_limit_skips_and_every_episode_is_reported(limit):
+def test_episodes_beyond_the_limit_are_skipped_and_all_are_reported(limit):
     lengths, seeds = [], np.arange(46).reshape(23, 2)
     with NativeEvaluator(POINT, hidden=(4,), threads=2) as evaluator:
         whole = evaluator.evaluate(controllers(23), seeds)
@@ -182,7 +182,7 @@ def test_ctrl_c_ends_a_long_evaluation():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_robot_lives_as_under_xla():
+def test_a_robot_agrees_with_xla_in_the_first_steps():
     """The physics amplifies rounding: the first steps agree, and the numbers of all of them nearly."""
     task = make_task("brax-hopper", episode_length=25)
     theirs = DeviceEvaluator(task, hidden=(8,))
@@ -254,7 +254,7 @@ def test_a_correction_has_the_physics_of_its_run(tmp_path):
     np.testing.assert_allclose(native.fitness, xla.fitness, rtol=1e-5, atol=1e-5)
 
 
-def test_runs_from_before_the_choice_were_under_xla(tmp_path):
+def test_runs_without_recorded_physics_use_xla(tmp_path):
     for task, physics in (("point", "xla"), ("qd-hopper", None)):
         record = RunConfig(algorithm="map-elites", task=task).record()
         assert record.pop("physics") is None
@@ -262,7 +262,7 @@ def test_runs_from_before_the_choice_were_under_xla(tmp_path):
         assert load_config(tmp_path)[0].physics == physics
 
 
-def test_what_cannot_be_compiled_runs_under_xla_and_says_why(tmp_path, monkeypatch):
+def test_a_step_that_cannot_be_compiled_runs_under_xla_with_a_message(tmp_path, monkeypatch):
     messages = []
     config = small(task="odd", physics=None, evaluations=30)
     assert run(config, tmp_path / "run", execution=Execution(log=messages.append)).finished

@@ -66,7 +66,7 @@ def test_order_and_batch_change_nothing(evaluator, undisturbed):
     np.testing.assert_array_equal(alone.descriptor[0], undisturbed.descriptor[20])
 
 
-def test_several_episodes_a_controller(evaluator, undisturbed):
+def test_each_controller_can_have_several_episodes(evaluator, undisturbed):
     some = evaluator.evaluate(controllers(3), np.array([[0, 7], [1, 8], [2, 9]]))
     assert some.fitness.shape == (3, 2)
     np.testing.assert_array_equal(some.fitness[:, 0], undisturbed.fitness[:3])
@@ -101,7 +101,7 @@ def test_a_blank_evaluation_has_the_same_form(options):
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 0.3, "patience": 1.0}], ids=["fast", "slow"])
-def test_a_task_of_ones_own_needs_only_a_simulator_as_declared(options):
+def test_a_custom_task_needs_only_a_simulator(options):
     """Even if an episode takes longer than the patience, which is for a step."""
     own = DRIFT.with_parameters(options)
     parameters = np.array([[0, 0], [0, 9], [0, -9]], np.float32)  # stays, goes right, goes left
@@ -151,7 +151,7 @@ def test_a_killed_worker_is_replaced_and_its_episodes_run_again(undisturbed):
 
 
 @pytest.mark.parametrize("trouble", ["die", "hang"])
-def test_trouble_that_comes_once_changes_nothing(trouble, tmp_path, undisturbed):
+def test_an_episode_that_fails_once_is_repeated_with_the_same_result(trouble, tmp_path, undisturbed):
     troubled = task(trouble=trouble, marker=str(tmp_path / "happened"), patience=1.0)
     with ProcessEvaluator(troubled, hidden=HIDDEN, processes=2) as evaluator:
         assert_same(evaluator.evaluate(controllers(24), np.arange(24), transitions=True), undisturbed)
@@ -166,7 +166,7 @@ def test_trouble_that_comes_once_changes_nothing(trouble, tmp_path, undisturbed)
         ("raise", "the episode with seed 3 failed: RuntimeError: out of paint"),
     ],
 )
-def test_an_episode_that_never_ends_well_is_reported(trouble, message):
+def test_an_episode_that_always_fails_is_reported(trouble, message):
     with ProcessEvaluator(task(trouble=trouble, patience=0.3), hidden=HIDDEN, processes=2) as evaluator:
         with pytest.raises(ElitesError) as error:
             evaluator.evaluate(controllers(5), np.arange(5))
@@ -185,7 +185,7 @@ def test_nan_is_an_invalid_episode():
     assert some.invalid == 1
 
 
-def test_nan_that_is_seen_is_an_invalid_episode_too():
+def test_nan_in_an_observation_is_an_invalid_episode():
     """A step's descriptor is not blamed for it."""
     with ProcessEvaluator(task(trouble="unseen"), hidden=HIDDEN, processes=1) as evaluator:
         evaluation = evaluator.evaluate(controllers(8), np.arange(8), transitions=True)
@@ -208,7 +208,7 @@ def test_an_observation_of_another_shape_is_reported():
         made.evaluate(controllers(8), np.arange(8))
 
 
-def test_workers_live_on_when_the_thread_that_started_them_ends(undisturbed):
+def test_workers_outlive_the_thread_that_started_them(undisturbed):
     made = []
     thread = threading.Thread(
         target=lambda: made.append(ProcessEvaluator(task(), hidden=HIDDEN, processes=2))
@@ -222,14 +222,14 @@ def test_workers_live_on_when_the_thread_that_started_them_ends(undisturbed):
         assert {worker.process.pid for worker in evaluator._workers.values()} == before
 
 
-def test_an_environment_may_cut_its_episodes_short():
+def test_an_environment_may_truncate_its_episodes():
     with ProcessEvaluator(task(trouble="cut"), hidden=HIDDEN, processes=1) as evaluator:
         some = evaluator.evaluate(controllers(2), np.arange(2))
     assert some.length.tolist() == [7, 7]
     assert (some.ending == Ending.TRUNCATED).all()
 
 
-def test_an_environment_that_remembers_changes_nothing_unless_it_is_kept():
+def test_a_stateful_environment_is_made_again_for_each_episode_unless_it_is_kept():
     with (
         ProcessEvaluator(task(keeps=True, fresh=False), hidden=HIDDEN, processes=1) as evaluator,
         pytest.warns(UserWarning, match="the same episode run twice differs .*cannot be repeated exactly"),

@@ -54,7 +54,7 @@ def test_the_thousandth_episode_is_like_the_first():
         assert_same(first, evaluator.evaluate(parameters, [5], transitions=True))
 
 
-def test_several_seeds_a_controller_are_so_many_episodes(evaluators):
+def test_each_seed_of_a_controller_is_an_episode(evaluators):
     task = make_task("qd-hopper")
     parameters, seeds = controllers(task, 3), np.arange(12).reshape(3, 4)
     evaluator = evaluators(task.name)
@@ -96,7 +96,7 @@ def test_other_hidden_layers():
     np.testing.assert_allclose(evaluation.transitions.actions[0, :length], expected, atol=1e-5)
 
 
-def test_nan_controllers_are_counted_and_disturb_nobody(evaluators):
+def test_nan_controllers_are_counted_and_do_not_affect_others(evaluators):
     task = make_task("qd-walker")
     parameters = controllers(task, 6).copy()
     healthy = evaluators(task.name).evaluate(parameters, range(6))
@@ -150,7 +150,7 @@ def test_an_exception_in_the_callback_leaves_the_evaluator_usable(evaluators):
     assert (evaluator.evaluate(controllers(task, 5), range(5)).length > 0).all()
 
 
-def test_an_episode_that_raises_is_named():
+def test_an_episode_that_raises_is_reported_with_its_seed():
     task = make_task("qd-hopper")
     with ThreadEvaluator(task, threads=2) as evaluator:
         evaluator._simulators[0].run = evaluator._simulators[1].run = _raise
@@ -229,7 +229,7 @@ def test_a_hundred_full_episodes_fit_in_300_mib(task):
     assert total < 300 * 2**20
 
 
-def test_contacts_of_the_last_episode_do_not_reach_into_the_next():
+def test_contacts_do_not_carry_over_to_the_next_episode():
     """Two controllers of which the first changed the second when Bullet's state was merely restored."""
     with np.load(Path(__file__).parent / "stale_contacts.npz") as file:
         parameters, seeds = file["parameters"], file["seeds"]

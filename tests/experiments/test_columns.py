@@ -118,7 +118,7 @@ def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness,
     )
 
 
-def test_values_are_means_and_missing_where_there_is_nothing_to_average():
+def test_values_are_means_or_missing():
     sums = Training(*np.array([[2, 0], [6.0, 0.0], [10.0, 0.0]]))
     greedy, none = Greedy(*np.array([[2, 0], [8.0, 0.0]])), np.zeros(2)
     fitness = np.array([[1.0, -np.inf, 3.0], [-np.inf] * 3], np.float32)
@@ -168,7 +168,7 @@ def test_a_metric_of_the_generation_is_a_column_a_scalar_and_a_panel(finished, m
     assert f"cells filled by the GA {expected[-1]:.1%}" in " ".join(text.split())
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_its_own_columns(finished, monkeypatch, tmp_path):
+def test_a_run_of_an_earlier_version_keeps_its_columns(finished, monkeypatch, tmp_path):
     folder, (whole, _) = tmp_path / "run", finished("map-elites")
     limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet)
     with monkeypatch.context() as earlier_version:
@@ -214,7 +214,7 @@ def test_other_cells_may_not_be_empty(finished, tmp_path):
             read_last_row(tmp_path / "metrics.csv")
 
 
-def test_reports_are_about_metrics_of_the_archive_alone():
+def test_reports_show_only_metrics_of_the_archive():
     assert metric_names(["generation", "qd_score", *OPTIONAL, "made_ga"]) == ["qd_score"]
 
 

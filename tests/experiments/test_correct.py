@@ -65,7 +65,7 @@ def deep(tmp_path_factory):
         ("qd-deterministic-ant", "grid"),
     ],
 )
-def test_a_deterministic_task_loses_exactly_nothing(task, kind, tmp_path):
+def test_a_deterministic_task_has_no_loss(task, kind, tmp_path):
     correction = correct(begun(tmp_path / "run", task=task, **SMALL, archive=kind))
     assert correction.losses == (0, 0, 0)
     assert (correction.fitness == correction.original_fitness[:, None]).all()
@@ -75,7 +75,7 @@ def test_a_deterministic_task_loses_exactly_nothing(task, kind, tmp_path):
     assert (correction.spread().own_cell == 1).all()
 
 
-def test_an_uncertain_task_loses_some_and_the_run_is_left_alone(run):
+def test_an_uncertain_task_has_a_loss_and_the_run_does_not_change(run):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     correction, archive = correct(run), load_archive(run)
     assert 0 < correction.losses.qd_score < 1
@@ -98,7 +98,7 @@ def test_the_file_holds_what_was_returned(run):
         assert plain["coverage_loss"] == correction.losses.coverage
 
 
-def test_replications_are_episodes_of_the_elites_with_seeds_that_the_run_never_used(run):
+def test_replications_use_seeds_that_the_run_never_used(run):
     correction, archive = correct(run), load_archive(run)
     seeds = correcting.episode_seeds(archive, FOUR)
     assert len(np.unique(seeds)) == seeds.size
@@ -117,7 +117,7 @@ def test_more_replications_begin_with_the_same(run):
     assert not (other.fitness == few.fitness).all(1).any()
 
 
-def test_neither_threads_nor_a_repetition_change_the_file(run, monkeypatch):
+def test_the_file_does_not_depend_on_threads_or_repetition(run, monkeypatch):
     correct(run, threads=1)
     first = (run / "corrected.npz").read_bytes()
     (run / "corrected.npz").unlink()
@@ -150,7 +150,7 @@ def test_an_existing_correction_is_not_computed_again(run):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_was_corrected_before_the_run_went_on_is_not_shown_as_its_own(run):
+def test_a_correction_of_an_earlier_archive_is_not_shown(run):
     correct(run)
     assert "the luckiest elites" in elites.show(run)
     changed = load_archive(run)
@@ -290,7 +290,7 @@ def test_a_deep_grid_is_corrected_by_its_best_members_or_by_drawing(deep):
     np.testing.assert_array_equal(again.fitness, redrawn.fitness[:, 3])
 
 
-def test_drawing_again_is_refused_where_there_is_nothing_to_draw_from(run, deep, tmp_path):
+def test_redrawing_without_members_is_refused(run, deep, tmp_path):
     with pytest.raises(ElitesError, match=r"redraw is for deep-grid, .* this is map-elites"):
         correct(run, redraw=True)
     folder = shutil.copytree(deep, tmp_path / "deep")

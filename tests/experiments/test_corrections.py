@@ -47,7 +47,7 @@ def contents(folder, names=RESULTS):
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def test_the_run_is_the_same_with_and_without(undisturbed, tmp_path):
+def test_corrections_do_not_change_the_run(undisturbed, tmp_path):
     elites.run(
         config(snapshots=13, correct_every=0),
         tmp_path / "run",
@@ -60,7 +60,7 @@ def test_the_run_is_the_same_with_and_without(undisturbed, tmp_path):
     assert not (tmp_path / "run" / "corrections.csv").exists()
 
 
-def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
+def test_rows_are_regular_and_equal_a_correction(undisturbed):
     rows = read_table(undisturbed / "corrections.csv")
     assert rows["evaluations"].tolist() == MOMENTS
     for index, moment in enumerate(MOMENTS):
@@ -74,7 +74,7 @@ def test_rows_come_when_they_should_and_are_what_correcting_gives(undisturbed):
     assert rows["qd_score"][-1] == load_corrected(undisturbed).metrics.qd_score
 
 
-def test_the_last_one_is_the_file_that_correcting_afterwards_writes(undisturbed, tmp_path):
+def test_the_last_correction_equals_one_made_afterwards(undisturbed, tmp_path):
     messages = []
     elites.correct(undisturbed, replications=4, log=messages.append)
     assert "already exists" in messages[0]
@@ -84,7 +84,7 @@ def test_the_last_one_is_the_file_that_correcting_afterwards_writes(undisturbed,
     assert (undisturbed / "corrected.npz").read_bytes() == during
 
 
-def test_time_spent_correcting_stands_in_a_column_of_its_own(undisturbed):
+def test_correction_time_has_its_own_column(undisturbed):
     spent = read_table(undisturbed / "timings.csv")["corrections_s"]
     after = [
         index + 1
@@ -94,7 +94,7 @@ def test_time_spent_correcting_stands_in_a_column_of_its_own(undisturbed):
     assert [index for index, seconds in enumerate(spent) if seconds] == after[:-1]
 
 
-def test_killed_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(undisturbed, tmp_path):
+def test_a_run_killed_during_a_correction_resumes_to_the_same_end(undisturbed, tmp_path):
     folder = tmp_path / "run"
     slow = (
         "import sys; from elites.experiments import correct, run; import elites; "
@@ -115,7 +115,7 @@ def test_killed_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(undis
 
 
 @pytest.mark.parametrize("moment", [0, 2], ids=["the first", "the last"])
-def test_stopped_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(
+def test_a_run_stopped_during_a_correction_resumes_to_the_same_end(
     moment, undisturbed, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(correcting, "REPORT_SECONDS", 0.0)
@@ -137,7 +137,7 @@ def test_stopped_in_the_middle_of_a_correction_and_resumed_it_ends_the_same(
     assert elites.resume(folder, execution=elites.Execution(log=quiet)).finished
 
 
-def test_a_deep_grid_draws_from_memory_what_it_draws_from_the_file(tmp_path):
+def test_a_deep_grid_draws_the_same_from_memory_and_from_the_file(tmp_path):
     hyper_parameters = {**SMALL, "depth": 4, "keep_members": True}
     elites.run(
         config("deep-grid", hyper_parameters, correct_redraw=True),

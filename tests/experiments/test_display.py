@@ -69,7 +69,7 @@ def stopped(tmp_path_factory):
     return folder
 
 
-def test_a_resumed_run_shows_where_it_stands_and_a_second_ctrl_c_ends_it(stopped, tmp_path):
+def test_a_resumed_run_shows_its_state_and_a_second_ctrl_c_ends_it(stopped, tmp_path):
     folder = shutil.copytree(stopped, tmp_path / "run")
     archive = elites.load_archive(folder)
     standing = f"evaluations {archive.about['evaluations']} of {BUDGET}"
@@ -145,7 +145,7 @@ ACTIONS = st.one_of(
 
 @settings(max_examples=40)
 @given(columns=st.integers(20, 130), lines=st.integers(4, 40), actions=st.lists(ACTIONS, max_size=8))
-def test_there_is_one_panel_whatever_happens(columns, lines, actions):
+def test_there_is_always_one_panel(columns, lines, actions):
     screen, logged = Screen(columns, lines), 0
     with Display("§ a run", screen.console) as display:
         for action, value in actions:
@@ -191,7 +191,7 @@ def test_lines_are_printed_above_the_panel():
     assert screen.text.split() == [word for number in range(5) for word in ("line", str(number))]
 
 
-def test_a_view_that_is_no_terminal_gets_lines(capsys):
+def test_output_to_a_file_gets_lines(capsys):
     with Display("a run") as display:
         display.phase("compiling")
         display.phase("first episodes")
@@ -218,7 +218,7 @@ def test_custom_callbacks_are_called_in_addition_to_the_display(capsys):
     assert capsys.readouterr().out.startswith("compiling\n20 of 100 evaluations")
 
 
-def test_two_signals():
+def test_a_second_ctrl_c_interrupts_at_once():
     calls, before = [], signal.getsignal(signal.SIGINT)
 
     def send(number):
@@ -238,7 +238,7 @@ def test_two_signals():
     assert signal.set_wakeup_fd(-1) == -1
 
 
-def test_ipython_is_not_imported_for_nothing(monkeypatch):
+def test_ipython_is_imported_only_in_notebooks(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "IPython"]:
         monkeypatch.delitem(sys.modules, name)
     assert not in_notebook()

@@ -64,7 +64,7 @@ def test_workers_compute_the_same_as_with_functions_of_a_module():
         np.testing.assert_array_equal(one, other)
 
 
-def test_steps_in_a_process_of_their_own_are_the_same():
+def test_steps_in_a_separate_process_are_the_same():
     far, near = unimportable().stepper(), GymnasiumSimulator(importable())
     np.testing.assert_array_equal(far.begin(7), near.begin(7))
     action = np.array([0.3, -0.2], np.float32)
@@ -112,7 +112,7 @@ def test_a_task_keeps_the_function_that_it_was_made_with():
     assert (evaluated(task, 2).descriptor == 0.25).all()
 
 
-def test_what_cannot_be_sent_gets_one_line():
+def test_functions_that_cannot_be_pickled_get_one_line():
     lock = threading.Lock()
     with pytest.raises(ElitesError) as error:
         gymnasium_task(outside.push, descriptor=lambda episode: lock.locked())
@@ -149,7 +149,7 @@ def metrics(folder):
     return (folder / "metrics.csv").read_bytes()
 
 
-def test_a_run_says_what_it_needs_again_and_no_file_has_it(part):
+def test_a_run_reports_the_task_that_it_needs_again_and_does_not_save_it(part):
     folder, lines = part
     (line,) = [line for line in lines if "memory" in line]
     record = json.loads((folder / "config.json").read_text())
@@ -188,7 +188,7 @@ def test_another_process_needs_the_task_again(part, whole, another_process, caps
     elites.replay(folder, out=folder / "clip.gif", size=(60, 40), steps=2, task=unimportable())
 
 
-def test_functions_may_have_moved_into_a_module(part, whole, another_process):
+def test_functions_can_be_moved_into_a_module(part, whole, another_process):
     folder, _ = part
     another_process.begins()
     assert elites.resume(folder, elites.Execution(log=quiet), task=importable()).finished
@@ -250,7 +250,7 @@ def optimised(tmp_path, monkeypatch):
     return tmp_path / "run", lines
 
 
-def test_a_run_of_a_function_says_what_it_needs_again_if_it_is_kept(optimised):
+def test_a_kept_run_reports_the_function_that_it_needs_again(optimised):
     message = "only in the memory of this process: function:<lambda>. Another process"
     assert [line for line in optimised[1] if line.startswith(message)]
     lines = []

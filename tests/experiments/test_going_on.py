@@ -81,7 +81,7 @@ def test_all_generations_before_the_last_are_whole(initial, batch, rounds, budge
     "name",
     [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS],
 )
-def test_an_extended_run_is_the_one_that_was_planned_longer(name, execution, tmp_path):
+def test_an_extended_run_equals_one_that_was_planned_longer(name, execution, tmp_path):
     """Whole generations or not: the last one is computed again."""
     run(small(name, evaluations=MORE), tmp_path / "planned", execution=execution)
     run(small(name, evaluations=CUT), tmp_path / "run", execution=execution)
@@ -107,7 +107,7 @@ def test_pga_map_elites_on_bullet_is_extended(tmp_path):
 
 
 @pytest.mark.parametrize(("seeds", "end"), [(1, 20), (1, CUT), (2, WHOLE)])
-def test_what_the_first_end_added_to_the_logs_is_gone(seeds, end, execution, tmp_path):
+def test_rows_added_at_the_first_end_are_removed(seeds, end, execution, tmp_path):
     """Rows of thinned logs and corrections that are there because of the end alone; from any end."""
     changes = {"log_every": 3, "correct_every": 70, "correct_replications": 2, "snapshots": 2}
     run(plain(evaluations=MORE, **changes), tmp_path / "planned", seeds, execution)
@@ -144,7 +144,7 @@ def test_a_run_is_extended_before_its_end_and_after_it(execution, tmp_path):
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_stopped_in_its_last_correction_a_run_is_extended_all_the_same(keep, tmp_path):
+def test_a_run_stopped_in_its_last_correction_can_be_extended(keep, tmp_path):
     changes = {"correct_every": 70, "correct_replications": 2}
     messages, execution = [], Execution(checkpoint_seconds=0, log=quiet)
 
@@ -162,7 +162,7 @@ def test_stopped_in_its_last_correction_a_run_is_extended_all_the_same(keep, tmp
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
 
-def test_without_a_state_nothing_is_changed(tmp_path):
+def test_without_a_kept_state_an_extension_is_refused(tmp_path):
     run(plain(), tmp_path / "run", execution=Execution(log=quiet, keep_state=False))
     before = everything(tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -171,7 +171,7 @@ def test_without_a_state_nothing_is_changed(tmp_path):
     assert everything(tmp_path / "run") == before
 
 
-def test_a_state_that_is_not_wanted_any_more_is_removed(execution, tmp_path):
+def test_a_kept_state_can_be_removed(execution, tmp_path):
     run(plain(), tmp_path / "run", execution=execution)
     resume(tmp_path / "run", Execution(log=quiet))
     assert Checkpoints(tmp_path / "run" / "checkpoints").size() > 1000
@@ -192,7 +192,7 @@ def test_a_budget_that_is_not_larger_is_reported_in_one_line(execution, tmp_path
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_killed_while_it_is_extended_a_run_goes_on(seeds, execution, tmp_path):
+def test_a_run_killed_while_it_is_extended_continues(seeds, execution, tmp_path):
     """At every rename: of the records, of checkpoints, of archives."""
     run(plain(evaluations=MORE), tmp_path / "planned", seeds, execution)
     run(plain(), tmp_path / "run", seeds, execution)
@@ -268,7 +268,7 @@ def test_a_run_begins_with_the_elites_of_another(source, tmp_path):
         ),
     ],
 )
-def test_other_algorithms_go_on_from_there(name, physics, source, tmp_path):
+def test_other_algorithms_can_start_from_the_archive(name, physics, source, tmp_path):
     """Stopped among its first elites, and resumed when their archive is gone, it ends with the same bits."""
     gone, each = shutil.copytree(source, tmp_path / "gone"), 3 if name == "map-elites-es" else 1
     config = started(name, gone, physics=physics, evaluations=60 * each)
@@ -335,7 +335,7 @@ def test_a_start_that_does_not_fit_is_refused_in_a_line(source, execution, tmp_p
     refuse("holds a group of runs; name one", start=tmp_path / "group")
 
 
-def test_only_the_archive_that_a_run_began_with_is_taken(source, execution, tmp_path):
+def test_a_changed_start_archive_is_refused(source, execution, tmp_path):
     copy = shutil.copytree(source, tmp_path / "copy")
     config = started("map-elites", copy)
     other = plain(evaluations=60, seed=9, task_parameters={"noise": 0.0})
@@ -350,7 +350,7 @@ def test_only_the_archive_that_a_run_began_with_is_taken(source, execution, tmp_
         resume(tmp_path / "run", execution)
 
 
-def test_killed_before_the_copy_is_made_a_run_goes_on(source, execution, tmp_path):
+def test_a_run_killed_before_the_copy_of_its_start_continues(source, execution, tmp_path):
     with copies_at_renames(tmp_path / "run", tmp_path) as copies:
         run(started("map-elites", source), tmp_path / "run", execution=execution)
     assert [(copies[1] / name).exists() for name in ("config.json", "start.npz")] == [True, False]
@@ -372,7 +372,7 @@ def test_killed_before_the_copy_is_made_a_run_goes_on(source, execution, tmp_pat
         ("td3", {"random_steps": 50, "evaluate_every": 2}, 25),
     ],
 )
-def test_an_algorithm_knows_what_is_random(name, changes, first):
+def test_an_algorithm_counts_its_opening_evaluations(name, changes, first):
     config = small(name, hyper_parameters=changes)
     assert make_algorithm(name, POINT, **config.hyper_parameters).opening_evaluations() == first
 

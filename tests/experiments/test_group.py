@@ -218,7 +218,7 @@ def test_native_episodes_outside_the_program_give_the_same_rows_as_xla_inside(na
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_training_beside_the_episodes_gives_the_same_bits(tmp_path, monkeypatch):
+def test_training_during_the_episodes_gives_the_same_bits(tmp_path, monkeypatch):
     """With an accelerator the episodes of each of two parts are a batch, and a thread passes on what is
     evaluated. It asks for the next generation before this one is logged, and again after a stop there."""
     config = small("pga-map-elites", seed=3, physics="native")
@@ -306,7 +306,7 @@ def test_the_episodes_of_all_seeds_are_one_batch_and_each_seed_has_the_bits_of_a
         assert files(outcome.folder) == files(alone.folder)
 
 
-def test_a_seed_alone_does_what_it_does_among_others(group, tmp_path):
+def test_a_seed_alone_gives_the_same_as_in_a_group(group, tmp_path):
     """On a task that is not chaotic the same numbers come out, but for the order of sums."""
     (_, among) = group("pga-map-elites").runs
     alone = run(small("pga-map-elites", seed=4), tmp_path / "one", execution=Execution(log=quiet))
@@ -345,7 +345,7 @@ def test_corrections_of_a_group(physics, tmp_path):
     ("name", "task", "changes"),
     [("cma-map-elites", "point", {"es": "separable"}), ("td3", "qd-hopper", {"random_steps": 0})],
 )
-def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, changes, tmp_path):
+def test_seeds_that_cannot_share_a_program_run_one_by_one(name, task, changes, tmp_path):
     given = {"task": task, "evaluations": 60, "task_parameters": {"episode_length": 12}}
     config = small(name, hyper_parameters=changes, **given)
 
@@ -369,7 +369,7 @@ def test_what_cannot_share_a_program_runs_one_after_the_other(name, task, change
     assert files(alone.folder) == files(outcomes[1].folder)
 
 
-def test_killed_between_its_last_files_a_group_starts_over(group, tmp_path, monkeypatch):
+def test_a_group_killed_between_its_last_files_starts_again(group, tmp_path, monkeypatch):
     config, whole = small("map-elites", seed=3, snapshots=2), group("map-elites").folder
     save, saved = RunFolder.write_archive, []
 
@@ -406,7 +406,7 @@ def test_a_replication_is_locked_while_its_group_runs(tmp_path):
         resume(tmp_path / "group" / "seed-9", execution=Execution(log=quiet))
 
 
-def test_td3_forgets_steps_that_gave_nan(tmp_path):
+def test_td3_does_not_store_steps_that_gave_nan(tmp_path):
     """Some episodes start where the reward is NaN; the actor must not learn it."""
     changes = {"hyper_parameters": {"random_steps": 0}, "task_parameters": {"noise": 30.0}}
     config = small("td3", evaluations=100, **changes)

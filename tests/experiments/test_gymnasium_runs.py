@@ -41,12 +41,12 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - set(SPECIAL)))
-def test_the_shapes_of_the_others_fit(name):
+def test_shapes_of_all_algorithms_fit(name):
     assert_shapes_fit(config(name).make_algorithm())
 
 
 @pytest.mark.parametrize("name", SPECIAL)
-def test_it_runs_and_resumes_to_the_same_end(name, tmp_path):
+def test_a_resumed_run_ends_the_same(name, tmp_path):
     elites.run(config(name), tmp_path / "whole", execution=elites.Execution(threads=2, log=quiet))
     reports = []
     interrupted = elites.run(
@@ -142,7 +142,7 @@ def test_missing_requirements_of_a_replay_are_reported_before_the_run(environmen
     )
 
 
-def test_td3s_own_environment_may_raise(tmp_path):
+def test_an_error_in_the_training_environment_of_td3_is_reported(tmp_path):
     troubled = task(environment_options={"trouble": "raise"})
     algorithm = elites.make_algorithm("td3", troubled, **chosen("td3"))
     environment = algorithm.environment

@@ -204,7 +204,7 @@ def test_tensorboard_reads_the_events(undisturbed):
     np.testing.assert_allclose([value for _, value in scalars], metrics["qd_score"], rtol=1e-6)
 
 
-def test_the_record_is_enough_to_do_it_again(undisturbed, tmp_path):
+def test_the_record_is_enough_to_repeat_the_run(undisturbed, tmp_path):
     record = json.loads((undisturbed / "config.json").read_text())
     assert record["hyper_parameters"]["p_evo"] == 0.5
     assert record["versions"]["pybullet"] == "3.2.7"
@@ -247,7 +247,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(undisturb
     assert_same_result(folder, undisturbed)
 
 
-def test_without_any_readable_checkpoint_nothing_is_touched(interrupted, capsys):
+def test_without_a_readable_checkpoint_nothing_is_changed(interrupted, capsys):
     folder = interrupted
     for path in Checkpoints(folder / "checkpoints").paths():
         path.write_bytes(path.read_bytes()[:-100])
@@ -258,7 +258,7 @@ def test_without_any_readable_checkpoint_nothing_is_touched(interrupted, capsys)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_a_run_from_before_keeps_its_cells(tmp_path):
+def test_a_run_of_an_earlier_version_keeps_its_cells(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     record = json.loads(json.dumps(config().record()))
@@ -284,7 +284,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(i
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-def test_a_full_disk_loses_nothing(undisturbed, interrupted):
+def test_nothing_is_lost_on_a_full_disk(undisturbed, interrupted):
     """A limit on file sizes stands in for a full disk: writing fails in the same place, in the same way."""
     folder = interrupted
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000));"
@@ -355,7 +355,7 @@ def test_two_processes_do_not_share_a_run(tmp_path):
     process.communicate()
 
 
-def test_what_was_changed_since_its_checkpoint_is_not_continued(interrupted):
+def test_a_run_changed_since_its_checkpoint_is_not_continued(interrupted):
     folder = interrupted
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     record = json.loads((folder / "config.json").read_text())
@@ -431,7 +431,7 @@ def test_other_versions_are_reported(interrupted):
     assert messages[0].startswith(f"started with jax 0.0.1 (now {jax.__version__}): the result may differ")
 
 
-def test_what_a_kill_left_of_a_file_is_cleared_away(interrupted):
+def test_incomplete_files_of_a_killed_run_are_removed(interrupted):
     folder, messages = interrupted, []
     (folder / "checkpoints" / ".000000009.npz.partial").write_bytes(b"half")
     (folder / ".archive.npz.partial").write_bytes(b"half")
@@ -450,7 +450,7 @@ def test_a_damaged_table_is_reported(content, tmp_path):
         read_table(tmp_path / "metrics.csv")
 
 
-def test_a_state_is_outlined_without_its_memory():
+def test_the_outline_of_a_state_takes_little_memory():
     """What a checkpoint is loaded into holds no second replay buffer."""
     state = jax.jit(config().make_algorithm().init)(jax.random.key(0))
     outlined = outline(state)

@@ -38,7 +38,7 @@ def logged(folder):
 
 
 @pytest.mark.parametrize(("every", "corrections"), [(3, 0), (3, 40), (100, 0)])
-def test_rows_hold_what_has_happened_since_the_row_before(every, corrections, execution, tmp_path):
+def test_rows_cover_the_generations_since_the_previous_row(every, corrections, execution, tmp_path):
     changes = {"correct_every": corrections, "correct_replications": 2}
     run(config(**changes), tmp_path / "whole", execution=execution)
     run(config(log_every=every, **changes), tmp_path / "thin", execution=execution)
@@ -71,7 +71,7 @@ def test_rows_hold_what_has_happened_since_the_row_before(every, corrections, ex
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_resumed_at_any_checkpoint_the_log_is_the_same(seeds, execution, tmp_path):
+def test_the_log_is_the_same_after_resuming_at_any_checkpoint(seeds, execution, tmp_path):
     thin, whole = config(log_every=3), tmp_path / "whole"
     with copies_at_renames(whole, tmp_path) as copies:
         run(thin, whole, seeds, execution)

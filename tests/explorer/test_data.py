@@ -101,7 +101,7 @@ def test_snapshots_have_each_solution_once(walker):
     assert len(read["fitness"]) < sum(len(snapshot.fitness) for snapshot in content.snapshots) / 2
 
 
-def test_a_solution_that_was_away_is_there_twice():
+def test_a_solution_that_left_and_returned_is_stored_twice():
     archive = synthetic_archive(cells=32)
     away = {name: getattr(archive, name)[1:] for name in ARRAYS}
     snapshots = [archive, replace(archive, **away), archive]
@@ -110,7 +110,7 @@ def test_a_solution_that_was_away_is_there_twice():
     assert len(_snapshot_spans(snapshots)) == len(archive.fitness) + 1
 
 
-def test_snapshots_that_are_too_many_are_thinned(monkeypatch):
+def test_too_many_snapshots_are_thinned(monkeypatch):
     archive = synthetic_archive(cells=32)
     snapshots = [
         replace(
@@ -159,12 +159,12 @@ def test_nothing_is_loaded_from_elsewhere(walker, tmp_path):
         (["--out", "page.pdf"], "out is page.pdf; it must end in .html"),
         (["--out", "nowhere/page.html"], "out is nowhere/page.html; its folder must exist"),
         (["--gaits", "some"], "gaits"),
-        (["--serve", "--out", "page.html"], "serve and out exclude each other"),
+        (["--serve", "--out", "page.html"], "--serve and --out cannot be combined"),
         (["--serve", "--port", "99999"], "port is 99999; it must be from 0 to 65,535"),
         (["/nowhere"], "/nowhere holds no run"),
     ],
 )
-def test_bad_input_is_one_line(arguments, message, walker, capsys):
+def test_bad_input_gets_one_line(arguments, message, walker, capsys):
     folders = [] if arguments[0].startswith("/") else [str(walker)]
     assert cli.main(["explore", *folders, *arguments]) == 2
     error = capsys.readouterr().err
@@ -187,7 +187,7 @@ def test_a_correction_of_another_archive_is_not_shown(make_folder):
     assert f"elites correct {folder}" in content.uncorrected
 
 
-def test_ancestors_are_those_of_snapshots_that_lead_to_elites(walker):
+def test_ancestors_come_from_snapshots(walker):
     content, blocks = read_content(walker), Blocks()
     header = describe_run(content, list_operators([content]), blocks)
     known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
@@ -205,7 +205,7 @@ def described(folder):
     return header, columns, operators
 
 
-def test_a_log_has_the_whole_line_of_every_elite(make_folder):
+def test_with_a_log_the_lineage_of_every_elite_is_complete(make_folder):
     folder = make_folder(synthetic_archive(cells=64))
     logged(folder, 1000)
     log, archive = elites.load_lineage(folder), elites.load_archive(folder)
@@ -245,7 +245,7 @@ def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path, monkeyp
     assert parts(path)[0]["runs"][0]["ancestors"]["count"] == MAX_ANCESTORS
 
 
-def test_lines_that_are_cut_are_cut_alike_and_told(make_folder, monkeypatch):
+def test_truncated_lineages_have_equal_depth_and_are_reported(make_folder, monkeypatch):
     folder = make_folder(synthetic_archive(cells=64))
     logged(folder, 1000)
     first = set(elites.load_archive(folder).parents[:, 0].tolist())
@@ -336,7 +336,7 @@ def test_movements_survive_compression(frames, bodies, seed):
     np.testing.assert_array_equal((bits[:, None] >> np.arange(4)) & 1, contacts)
 
 
-def test_elites_of_all_regions_move_first_as_they_were_found():
+def test_elites_of_all_regions_have_a_recorded_movement_first():
     archive = synthetic_archive()
     content = Content(None, archive, replicated(archive, 5))
     best = episodes(content, "best")

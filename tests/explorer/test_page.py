@@ -76,7 +76,7 @@ def assert_looks_like(browser, name, tmp_path):
         pytest.fail(f"{(apart > 48).mean():.1%} of {name} differ; the picture is {tmp_path / name}-small.png")
 
 
-def test_it_opens_with_the_best_elite(opened, walker, tmp_path):
+def test_the_page_opens_with_the_best_elite(opened, walker, tmp_path):
     archive = elites.load_archive(walker)
     assert opened.run("byId('about').textContent").startswith(
         f"{len(archive.fitness)} elites of qd-walker, found by"
@@ -102,7 +102,7 @@ def test_the_pointer_shows_numbers_and_a_click_chooses(opened, walker):
     assert opened.run("byId('tip').hidden")
 
 
-def test_what_is_under_the_pointer_is_the_cell_that_is_drawn(opened, walker):
+def test_the_cell_under_the_pointer_is_the_drawn_one(opened, walker):
     archive = elites.load_archive(walker)
     for elite in (0, 17, 90, 150):
         picked = opened.run(
@@ -113,7 +113,7 @@ def test_what_is_under_the_pointer_is_the_cell_that_is_drawn(opened, walker):
         assert archive.cell[picked] == archive.cell[elite]
 
 
-def test_found_becomes_corrected_and_back(opened, walker, tmp_path):
+def test_the_view_switches_between_the_recorded_and_the_corrected_archive(opened, walker, tmp_path):
     corrected = elites.load_corrected(walker)
     opened.press_button("#views [data-key=corrected]")
     assert opened.run("views[0].now.rows.filter((row) => row >= 0).length") == corrected.kept.sum()
@@ -127,7 +127,7 @@ def test_found_becomes_corrected_and_back(opened, walker, tmp_path):
     assert opened.run("views[0].now.rows.filter((row) => row >= 0).length") == len(corrected.cell)
 
 
-def test_cells_move_smoothly_unless_motion_is_unwelcome(opened, page):
+def test_cells_move_smoothly_unless_reduced_motion_is_set(opened, page):
     begin = (
         "(() => { change({view: 'corrected'}); tell(); "
         "return views[0].moving && views[0].now !== views[0].target; })()"
@@ -204,7 +204,7 @@ def test_less_certain_values_have_fewer_colours(opened):
     assert [len(set(level)) for level in colours] == [8, 4, 2, 1]
 
 
-def test_the_archive_grows(opened, walker):
+def test_the_slider_shows_the_growth_of_the_archive(opened, walker):
     for moment, count in ((480, 0), (720, None), (1200, None)):
         opened.run(f"byId('moment').value = {moment}, byId('moment').dispatchEvent(new Event('input'))")
         opened.settle()
@@ -219,7 +219,7 @@ def test_the_archive_grows(opened, walker):
     assert opened.run("views[0].frame === runs[0].end")
 
 
-def test_the_keyboard_is_enough(opened):
+def test_the_page_can_be_used_with_the_keyboard(opened):
     opened.run("document.querySelector('.map').focus()")
     chosen = opened.run("state.chosen.elite")
     for key in ("ArrowUp", "ArrowRight"):
@@ -252,7 +252,7 @@ def test_search_finds_cells_and_descriptors(opened, walker):
     nearest = int(((archive.descriptor - [0.3, 0.7]) ** 2).sum(1).argmin())
     assert search("0.3 0.7") == search("0.3, 0.7") == nearest
     search("99999")
-    assert "99999 was given; it must be a cell from 0 to 255" in opened.run("byId('note').textContent")
+    assert "99999 was given; give a cell from 0 to 255" in opened.run("byId('note').textContent")
     search("0.1 0.2 0.3")
     assert "3 numbers were given" in opened.run("byId('note').textContent")
     search("<b>")
@@ -410,7 +410,7 @@ def test_axes_of_many_dimensions_are_chosen(browser, make_folder, tmp_path_facto
     assert browser.problems == []
 
 
-def test_two_runs_share_one_scale_and_the_choice(browser, make_folder, tmp_path_factory, tmp_path):
+def test_two_runs_share_one_scale_and_the_selection(browser, make_folder, tmp_path_factory, tmp_path):
     one, other = synthetic_archive(), synthetic_archive(seed=5, cells=128, shift=-500)
     browser.resize(1280, 800)
     browser.problems.clear()
@@ -461,7 +461,7 @@ def test_the_slider_ends_with_the_longest_run(browser, make_folder, tmp_path_fac
     assert browser.run("Number(byId('moment').max)") == lengths[1]
 
 
-def test_a_run_that_was_not_corrected_is_grey_beside_one_that_was(browser, make_folder, tmp_path_factory):
+def test_an_uncorrected_run_is_grey_next_to_a_corrected_one(browser, make_folder, tmp_path_factory):
     one, other = synthetic_archive(cells=64), synthetic_archive(cells=64, seed=2)
     folders = [make_folder(one, replicated(one, 5)), make_folder(other)]
     out = tmp_path_factory.mktemp("pages") / "page.html"
@@ -515,7 +515,7 @@ def test_names_with_markup_are_text(browser, make_folder, tmp_path_factory):
     assert browser.problems == []
 
 
-def test_dark_from_the_system_and_by_choice(opened, page, tmp_path):
+def test_dark_mode_follows_the_system_or_the_setting(opened, page, tmp_path):
     opened.prefer(prefers_color_scheme="dark")
     opened.open(page)
     assert opened.run("document.documentElement.dataset.theme") == "dark"
@@ -524,7 +524,7 @@ def test_dark_from_the_system_and_by_choice(opened, page, tmp_path):
     assert opened.run("document.documentElement.dataset.theme") == "light"
 
 
-def test_a_phone_shows_everything_below_each_other(opened, page, tmp_path):
+def test_a_narrow_screen_has_one_column(opened, page, tmp_path):
     opened.resize(390, 844, scale=2, mobile=True)
     opened.open(page)
     assert opened.run("document.documentElement.scrollWidth") <= 390

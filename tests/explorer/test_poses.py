@@ -57,7 +57,7 @@ def assert_feet_touch_the_floor_when_they_say_so(robot, movement):
         assert (height[~touches] > 0).all()
 
 
-def test_limbs_hang_together():
+def test_limbs_are_connected():
     """The model's capsules meet at the joints, at the start of an episode."""
     task = elites.make_task("qd-walker", episode_length=5)
     (movement,) = record(task, (8,), controllers(task, 1), [1], steps=1, every=1, physics=None)
@@ -71,7 +71,7 @@ def test_limbs_hang_together():
         np.testing.assert_allclose(above[1], below[0], atol=1e-6)
 
 
-def test_what_has_no_body_says_so():
+def test_a_task_without_a_robot_is_reported():
     from tests.toy import POINT
 
     assert "no robot" in why_not_recorded(POINT)

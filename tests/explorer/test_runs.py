@@ -108,7 +108,7 @@ def test_a_robot_walks_in_the_page(hopper, browser, tmp_path, capsys):
     use_everything(browser)
 
 
-def test_replications_end_where_there_is_no_room(hopper, browser, tmp_path, monkeypatch):
+def test_replications_are_left_out_beyond_the_limit(hopper, browser, tmp_path, monkeypatch):
     monkeypatch.setattr("elites.explorer.gaits.MAX_SECONDS", 1e-9)
     browser.problems.clear()
     browser.open(elites.explore(hopper, out=tmp_path / "hopper.html", gaits="all"))
@@ -192,7 +192,7 @@ def test_an_environment_is_shown_as_it_draws_itself(browser, tmp_path):
     assert browser.problems == []
 
 
-def test_vectors_without_an_environment(browser, tmp_path):
+def test_a_page_of_vectors_without_an_environment(browser, tmp_path):
     from tests.experiments.test_extending import FACTS, QUIET, in_numpy
 
     folder = tmp_path / "vectors"

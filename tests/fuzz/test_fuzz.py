@@ -25,7 +25,7 @@ def test_each_case_ends_in_success_or_one_line(kind, fuzzer):
 
 
 @pytest.mark.parametrize("base", BASES, ids=lambda base: " ".join(base.words))
-def test_what_options_are_added_to_is_a_command(base):
+def test_the_base_of_each_case_is_a_valid_command(base):
     """Otherwise every case would be refused for the same reason."""
     from elites.cli import parse
 
@@ -44,7 +44,7 @@ def test_what_options_are_added_to_is_a_command(base):
         (Ending(killed="hangs"), "hangs"),
     ],
 )
-def test_endings_are_judged(ending, cause):
+def test_endings_are_classified(ending, cause):
     failure = problem(Case("", ("show", "out")), ending, [])
     assert (failure is None) == (cause is None)
     assert cause is None or cause in failure[0]

@@ -40,7 +40,7 @@ def evaluation(batch, first):
 
 @given(st.lists(episodes, min_size=1, max_size=6), st.integers(1, 20))
 @settings(max_examples=100)
-def test_it_holds_the_last_transitions_in_order(batches, capacity):
+def test_the_buffer_holds_the_last_transitions_in_order(batches, capacity):
     capacity = [3, 7, 20][capacity % 3]  # few shapes to compile: smaller than a batch, about one, larger
     buffer, expected = empty_buffer(capacity, OBSERVATION, ACTION), deque(maxlen=capacity)
     for index, batch in enumerate(batches):

@@ -93,7 +93,7 @@ def test_each_seed_has_a_logger_and_resuming_goes_on_with_them(tmp_path):
         assert rows == list(range(1, 9))
 
 
-def test_what_makes_loggers_is_remembered_but_not_made_again_without_being_given(tmp_path):
+def test_loggers_given_as_objects_must_be_given_again(tmp_path):
     makers = (functools.partial(Recorder), Recorder, Recorder)
     limited = Execution(max_hours=1e-9, loggers=makers, pictures=0, log=quiet)
     run(config(), tmp_path / "run", execution=limited)
@@ -131,7 +131,7 @@ def test_a_damaged_record_of_loggers_is_reported_and_the_run_continues(tmp_path)
     assert messages[0].endswith("; loggers start new logs")
 
 
-def test_a_logger_that_is_gone_when_the_run_is_resumed_is_left_out(tmp_path):
+def test_a_logger_that_is_missing_on_resume_is_left_out(tmp_path):
     limited = Execution(max_hours=1e-9, loggers=(RECORDER,), pictures=0, log=quiet)
     run(config(), tmp_path / "run", execution=limited)
     record = (tmp_path / "run" / "loggers.json").read_text()

@@ -10,7 +10,7 @@ fitnesses = st.lists(st.floats(-1e4, 1e4, width=32), max_size=50)
 
 
 @given(fitnesses, st.floats(-1e3, 1e3), st.randoms())
-def test_they_depend_on_the_elites_not_on_their_order(fitness, offset, random):
+def test_metrics_do_not_depend_on_the_order_of_elites(fitness, offset, random):
     shuffled = random.sample(fitness, len(fitness))
     one, other = archive_metrics(fitness, 60, offset), archive_metrics(shuffled, 60, offset)
     assert one[0] == other[0]
@@ -19,7 +19,7 @@ def test_they_depend_on_the_elites_not_on_their_order(fitness, offset, random):
 
 
 @given(fitnesses, st.floats(-1e3, 1e3))
-def test_an_elite_below_the_offset_counts_nothing(fitness, offset):
+def test_an_elite_below_the_offset_counts_as_zero(fitness, offset):
     above = [one for one in fitness if one > offset]
     assert archive_metrics(fitness, 60, offset).qd_score == archive_metrics(above, 60, offset).qd_score >= 0
 
@@ -29,7 +29,7 @@ def test_a_small_archive_by_hand():
     assert metrics == (3.0 + 0.0 + 7.0, 5.0, 0.75)
 
 
-def test_an_empty_archive():
+def test_metrics_of_an_empty_archive():
     metrics = archive_metrics(np.array([]), 4, 0.0)
     assert metrics.qd_score == 0
     assert math.isnan(metrics.max_fitness)

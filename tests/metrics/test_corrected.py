@@ -56,7 +56,7 @@ def test_the_mean_of_equal_values_is_that_value(value, count):
 
 
 @given(replicated(), st.integers(1, 50), st.floats(-1e3, 1e3))
-def test_equal_replications_lose_exactly_nothing(archive, count, offset):
+def test_equal_replications_have_no_loss(archive, count, offset):
     fitness, descriptor, cell, *_ = archive
     again = np.repeat(fitness[:, None], count, 1), np.repeat(descriptor[:, None], count, 1)
     correction = average_replications(fitness, descriptor, cell, *again, **WHERE, qd_offset=offset)
@@ -82,7 +82,7 @@ def test_the_corrected_archive_never_exceeds_what_its_samples_allow(archive, off
 
 
 @given(replicated(fitness=anything), st.floats(-1e3, 1e3))
-def test_it_is_built_as_if_one_elite_after_another_was_added(archive, offset):
+def test_the_corrected_archive_equals_adding_elites_one_by_one(archive, offset):
     _, _, _, samples, places = archive
     elites = {}
     for index, (values, descriptors) in enumerate(zip(samples.astype(float), places, strict=True)):
@@ -103,7 +103,7 @@ def test_it_is_built_as_if_one_elite_after_another_was_added(archive, offset):
 
 
 @given(replicated(fitness=anything), st.floats(-1e3, 1e3))
-def test_what_is_not_finite_stays_out_and_is_counted(archive, offset):
+def test_non_finite_values_are_left_out_and_counted(archive, offset):
     correction = average_replications(*archive, **WHERE, qd_offset=offset)
     invalid = ~np.isfinite(archive[3]).all(1)
     assert correction.invalid == invalid.sum()
@@ -157,7 +157,7 @@ def test_a_small_archive_by_hand():
     assert luckiest([8.0, 10.0, -8.0], correction.fitness).tolist() == [0, 1]  # the third had bad luck
 
 
-def test_an_empty_archive_has_nothing_to_lose():
+def test_an_empty_archive_has_no_loss():
     correction = average_replications(
         [], np.zeros((0, 2)), [], np.zeros((0, 5)), np.zeros((0, 5, 2)), **WHERE, qd_offset=0
     )
@@ -174,7 +174,7 @@ def found_nothing():
 @given(numbers, numbers)
 @example(0.0, 0.0)
 @example(-5.0, -10.0)
-def test_a_loss_is_positive_when_it_got_worse(original, corrected):
+def test_a_loss_is_positive_if_the_value_decreases(original, corrected):
     lost = loss(original, corrected)
     assert (lost > 0) == (corrected < original)
     assert (lost == 0) == (corrected == original)

@@ -13,7 +13,7 @@ from elites.metrics.statistics import interquartile_mean, mean_superiority, medi
 SAMPLE = st.lists(st.integers(-50, 50), min_size=2, max_size=12)
 
 
-def test_by_hand():
+def test_superiority_by_hand():
     assert superiority([4, 5, 6], [1, 2, 3]) == (1, 1, 1)
     assert superiority([1, 2], [2, 3]).estimate == (0 + 0 + 0.5 + 0) / 4
     assert superiority([5, 1, 3], [2, 4]).estimate == 3 / 6
@@ -38,7 +38,7 @@ def test_equal_samples_do_not_differ(values):
 
 
 @given(SAMPLE, SAMPLE)
-def test_the_other_way_round(first, second):
+def test_swapped_samples_give_the_opposite_effect(first, second):
     assert superiority(first, second).estimate == pytest.approx(1 - superiority(second, first).estimate)
     assert median_difference(first, second).estimate == -median_difference(second, first).estimate
     u = mannwhitneyu(first, second).statistic
@@ -64,7 +64,7 @@ def test_intervals_contain_their_estimates(first, second):
 
 
 @given(SAMPLE, SAMPLE)
-def test_resampling_is_what_it_says(first, second):
+def test_the_interval_is_that_of_its_resamples(first, second):
     """The interval of A from the same resamples, counted pair by pair."""
     from elites.metrics import statistics as effects
 
@@ -79,7 +79,7 @@ def test_resampling_is_what_it_says(first, second):
     np.testing.assert_array_equal(medians, np.median(one[places[0][:50]], axis=1))
 
 
-def test_what_has_no_interval():
+def test_samples_that_are_too_small_have_no_interval():
     assert superiority([3], [1, 2])[0] == 1
     assert all(map(math.isnan, superiority([3], [1, 2])[1:]))  # one replication says nothing of their spread
     assert math.isnan(superiority([], [1, 2]).estimate)

@@ -33,12 +33,12 @@ def test_a_metric_by_its_import_path_or_by_its_name_alone():
         assert (metric.label, metric.text(0.123456)) == ("mine", "0.1235")
 
 
-def test_columns_that_count_are_no_metrics():
+def test_columns_of_counts_are_not_metrics():
     columns = ["generation", "evaluations", "qd_score", "mine", "invalid", "made_ga", "new_ga", "improved_ga"]
     assert metric_names(columns) == ["qd_score", "mine"]
 
 
-def test_a_metric_of_ones_own_that_fails_in_a_correction_is_an_error_of_one_line():
+def test_a_custom_metric_that_fails_in_a_correction_gets_one_line():
     archive = synthetic_archive(RunConfig(algorithm="map-elites", task="qd-hopper"), top=10.0)
     samples = np.stack([archive.fitness] * 2, 1), np.stack([archive.descriptor] * 2, 1)
     corrected = corrected_archive(archive, *samples)

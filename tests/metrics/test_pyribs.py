@@ -34,7 +34,7 @@ def archives():
 
 
 @pytest.mark.parametrize(("archive", "where"), archives(), ids=["grid", "cvt"])
-def test_an_archive_of_pyribs_is_measured_alike(archive, where, tmp_path):
+def test_an_archive_of_pyribs_has_the_same_metrics(archive, where, tmp_path):
     np.savez(tmp_path / "ribs.npz", **archive.data())
     sources = archive.data(), archive.data(return_type="pandas"), tmp_path / "ribs.npz"
     for fields in zip(*map(from_pyribs, sources), strict=True):
@@ -49,7 +49,7 @@ def test_an_archive_of_pyribs_is_measured_alike(archive, where, tmp_path):
 
 
 @pytest.mark.parametrize(("archive", "where"), archives(), ids=["grid", "cvt"])
-def test_it_is_corrected_as_pyribs_would_insert_the_means(archive, where):
+def test_a_correction_equals_inserting_the_means_with_pyribs(archive, where):
     rng, elites = np.random.default_rng(1), from_pyribs(archive.data())
     samples = elites.fitness[:, None] + rng.normal(size=(len(elites.cell), 7))
     places = elites.descriptor[:, None] + rng.normal(0, 0.1, (len(elites.cell), 7, 2))

@@ -30,7 +30,7 @@ X = jnp.zeros((), jnp.float32)
         (lambda x: (jnp.array([[0.0, 1], [1, 0]]) @ jnp.stack([x, x]),), 2),
     ],
 )
-def test_operations_that_are_left(function, left):
+def test_simplification_leaves_these_operations(function, left):
     assert operations(function, X) == left
 
 
@@ -53,7 +53,7 @@ def test_a_loop_carries_only_what_changes_and_is_needed():
     assert program.operations() == 3 * 30 + 1
 
 
-def test_a_value_that_only_the_first_turn_leaves_is_carried():
+def test_a_value_unchanged_only_in_the_first_iteration_is_carried():
     def turn(i, now):
         _, b, x = now
         return b, x + i, 3 * x
@@ -210,7 +210,7 @@ def test_a_damaged_name_is_made_again(cache):
         assert doubled.tolist() == [2, 4, 6]
 
 
-def test_the_work_of_a_call_counts_each_turn():
+def test_the_work_of_a_call_counts_each_iteration():
     def function(x):
         def inner(_, y):
             return y * 1.5 + x

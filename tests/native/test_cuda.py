@@ -158,7 +158,7 @@ def test_targets():
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-def test_one_lane_and_kernel_have_the_numbers_of_vectors(name):
+def test_one_lane_and_a_kernel_give_the_numbers_of_vectors(name):
     task = make_task(name)
     states, example = start(task, 40)
     action = actions(task, 1, 40)[0]
@@ -251,7 +251,7 @@ def add(state, more):
     return state + more, state
 
 
-def test_the_drivers_error_is_xlas():
+def test_an_error_of_the_driver_becomes_an_error_of_xla():
     driver = CpuDriver()
     kernel = compile_kernel(add, jnp.float32(0), jnp.float32(0), driver=driver)
     state, more = jnp.zeros((1, 3), jnp.uint32), jnp.ones((3, 1))
@@ -261,14 +261,14 @@ def test_the_drivers_error_is_xlas():
         jax.block_until_ready(jax.jit(kernel)(state, more))
 
 
-def test_no_robots_are_no_launch():
+def test_without_robots_no_kernel_is_launched():
     driver = CpuDriver()
     kernel = compile_kernel(add, jnp.float32(0), jnp.float32(0), driver=driver)
     jax.block_until_ready(jax.jit(kernel)(jnp.zeros((1, 0), jnp.uint32), jnp.zeros((0, 1))))
     assert not driver.launches
 
 
-def test_xla_is_asked_for_the_stream():
+def test_the_stream_is_requested_from_xla():
     """On a CPU it has none, and says so."""
     driver = CpuDriver()
     driver.has_streams = True
@@ -312,7 +312,7 @@ def test_the_kernel_is_launched_on_the_stream():
     assert driver.launches == [(2, 64, 4321)]
 
 
-def test_the_handler_announces_that_command_buffers_are_fine():
+def test_the_handler_declares_command_buffer_support():
     metadata, driver = words(*[-1] * 6), CpuDriver()
     extension = words(32, 1, 0, ctypes.addressof(metadata))
     frame = words(*[0] * 22)

@@ -144,7 +144,7 @@ def test_a_loop_without_a_length_stays_whole():
     assert ours.tolist() == [np.inf]
 
 
-def test_an_empty_result_is_not_written():
+def test_an_empty_result_writes_nothing():
     def function(x):
         return x[:0], turned(x)[0], x[:0]
 

@@ -133,7 +133,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", [pendulum, pytest.param(hopper, marks=pytest.mark.slow)])
-def test_no_lane_is_wrong_without_a_mistake(case):
+def test_without_a_mistake_no_lane_is_wrong(case):
     assert wrong(case) == 0
 
 
@@ -152,7 +152,7 @@ def changed(made, at, **changes):
     return program.Program(graph, made.inputs, made.outputs)
 
 
-def test_each_operation_of_a_program_counts(monkeypatch):
+def test_a_change_of_any_operation_is_noticed(monkeypatch):
     """One that is dropped, so that its first argument is its result, and one with the other sign.
 
     The series of elementary functions, in float64, are the business of `test_functions.py`.

@@ -216,7 +216,7 @@ def test_products(batch, sums, rows_, columns, seed, dtype):
     arrays(least=1, most=2, dtypes=("float32", "int32")),
     st.sampled_from(["fill", "clip", "promise_in_bounds"]),
 )
-def test_indices_that_are_known_later(x, mode):
+def test_dynamic_indices(x, mode):
     at = INDICES if mode != "promise_in_bounds" else np.zeros(13, np.int32)
     many = np.resize(x, (len(at), *x.shape[1:]))
     row = np.ones(x.shape[2:], x.dtype)
@@ -236,7 +236,7 @@ def test_indices_that_are_known_later(x, mode):
     agree(function, many, at)
 
 
-def test_indices_that_are_known():
+def test_constant_indices():
     x = np.arange(3 * 24, dtype=np.float32).reshape(3, 4, 3, 2)
     rows_, columns = np.array([[3, 0], [1, 1]]), np.array([2, 0])
 
@@ -283,7 +283,7 @@ def test_a_loop_in_a_loop():
     agree(lambda x: lax.fori_loop(0, 200, lambda i, x: inner(x) ^ i, x), np.arange(20, dtype=np.int32))
 
 
-def test_each_lane_leaves_a_while_loop_by_itself():
+def test_each_lane_leaves_a_while_loop_on_its_own():
     def function(x):
         def going(now):
             return (now[0] != 1) & (now[1] < 100)
@@ -297,7 +297,7 @@ def test_each_lane_leaves_a_while_loop_by_itself():
     agree(function, np.arange(1, 28, dtype=np.int32))
 
 
-def test_a_while_loop_whose_end_is_known():
+def test_a_while_loop_with_a_known_length():
     agree(lambda x: lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 2), (0, x))[1], FLOATS)
 
 
@@ -360,7 +360,7 @@ def test_any_number_of_lanes(lanes):
         np.testing.assert_array_equal(mine, other)
 
 
-def test_an_operation_that_is_not_known_is_named():
+def test_an_unknown_operation_is_reported_with_its_name():
     with pytest.raises(UnknownPrimitiveError, match=r"^JAX's operation lgamma cannot be compiled$"):
         compile_function(lambda x: (lax.lgamma(x),), jnp.float32(0))
     with pytest.raises(

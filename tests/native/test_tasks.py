@@ -156,7 +156,7 @@ def test_a_robot_steps_as_under_brax(robot):
     assert jumps <= 0.005 * (STEPS + SHAKEN) * COUNT
 
 
-def test_a_frame_is_braxs(robot):
+def test_a_frame_equals_that_of_brax(robot):
     """One frame of the physics, of 2000 states that the robot visits and of 2000 random ones."""
     task = robot.task
     system = simulation._environment(task.robot, task.backend, task.noise).sys
@@ -205,7 +205,7 @@ def test_nan_spreads_as_under_brax(robot):
             np.testing.assert_array_equal(np.isfinite(mine), np.isfinite(other))
 
 
-def test_a_state_without_what_no_step_needs():
+def test_a_state_without_unneeded_numbers():
     """It is smaller, can be replaced in place, and gives the same numbers."""
     task = make_task("brax-hopper")
     states, example = start(task)

@@ -49,7 +49,7 @@ def test_claims_hold_are_contradicted_or_undecided(tmp_path):
     assert not claims["1"].possible
 
 
-def test_a_tie_holds_only_where_a_difference_could_have_shown(tmp_path):
+def test_a_tie_holds_only_if_a_difference_could_be_significant(tmp_path):
     """Coverage of PGA-MAP-Elites like that of MAP-Elites on the walker: the twelfth claim."""
     for seed in range(6):
         make_run(tmp_path, "pga-map-elites", "qd-walker", seed, qd_score=1000 + seed)
@@ -85,7 +85,7 @@ def write_fitness(own, fitness):
     save_archive(own / "archive.npz", replace(saved, fitness=np.array(fitness, np.float32), **arrays))
 
 
-def test_the_pooled_offset_turns_a_verdict(tmp_path):
+def test_the_pooled_offset_can_change_a_verdict(tmp_path):
     """Few good elites against many poor ones: the lower the offset, the more their number counts."""
     elites = {"pga-map-elites": [1000, 1000, 1000], "map-elites": [100] * 9}
     for algorithm, fitness in elites.items():
@@ -178,7 +178,7 @@ def test_operators_over_time(tmp_path):
     assert len(claim.tested) == 3
 
 
-def test_a_claim_holds_where_all_of_it_was_tested():
+def test_a_claim_holds_if_all_comparisons_were_tested():
     better, unknown = Check("a", 0.001, 0.001, (True, False)), Check("b", math.nan, 1.0, (False, False))
     assert Claim("1", "", (better, better)).verdict is Verdict.HOLDS
     assert Claim("1", "", (better, unknown)).verdict is Verdict.PARTLY

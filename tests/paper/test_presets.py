@@ -61,7 +61,7 @@ def test_a_reference_is_one_of_the_algorithms(tmp_path):
             make_study(str(path))
 
 
-def test_some_of_its_tasks_and_algorithms_or_others():
+def test_tasks_and_algorithms_of_a_study_can_be_changed():
     study = make_study("ablation", tasks=["qd-ant", "qd-deterministic-ant"], algorithms=["pga-map-elites"])
     assert [choice.name for choice in study.tasks] == ["qd-ant", "qd-deterministic-ant"]
     assert len(study.algorithms) == 5

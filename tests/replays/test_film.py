@@ -73,7 +73,7 @@ def test_the_archive_fills_on_one_scale(ending, walker, tmp_path):
     assert all(np.abs(one - key[-1]).mean() < 3 for one in key)
 
 
-def test_scales_are_those_of_all_snapshots(walker, tmp_path, monkeypatch):
+def test_scales_cover_all_snapshots(walker, tmp_path, monkeypatch):
     scales = []
     monkeypatch.setattr(
         "elites.reports.figures.draw_map", lambda *drawn: (scales.append(drawn[2]), maps.draw_map(*drawn))

@@ -87,7 +87,7 @@ def test_the_best_elite_is_drawn_as_it_was_recorded(hopper, capsys):
     assert (pictures[0] != pictures[-1]).any()
 
 
-def test_several_are_replayed_to_the_bit(hopper, tmp_path):
+def test_several_elites_are_replayed_bit_for_bit(hopper, tmp_path):
     path, shown = elites.replay(hopper, grid="1x3", out=tmp_path / "grid.gif", size=(60, 40), steps=8)
     assert frames(path)[0][0].shape == (40, 180, 3)
     assert len(shown) > 1
@@ -161,7 +161,7 @@ triples = st.tuples(unit, unit, unit).map(np.array)
     st.tuples(*[st.floats(0.1, 2)] * 3).map(np.array),
     *[triples] * 4,
 )
-def test_rays_hit_solids_where_mujoco_says(kind, size, centre, turn, place, ray):
+def test_rays_hit_solids_at_the_points_of_mujoco(kind, size, centre, turn, place, ray):
     """`mju_rayGeom` is MuJoCo's own function for the distance of a geom along a ray."""
     quaternion, matrix = np.array([1.0, *turn]), np.zeros(9)
     mujoco.mju_normalize4(quaternion)
@@ -185,7 +185,7 @@ def test_rays_hit_solids_where_mujoco_says(kind, size, centre, turn, place, ray)
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_an_outline_holds_its_points_and_little_more(seed):
+def test_an_outline_is_the_convex_hull_of_its_points(seed):
     points = np.random.default_rng(seed).normal(size=(30, 3))
     form = fit_outline(points)
     outside = points @ form.normals.T - form.offsets
@@ -195,7 +195,7 @@ def test_an_outline_holds_its_points_and_little_more(seed):
 
 
 @given(st.sampled_from(["box", "ellipsoid", "cylinder"]), st.tuples(*[st.floats(0.05, 1)] * 3))
-def test_capsules_of_the_page_fill_what_they_stand_for(kind, size):
+def test_capsules_of_the_page_fill_their_geoms(kind, size):
     text = f'<geom type="{kind}" size="{size[0]} {size[1]} {size[2]}"/>'
     made = mujoco.MjModel.from_xml_string(
         f"<mujoco><worldbody><body><freejoint/>{text}</body></worldbody></mujoco>"
@@ -221,7 +221,7 @@ def test_feet_are_drawn_even_in_groups_that_are_hidden(model):
     assert max(limb.radius for limb in limbs) < 1  # not the ball around all
 
 
-def test_an_unknown_library_leaves_the_drawing_to_us(model, monkeypatch, capfd):
+def test_with_an_unknown_library_the_small_renderer_is_used(model, monkeypatch, capfd):
     monkeypatch.setenv("MUJOCO_GL", "nonsense")
     assert open_renderer(model[0], (64, 48), (0.0, 0.0, 3.0), FIELD_OF_VIEW) is None
     assert capfd.readouterr() == ("", "")
@@ -258,7 +258,7 @@ def offscreen(model, monkeypatch):
 
 
 @pytest.mark.parametrize("qpos", [[0, 0, 0.5, 1, 0, 0, 0], [0.2, -0.1, 0.6, 0.9, 0.1, -0.3, 0.3]])
-def test_both_renderers_show_the_same(qpos, offscreen, model, capfd):
+def test_both_renderers_cover_the_same_pixels(qpos, offscreen, model, capfd):
     """The robot, with a geom of each kind, covers the same pixels."""
     made, _ = model
     target, below = np.array([0.0, 0.0, 0.8]), np.array([0, 0, find_floor(made)])
@@ -273,7 +273,7 @@ def test_both_renderers_show_the_same(qpos, offscreen, model, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_renderer_that_dies_is_reported(offscreen, model):
+def test_a_killed_renderer_is_reported(offscreen, model):
     offscreen._process.kill()
     with pytest.raises(ElitesError, match=r"failed: its process was killed by SIGKILL; MUJOCO_GL=disabled"):
         offscreen.shot(model[1].qpos, np.zeros(3))

@@ -106,7 +106,7 @@ def test_another_seed_is_another_episode(hopper, capsys, tmp_path):
     assert fitness != replayed
 
 
-def test_several_are_shown_side_by_side(pushed, tmp_path):
+def test_several_elites_are_shown_side_by_side(pushed, tmp_path):
     path, shown = elites.replay(pushed, grid="2x3", out=tmp_path / "grid.gif", size=(60, 40))
     archive = load_archive(pushed)
     pictures, rate = frames(path)
@@ -159,8 +159,8 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
         (["--descriptor", "0.5", "7"], "descriptor is (0.5, 7.0); it must be within -3 to 3, -3 to 3"),
         (["--grid", "3"], "grid is '3'; it must be rows x columns, such as 3x3"),
         (["--grid", "90x90"], "at most 64 in all"),
-        (["--grid", "2x2", "--cell", "3"], "cell and grid exclude each other"),
-        (["--best", "--cell", "3"], "best excludes cell, descriptor and grid"),
+        (["--grid", "2x2", "--cell", "3"], "cell and grid cannot be combined"),
+        (["--best", "--cell", "3"], "--best cannot be combined with --cell, --descriptor or --grid"),
         (["--out", "film.avi"], "out is film.avi; it must end in .mp4 or .gif"),
         (["--out", "/nowhere/film.gif"], "cannot write /nowhere/film.gif: No such file or directory"),
         (["--seed", "-1"], "seed is -1; it must be from 0 to 4,294,967,295"),
@@ -168,7 +168,7 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
         (["--size", "8", "8"], "size is 8; it must be from 32 to 4,096"),
     ],
 )
-def test_what_cannot_be_shown_gets_one_line(arguments, message, pushed, capsys):
+def test_invalid_choices_get_one_line(arguments, message, pushed, capsys):
     filled = set(load_archive(pushed).cell.tolist())
     empty = next(cell for cell in range(64) if cell not in filled)
     given = [str(empty) if word == "EMPTY" else word for word in arguments]
@@ -207,7 +207,7 @@ def test_an_environment_that_raises_while_it_draws_is_reported(pushed, tmp_path)
         elites.replay(troubled)
 
 
-def test_a_clip_that_fails_halfway_leaves_the_old_one(tmp_path):
+def test_a_failed_clip_keeps_the_old_one(tmp_path):
     path = tmp_path / "clip.gif"
     path.write_bytes(b"old")
     picture = np.zeros((32, 32, 3), np.uint8)
@@ -223,7 +223,7 @@ def test_a_clip_that_fails_halfway_leaves_the_old_one(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["clip.gif"]
 
 
-def test_what_a_killed_replay_leaves_is_removed_next_time(tmp_path):
+def test_files_of_a_killed_replay_are_removed_by_the_next_one(tmp_path):
     """By the next replay of the same clip, or by what goes on with the run."""
     program = """
 import os, signal, sys
@@ -245,7 +245,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [file.name for file in tmp_path.iterdir()] == ["best.mp4"]
 
 
-def test_rays_hit_what_is_there():
+def test_rays_hit_solids():
     """A sphere and a capsule where they are known to be seen, the near one before the far one."""
     camera = Camera((200, 100), yaw=0.0, pitch=0.0, distance=5.0)
     target = np.array([0.0, 0.0, 2.0])

@@ -160,7 +160,7 @@ def test_the_rarest_of_very_many_operators_are_grouped():
     assert sum(counts) == len(archive.cell)
 
 
-def test_what_replications_say_is_a_colour_too():
+def test_replications_give_further_colours():
     archive = collect_elites("qd-walker")
     corrected, half = replicated(archive), len(archive.cell) // 2
     maps = maps_of_correction(corrected)
@@ -208,7 +208,7 @@ def test_own_axes_are_drawn_in(tmp_path):
     draw_profile(archive, ax=right)
     assert len(left.collections) == 1
     assert len(right.lines) == 1
-    with pytest.raises(ElitesError, match="path and ax exclude each other"):
+    with pytest.raises(ElitesError, match="path and ax cannot be combined"):
         draw_archive(archive, tmp_path / "archive.png", ax=left)
 
 
@@ -240,7 +240,7 @@ def test_parallel_axes_have_a_line_for_each_elite_the_best_on_top(kind):
 
 
 @given(st.integers(1, 100_000))
-def test_of_many_elites_some_are_shown_the_best_and_the_worst_among_them(count):
+def test_a_sample_of_many_elites_includes_the_best_and_the_worst(count):
     shown = shown_elites(count)
     assert len(shown) == min(count, MAX_LINES)
     assert (shown[0], shown[-1]) == (0, count - 1)

@@ -76,7 +76,7 @@ def test_archives_of_every_dimension_are_drawn(name, kind, tmp_path):
     assert count > 50  # a colour scale, not a blank page
 
 
-def test_bins_are_called_so(tmp_path, monkeypatch):
+def test_titles_say_where_squares_are_bins(tmp_path, monkeypatch):
     """Where squares are not cells: in three dimensions or more without a grid."""
     titles = []
     monkeypatch.setattr(Axes, "set_title", lambda _, text, **__: titles.append(text))

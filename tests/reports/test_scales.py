@@ -13,7 +13,7 @@ NUMBERS = st.floats(-1e6, 1e6, width=32)
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=300))
-def test_limits_are_values_and_few_lie_beyond_them(values):
+def test_limits_are_values_and_few_values_are_beyond_them(values):
     low, high = robust_limits(np.array(values))
     assert low in values
     assert high in values
@@ -89,7 +89,7 @@ def test_percentiles_and_fixed_ends():
         ({"limits": (1,)}, "limits is \\(1,\\); it must be 2 values"),
         ({"percentiles": (-1, 50)}, "percentiles is -1; it must be from 0 to 100"),
         ({"percentiles": (50, 50)}, "percentiles is 50 50; it must be a lower and a higher number"),
-        ({"percentiles": (0, 50), "limits": (0, 1)}, "limits and percentiles exclude each other"),
+        ({"percentiles": (0, 50), "limits": (0, 1)}, "limits and percentiles cannot be combined"),
         ({"cmap": "mud"}, "cmap is 'mud'; it must be a colour map of matplotlib, such as viridis"),
         ({"colour": "luck"}, "colour is 'luck'; it must be one of fitness, operator, generation"),
         ({"colour": "operator", "cmap": "magma"}, "colour is operator, which has no scale; cmap is for"),
@@ -113,5 +113,5 @@ def test_bad_styles_get_one_line(options, message):
         (5e-7, "5e-07"),
     ],
 )
-def test_numbers_for_people(value, text):
+def test_numbers_are_formatted_as_short_text(value, text):
     assert number(value) == text

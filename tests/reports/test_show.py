@@ -34,7 +34,7 @@ def add_metric(run, values):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_an_algorithm_and_a_task_that_are_not_installed(tmp_path, capsys):
+def test_a_run_is_shown_without_its_algorithm_and_task(tmp_path, capsys):
     name, task = "somebody:TheirAlgorithm", "somebody:TheirTask"
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200, loss=0.1)
     rewrite_record(run, algorithm=name, task=task, hyper_parameters={"wings": 2})
@@ -103,7 +103,7 @@ def test_figures_are_drawn_as_asked(tmp_path, capsys):
         (["--limits", "5", "1"], "limits is 5 1; it must be a lower and a higher number"),
         (["--limits", "1"], "--limits"),
         (["--percentiles", "0", "101"], "percentiles is 101.0; it must be from 0 to 100"),
-        (["--limits", "0", "1", "--percentiles", "0", "1"], "limits and percentiles exclude each other"),
+        (["--limits", "0", "1", "--percentiles", "0", "1"], "limits and percentiles cannot be combined"),
         (["--cmap", "mud"], "cmap is 'mud'; it must be a colour map of matplotlib"),
         (["--colour", "luck"], "invalid choice 'luck' for argument '--colour'"),
         (["--format", "doc"], "invalid choice 'doc' for argument '--format'"),

@@ -51,7 +51,7 @@ def test_a_log_is_read_as_it_was_written(log):
 
 
 @given(st.binary(max_size=RECORD.itemsize - 1))
-def test_a_record_that_was_cut_short_is_left_out(tmp_path_factory, more):
+def test_an_incomplete_record_is_left_out(tmp_path_factory, more):
     path = written(tmp_path_factory.mktemp("cut") / "lineage.bin", [{"evaluation": 2}])
     path.write_bytes(path.read_bytes() + more)
     assert load_lineage(path).evaluation.tolist() == [2]
@@ -105,7 +105,7 @@ def test_a_later_format_and_a_missing_file_are_reported(log):
 
 
 @given(st.lists(st.sampled_from(Status), max_size=20))
-def test_only_those_that_entered_are_written(statuses):
+def test_only_offspring_that_entered_are_written(statuses):
     words = np.arange(7 * len(statuses), dtype=np.int32).reshape(-1, 7)
     words[:, -1] = 1 + 256 * np.array(statuses, np.int32)
     records = np.frombuffer(encode_records(words), RECORD)
@@ -123,7 +123,7 @@ def families(draw):
 
 
 @given(families(), st.sets(st.integers(0, 29)))
-def test_ancestors_are_all_that_parents_lead_to(family, missing):
+def test_ancestors_are_found_along_both_parents(family, missing):
     present = [row for row in range(len(family)) if row not in missing]
     parents = np.array([family[row] for row in present]).reshape(-1, 2)
     none = np.zeros(len(present))
@@ -147,7 +147,7 @@ def words_of(*evaluations):
     return words
 
 
-def test_a_log_goes_on_from_its_checkpoint_and_an_earlier_run_without_one(tmp_path):
+def test_a_log_continues_from_its_checkpoint_and_an_earlier_run_without_one(tmp_path):
     def open_logs(marks):
         return Logs(tmp_path, ["generation"], ["generation"], (), OPERATORS, marks)
 

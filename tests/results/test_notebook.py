@@ -35,7 +35,7 @@ def empty(archive):
     return dataclasses.replace(archive, **of_elites)
 
 
-def test_length_and_text_say_what_it_is(archive, folder):
+def test_length_and_text_describe_the_archive(archive, folder):
     assert len(archive) == len(archive.fitness) == 512
     assert str(archive).startswith("<512 elites in 1024 cells: QD-score ")
     assert str(archive).endswith("; map-elites on qd-walker, 1,000 evaluations>")
@@ -95,7 +95,7 @@ def test_distances_are_in_ranges_of_the_bounds(archive):
         ({"descriptor": (0.5, np.nan)}, r"descriptor is \(0.5, nan\); it must be within"),
     ],
 )
-def test_what_is_not_there_gets_one_line(given, message, archive):
+def test_missing_elites_get_one_line(given, message, archive):
     with pytest.raises(ElitesError, match=message):
         archive.at(**given)
 

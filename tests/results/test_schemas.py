@@ -63,7 +63,7 @@ READERS = {
         ("config.json", [RECORD], "Expected `object`, got `array`"),
         ("group.json", {}, "missing required field `seeds`"),
         ("group.json", {"seeds": []}, "Expected `array` of length >= 1 - at `$.seeds`"),
-        ("group.json", {"seeds": [0, 1, 0]}, "seeds holds a seed twice"),
+        ("group.json", {"seeds": [0, 1, 0]}, "seeds contains 0 more than once; seeds must be unique"),
         ("group.json", {"seeds": ["0"]}, "`$.seeds[0]`"),
         ("study.json", {"tasks": [{"name": 3}]}, "Expected `str`, got `int` - at `$.tasks[0].name`"),
         ("study.json", {"tasks": "qd-walker"}, "`$.tasks`"),
@@ -91,7 +91,7 @@ def test_files_that_are_not_records_are_refused(name, content, tmp_path):
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_something_else_in_the_place_of_a_record(name, tmp_path):
+def test_a_folder_or_a_pipe_in_place_of_a_record_is_refused(name, tmp_path):
     """A pipe is not waited for."""
     (tmp_path / name).mkdir()
     assert "it is a folder, not a file" in refusal(READERS[name], tmp_path)
@@ -176,7 +176,7 @@ CELLS = [
         ({"descriptor": lambda array: array[:, :, None]}, "descriptor has shape"),
         ({"cell": with_first(-1)}, "cell must be from 0 to"),
         ({"cell": with_first(10**6)}, "cell must be from 0 to"),
-        ({"cell": lambda array: array * 0}, "cell holds a cell twice"),
+        ({"cell": lambda array: array * 0}, "cell contains 0 more than once; a cell has one elite"),
         ({"operator": lambda array: np.arange(len(array))}, "operator is int64; it must be text"),
         ({"operator": lambda array: (array.view(np.uint32) * 0 + 0x7FFFFFFF).view("<U2")}, "not Unicode"),
         ({"parameters": lambda array: array[:, :1]}, "parameters has 1 columns; policy_sizes [1, 1] take 2"),
@@ -278,12 +278,12 @@ NUMBERS = {"numbers": Array("f", ("rows", "*"))}
         (b"\x80\x04N.", "numbers has no header of an array"),
     ],
 )
-def test_arrays_that_are_not_what_they_declare(data, message, tmp_path):
+def test_arrays_that_differ_from_their_declaration_are_refused(data, message, tmp_path):
     path = npz(tmp_path / "file.npz", {"numbers": data})
     assert message in refusal(read_arrays, path, NUMBERS, "a file of numbers")
 
 
-def test_a_file_that_declares_far_more_than_it_holds(tmp_path):
+def test_a_file_that_declares_more_than_it_holds_is_refused(tmp_path):
     """3 GB of zeros take 3 MB when compressed; smaller files may be compressed by their owners."""
     path = tmp_path / "file.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("numbers.npy", "w") as entry:
@@ -311,7 +311,7 @@ def test_other_byte_orders_and_memory_orders_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["archive.npz", "corrected.npz"])
-def test_any_byte_of_an_archive_may_be_wrong(name, made, tmp_path):
+def test_an_archive_with_any_wrong_byte_is_read_or_refused(name, made, tmp_path):
     """It is read, or refused in one line."""
     whole, path = (made / name).read_bytes(), tmp_path / name
     read, refused = load_archive if name == "archive.npz" else load_corrected, 0
@@ -356,7 +356,7 @@ def test_damaged_logs(change, message, tmp_path):
     assert message in error
 
 
-def test_metrics_beyond_all_numbers(tmp_path):
+def test_metrics_that_are_too_large_are_refused(tmp_path):
     run = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=200)
     lines = (run / "metrics.csv").read_text().splitlines()
     place = lines[0].split(",").index("qd_score")
@@ -466,7 +466,7 @@ def test_a_checkpoint_belongs_to_its_configuration(changes, message, checkpoints
     assert checkpoints.load(EMPTY, identity(versions={"jax": "0"}))[1].generation == 2
 
 
-def test_files_that_are_not_checkpoints_stay(checkpoints):
+def test_files_that_are_not_checkpoints_are_kept(checkpoints):
     (checkpoints.folder / "notes.txt").write_text("mine")
     checkpoints.clear()
     assert [path.name for path in checkpoints.folder.iterdir()] == ["notes.txt"]
@@ -518,7 +518,7 @@ def studies_of(path):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_one_damaged_run_ends_no_report_and_no_summary(made, tmp_path, capsys):
+def test_damaged_runs_do_not_stop_reports_or_summaries(made, tmp_path, capsys):
     runs = [
         make_run(tmp_path, "map-elites", "qd-walker", seed, evaluations=200, loss=0.1, cells="grid")
         for seed in range(4)

@@ -3,7 +3,7 @@ from elites.results.schemas import Pace, StudyRecord
 from elites.results.study import StudyFolder
 
 
-def test_a_report_survives_a_kill_between_the_two_renames(tmp_path):
+def test_a_kill_between_the_two_renames_keeps_the_last_report(tmp_path):
     home = StudyFolder(tmp_path)
     home.begin_report()
     home.finish_report()

@@ -146,7 +146,7 @@ def test_a_run_spreads_its_episodes(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_nodes_lose_neither_episodes_nor_runs(cluster, tmp_path):
+def test_no_episode_or_run_is_lost_with_a_killed_node(cluster, tmp_path):
     """One is killed under an evaluation, then another under a study."""
     task = make_task("qd-hopper", ends_on_fall=False)  # every episode takes its time
     parameters, seeds = controllers(task, 12), np.arange(48).reshape(12, 4)

@@ -119,7 +119,7 @@ def test_a_failed_run_is_reported_and_stops_no_other(undisturbed):
 
 
 @pytest.mark.slow
-def test_stopped_killed_and_started_again_it_ends_the_same(undisturbed, tmp_path, capsys):
+def test_a_study_that_was_stopped_and_killed_ends_the_same(undisturbed, tmp_path, capsys):
     _, whole, *_ = undisturbed
     own, folder = tmp_path / "mine.toml", tmp_path / "out"
     own.write_text(TOML.format(evaluations=1200))
@@ -167,7 +167,7 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path):
     assert ended == [state]
 
 
-def test_what_was_done_before_is_shown_from_the_start():
+def test_earlier_progress_is_shown_from_the_start():
     class Pool:
         started = ()
 
@@ -201,7 +201,7 @@ def message_on(state):
     return captured.get()
 
 
-def test_a_worker_that_dies_of_being_stopped_has_not_finished():
+def test_a_worker_that_is_killed_while_stopping_has_not_finished():
     """SIGTERM before the worker has its handler: it is gone without a word."""
     (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
     gone = {"kind": "lost", "error": "its worker was ended by SIGTERM"}
@@ -291,7 +291,7 @@ def test_a_folder_in_use_is_reported_before_anything_is_measured(tmp_path, monke
         run_study(study, tmp_path)
 
 
-def test_a_part_run_later_leaves_the_labels_of_the_rest(tmp_path):
+def test_running_a_part_later_keeps_all_labels(tmp_path):
     path, messages = tmp_path / "mine.toml", []
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
     _write_record(tmp_path, make_study(str(path)), messages.append)
@@ -309,7 +309,7 @@ def test_a_part_run_later_leaves_the_labels_of_the_rest(tmp_path):
     assert "study.json is damaged" in messages[0]
 
 
-def test_no_more_elites_than_were_evaluated():
+def test_an_archive_has_at_most_as_many_elites_as_evaluations():
     """What a correction and an archive take at most."""
     sizes = {}
     for evaluations in (200, 1200, 5000):
@@ -422,7 +422,7 @@ class FakePool:
         assert not self.running
 
 
-def test_when_the_time_is_over_nothing_new_starts_and_all_stop():
+def test_after_the_time_limit_nothing_starts_and_all_runs_stop():
     jobs = make_study("contribution", tasks=["qd-hopper"], seeds=6, evaluations=1000).jobs()
     turns, ended = iter(range(100)), []
     states = execute(jobs, FakePool(2, 3), lambda _: None, ended.append, lambda: next(turns) >= 6)

@@ -135,7 +135,7 @@ def merging_fails(pieces, out, message, **options):
     assert not list(out.parent.glob(f".{out.name}*"))
 
 
-def test_what_is_not_one_study_is_refused(tmp_path):
+def test_folders_of_different_studies_are_refused(tmp_path):
     a, b = make_piece(tmp_path, "a", 0, 2), make_piece(tmp_path, "b", 2, 2)
     out = tmp_path / "out"
     before = files(a), files(b)
@@ -214,7 +214,7 @@ def test_only_finished_runs_are_merged(tmp_path, capsys):
     merging_fails([a], tmp_path / "none", "no run in .*/a is finished")
 
 
-def test_killed_at_any_moment_it_leaves_nothing_that_looks_finished(tmp_path):
+def test_a_killed_merge_leaves_no_folder_that_looks_finished(tmp_path):
     piece = make_piece(tmp_path, "a", 0, 1)
     place = tmp_path / "place"
     place.mkdir()
@@ -235,7 +235,7 @@ def test_too_little_space_is_reported_before_anything_is_written(tmp_path, monke
     merging_fails([piece], tmp_path / "out", r"these runs take .* and 1 kB are free on the disk of")
 
 
-def test_without_parameters_a_folder_is_light_and_says_so(tmp_path, capsys):
+def test_a_folder_without_parameters_is_small_and_reports_it(tmp_path, capsys):
     piece = make_piece(tmp_path, "a", 0, 2)
     own = piece / "runs" / "qd-hopper" / "map-elites" / "seed-0"
     archive = load_archive(own)
@@ -280,7 +280,7 @@ def test_without_parameters_a_folder_is_light_and_says_so(tmp_path, capsys):
     assert {name: data for name, data in first.items() if not name.endswith(".png")} == second
 
 
-def test_damage_to_a_light_archive_is_reported(tmp_path):
+def test_damage_to_an_archive_without_parameters_is_reported(tmp_path):
     archive = load_archive(make_run(tmp_path, "map-elites", "qd-hopper", 0, archive=True))
     odd = dataclasses.replace(archive, about={**archive.about, "digest": "0"})
     odd.save(tmp_path / "odd.npz")
@@ -317,7 +317,7 @@ class TestGroups:
             ("seeds-6-to-8", True),
         ]
 
-    def test_a_group_that_was_added_stays_one(self, tmp_path):
+    def test_an_added_group_stays_a_group(self, tmp_path):
         merge_studies([make_piece(tmp_path, "a", 0, 2, task="brax-hopper")], tmp_path / "all")
         home = tmp_path / "all" / "runs" / "brax-hopper" / "map-elites"
         (new,) = remaining.select_unfinished(tmp_path / "all", self.jobs(tmp_path, 0, 4))
@@ -376,7 +376,7 @@ def synthetic_group(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_runs_of_groups_go_on_alone(tmp_path):
+def test_runs_of_merged_groups_continue_alone(tmp_path):
     """Real ones: what a group of each of two machines has made, in one folder."""
     small = '{algorithm = "map-elites", hyper_parameters = {initial = 10, batch = 10, hidden = [4]}}'
     path, studies, execution = tmp_path / "mine.toml", {}, Execution(checkpoint_seconds=0, log=quiet)

@@ -16,7 +16,7 @@ from elites.studies.cluster import remote_run, write_log
 from elites.studies.study import Choice
 
 
-def test_jobs_are_runs_in_folders_of_their_own_first_seeds_first():
+def test_jobs_are_ordered_by_seed_and_have_their_own_folders():
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2, first_seed=5, evaluations=500)
     jobs = study.jobs()
     assert len({job.folder for job in jobs}) == len(jobs) == 10
@@ -86,7 +86,7 @@ def test_the_studies_of_fidelity_compare_two_variants_of_one_algorithm():
 
 
 @pytest.mark.parametrize("script", ["table.py", "curves.py"])
-def test_the_tables_of_fidelity_are_what_their_scripts_print(script, tmp_path):
+def test_the_tables_of_fidelity_are_the_output_of_their_scripts(script, tmp_path):
     docs = Path(__file__).parents[2] / "docs"
     command = [sys.executable, docs / "fidelity" / script, tmp_path / "figure.png"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -239,7 +239,7 @@ def test_workers_fit_the_memory():
     assert plan.default_workers(study.jobs(), measured(study, needs=10**11)) == 1
 
 
-def test_runs_at_once_need_memory_together():
+def test_concurrent_runs_need_the_sum_of_their_memory():
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2)
     assert plan.memory(study.jobs(), measured(study), 3) == 3 * (10**9 + plan.WORKER_BYTES)
     assert plan.memory(study.jobs()[:2], measured(study), 3) == 2 * (10**9 + plan.WORKER_BYTES)
@@ -251,7 +251,7 @@ def test_a_group_needs_the_memory_of_all_its_runs():
     assert plan.needs(job, measured(study, needs=10**9)) == 3 * 10**9
 
 
-def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
+def test_the_log_of_a_run_that_failed_on_another_machine_is_kept(tmp_path):
     """The worker of a cluster's machine, without the cluster."""
     (message,) = [
         message for message in remote_run({"what": "run", "config": {}}, {}, 1.0) if "log" in message
@@ -267,7 +267,7 @@ def test_what_failed_elsewhere_leaves_its_log_here(tmp_path):
     assert not log.exists()
 
 
-def test_machines_agree_in_what_they_both_have():
+def test_versions_are_compared_only_for_packages_of_both_machines():
     ours = {"numpy": "2.0", "gymnasium": "1.0", "mujoco": None}
     assert differing_package(ours, dict(ours)) is None
     assert differing_package(ours, {**ours, "gymnasium": None, "mujoco": "3.0"}) is None

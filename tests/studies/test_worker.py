@@ -85,7 +85,9 @@ def test_states_are_kept_on_request(keep, job, tmp_path):
 @pytest.mark.parametrize(
     ("rename", "moment", "configs"), [(1, "before", 0), (2, "before", 1), (3, "before", 2), (3, "after", 2)]
 )
-def test_killed_while_it_writes_a_group_s_records(rename, moment, configs, job, undisturbed, tmp_path):
+def test_a_worker_killed_while_it_writes_the_records_of_a_group(
+    rename, moment, configs, job, undisturbed, tmp_path
+):
     """The records of both replications, then that of the group: the same request again runs to the end."""
     assert job.group
     folder = tmp_path / job.folder

@@ -68,7 +68,7 @@ def begun(name):
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_a_foot_is_as_high_as_brax_says(robot):
+def test_the_height_of_a_foot_equals_that_of_brax(robot):
     from brax import contact
 
     task, states, _ = begun(f"brax-{robot}")
@@ -143,7 +143,7 @@ def test_without_brax_the_extra_is_named(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("robot", ["ant", "hopper"])
-def test_a_step_is_brax_own(robot):
+def test_a_step_equals_that_of_brax(robot):
     """Forces are summed in another way than Brax does, and physics is unrolled: the same state comes out."""
     from brax import envs
 

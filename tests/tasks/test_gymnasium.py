@@ -13,7 +13,7 @@ from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 from tests import outside
 
 
-def test_a_task_says_what_its_environment_says():
+def test_a_task_has_the_sizes_of_its_environment():
     task = make_task("gym:Pendulum-v1", descriptor="tests.outside:without_jax", descriptor_bounds=[(0, 1)])
     assert (task.observation_size, task.action_size, task.episode_length) == (3, 1, 200)
     assert (task.cells, task.grid, task.descriptor_bounds) == (1000, (1000,), ((0.0, 1.0),))
@@ -28,7 +28,7 @@ def test_a_task_says_what_its_environment_says():
 
 
 @pytest.mark.parametrize(("size", "cells"), [(1, 1000), (2, 1024), (3, 1000), (4, 1296), (8, 256)])
-def test_an_archive_goes_with_any_number_of_dimensions(size, cells):
+def test_the_default_archive_depends_on_the_number_of_dimensions(size, cells):
     made = make_task(
         "gym:x",
         descriptor="a:b",
@@ -183,7 +183,7 @@ def test_a_descriptor_is_probed_with_a_whole_episode():
     assert task.descriptor_size == 1
 
 
-def test_ids_may_name_the_module_that_registers_them():
+def test_an_id_can_name_the_module_that_registers_it():
     task = make_task("gym:tests.outside:outside/Push-v0", descriptor="tests.outside:up")
     assert task.episode_length == 12
 
@@ -199,7 +199,7 @@ def final_position(episode):
 """
 
 
-def test_an_id_is_known_to_the_module_of_the_descriptor(tmp_path, monkeypatch):
+def test_the_module_of_the_descriptor_can_register_the_id(tmp_path, monkeypatch):
     (tmp_path / "maze.py").write_text(MAZE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -240,7 +240,7 @@ def describe(episode):
 @pytest.mark.parametrize(
     ("guarded", "how"), [(True, ["mine.py"]), (True, ["-m", "mine"]), (False, ["mine.py"])]
 )
-def test_a_script_may_hold_all_if_it_does_nothing_when_imported(guarded, how, tmp_path):
+def test_one_script_can_define_everything_if_it_is_guarded(guarded, how, tmp_path):
     script = SCRIPT.format(guard='if __name__ == "__main__":' if guarded else "if True:")
     (tmp_path / "mine.py").write_text(script)
     done = subprocess.run([sys.executable, *how], capture_output=True, text=True, cwd=tmp_path)
@@ -251,7 +251,7 @@ def test_a_script_may_hold_all_if_it_does_nothing_when_imported(guarded, how, tm
         assert 'only below `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
-def test_a_program_in_no_file_may_hold_all(tmp_path):
+def test_a_program_without_a_file_can_define_everything(tmp_path):
     script = SCRIPT.format(guard="if True:")
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert re.fullmatch(r"gym:in-memory:make-[0-9a-f]{8} \[10 10\]\n", done.stdout), done.stderr

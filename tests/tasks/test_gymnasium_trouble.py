@@ -39,7 +39,7 @@ def _leaves_no_children():
         ("close", "exit", "its first episode failed: SystemExit: 3"),
     ],
 )
-def test_the_first_episode_hangs_and_ends_nothing(where, how, message):
+def test_a_first_episode_that_hangs_gets_one_line(where, how, message):
     options, started = {"where": where, "how": how}, time.monotonic()
     with pytest.raises(ElitesError) as error:
         gymnasium_task(outside.troubled, descriptor=outside.up, environment_options=options, patience=0.5)
@@ -56,7 +56,7 @@ def test_the_first_episode_hangs_and_ends_nothing(where, how, message):
         (outside.many, "descriptor_names is 200 values; it must be from 1 to 20 values"),
     ],
 )
-def test_a_descriptor_hangs_and_ends_nothing(descriptor, message):
+def test_a_descriptor_that_hangs_gets_one_line(descriptor, message):
     with pytest.raises(ElitesError, match=message):
         gymnasium_task(outside.push, descriptor=descriptor, patience=0.5, episode_length=5)
 
@@ -69,14 +69,14 @@ def test_a_descriptor_hangs_and_ends_nothing(descriptor, message):
         ("import sys; sys.exit(0)", "importing trouble failed: SystemExit: 0"),
     ],
 )
-def test_an_import_hangs_and_ends_nothing(text, message, tmp_path, monkeypatch):
+def test_an_import_that_hangs_gets_one_line(text, message, tmp_path, monkeypatch):
     (tmp_path / "trouble.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ElitesError, match=message):
         gymnasium_task("trouble:make", descriptor="tests.outside:up", patience=0.5)
 
 
-def test_steps_in_a_process_of_their_own_are_those_of_this_one():
+def test_steps_in_a_separate_process_are_the_same():
     task = gymnasium_task(outside.push, descriptor=outside.up, episode_length=20, qd_offset=0.0)
     far, near = StatelessSimulator(task.stepper), GymnasiumSimulator(task)
     actions = np.random.default_rng(0).uniform(-1, 1, (20, 2)).astype(np.float32)

@@ -152,7 +152,7 @@ def test_the_documentation_has_the_archives_and_offsets_of_the_tasks():
     }
 
 
-def test_a_deterministic_task_starts_the_same_whatever_the_seed():
+def test_a_deterministic_task_starts_the_same_with_every_seed():
     simulator = MujocoSimulator(make_task("mujoco-deterministic-ant"))
     np.testing.assert_array_equal(simulator.begin(1), simulator.begin(2))
     uncertain = MujocoSimulator(make_task("mujoco-ant"))
@@ -203,7 +203,7 @@ def test_an_episode_is_the_steps_of_its_controller(descriptor):
             np.testing.assert_allclose(described[-1], (places[-1] - places[-2]) / 0.05, rtol=1e-9)
 
 
-def test_timers_are_off():
+def test_the_timers_of_mujoco_are_off():
     simulator = MujocoSimulator(make_task("mujoco-hopper"))
     simulator.begin(0)
     simulator.advance(np.zeros(3, np.float32))
@@ -250,7 +250,7 @@ def test_states_that_are_not_finite_are_counted_and_nothing_is_printed(tmp_path)
     assert not list(tmp_path.iterdir())  # MuJoCo writes MUJOCO_LOG.TXT
 
 
-def test_warnings_are_handled_as_before_once_brax_has_made_an_environment():
+def test_warnings_are_handled_the_same_after_brax_has_made_an_environment():
     from elites.tasks.brax import simulation
 
     handler = mujoco.get_mju_user_warning()
@@ -259,7 +259,7 @@ def test_warnings_are_handled_as_before_once_brax_has_made_an_environment():
     assert mujoco.get_mju_user_warning() is handler is interface._keep_quiet.ctypes
 
 
-def test_the_trap_stands_between_the_ant_and_the_goal():
+def test_the_trap_is_between_the_ant_and_the_goal():
     """Thrown towards the goal, it hits a wall; the rewards add up to the way that it has come closer."""
     task = make_task("mujoco-ant-trap", healthy_reward=0.0, contact_cost_weight=0.0)
     (rewards, trapped), (_, free) = _thrown(task), _thrown(make_task("mujoco-ant"))

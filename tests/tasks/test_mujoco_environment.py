@@ -129,7 +129,7 @@ def test_a_closed_environment_is_refused():
         ("mujoco-hopper", {"episode_length": 5}, "max_episode_steps"),
         ("mujoco-hopper", {"wings": 5}, "mujoco-hopper has no parameter 'wings'"),
         ("brax-hopper", {}, "task is brax-hopper; it must be a mujoco task"),
-        (make_task("mujoco-hopper"), {"noise": 1}, "they must be none where the task is not a name"),
+        (make_task("mujoco-hopper"), {"noise": 1}, "they can only be set if task is a name"),
     ],
 )
 def test_wrong_arguments_are_refused(task, parameters, message):

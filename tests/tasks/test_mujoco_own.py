@@ -125,7 +125,7 @@ def test_the_default_reward_is_velocity_minus_a_cost_of_control(files):
     assert len(velocity) == 2
 
 
-def test_what_is_not_given_is_read_from_the_model(files):
+def test_missing_options_are_read_from_the_model(files):
     task = mujoco_task(files["cart"])
     assert (task.body, task.dimensions, task.hidden_positions) == ("box", 2, 2)
     assert (task.descriptor, task.descriptor_names, task.grid) == ("position", ("x", "y"), (32, 32))

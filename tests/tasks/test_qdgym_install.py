@@ -72,7 +72,7 @@ def test_episodes_of_the_installed_and_of_the_fetched_library_agree_to_the_bit(w
     assert fetched == episodes(**environment)
 
 
-def test_fetched_files_are_found_and_bring_no_more_than_is_needed(wheel_files, no_bullet, monkeypatch):
+def test_fetched_files_are_found_and_contain_only_what_is_needed(wheel_files, no_bullet, monkeypatch):
     assert library.find_bullet() is None
     monkeypatch.setenv(library.VARIABLE, str(wheel_files))
     assert library.require_bullet() == ("3.2.7", wheel_files / "pybullet.so", wheel_files / "pybullet_data")
@@ -85,7 +85,7 @@ def test_the_cache_folder_serves_without_any_variable(wheel_files, no_bullet):
     assert library.require_bullet().library == library.default_folder() / "pybullet.so"
 
 
-def test_the_second_time_needs_no_network(wheel_files, no_bullet, monkeypatch, capsys):
+def test_a_second_install_needs_no_network(wheel_files, no_bullet, monkeypatch, capsys):
     for name, value in OFFLINE.items():
         monkeypatch.setenv(name, value)
     assert main(["install-bullet", "--to", str(wheel_files)]) == 0
@@ -125,7 +125,7 @@ def test_files_that_are_damaged_are_fetched_again_in_the_cache(wheel_files, no_b
         (__file__, "Bullet's library cannot be loaded"),
     ],
 )
-def test_another_library_in_its_place_is_refused(no_bullet, wheel_files, stranger, message):
+def test_a_different_library_in_the_folder_is_refused(no_bullet, wheel_files, stranger, message):
     other = no_bullet / "other"
     shutil.copytree(wheel_files, other)
     shutil.copy(stranger, other / "pybullet.so")

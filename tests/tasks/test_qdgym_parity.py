@@ -75,13 +75,13 @@ def test_whole_episodes_agree_at_every_step(pair):
     assert sum(lengths) > 100
 
 
-def test_agreement_goes_on_after_a_fall(pair):
+def test_episodes_agree_after_a_fall(pair):
     stock, ours = pair
     (parameters,) = controllers(ours.task, 1, seed=4)
     assert compare_episode(stock, ours, parameters, 11, steps=600, past_the_end=True) == 600
 
 
-def test_actions_beyond_the_limits_are_clipped_and_paid_for_alike(pair):
+def test_actions_beyond_the_limits_are_clipped_and_rewarded_the_same(pair):
     stock, ours = pair
     stock.reset(seed=5)
     ours.reset(seed=5)
@@ -121,11 +121,11 @@ def test_sizes_are_those_of_the_stock_environment(pair):
         (robots.HOPPER, [75] * 3),
     ],
 )
-def test_torques(robot, torques):
+def test_motor_torques_equal_those_of_the_tasks(robot, torques):
     np.testing.assert_allclose(simulator.read_anatomy(robot).torque, torques, rtol=1e-15)
 
 
-def test_constants_are_pybullets():
+def test_constants_equal_those_of_pybullet():
     assert bullet.USE_SELF_COLLISION == pybullet.URDF_USE_SELF_COLLISION
     assert bullet.EXCLUDE_ALL_PARENTS == pybullet.URDF_USE_SELF_COLLISION_EXCLUDE_ALL_PARENTS
     assert bullet.TORQUE_CONTROL == pybullet.TORQUE_CONTROL

@@ -17,7 +17,7 @@ def torture(*arguments):
 
 
 @pytest.mark.slow
-def test_killed_commands_go_on_and_end_the_same():
+def test_a_killed_command_continues_with_the_same_result():
     summary = torture("12", "0", "extended", "group", "correct")
     assert summary["kills"] >= 12
     assert summary["findings"] == 0
@@ -31,7 +31,7 @@ def test_killed_commands_go_on_and_end_the_same():
         {"short study": 1 + 8 + 2, "report again": 2},  # the study's record, its group, their corrections
     ],
 )
-def test_killed_before_any_rename_a_command_goes_on_and_ends_the_same(renames):
+def test_a_command_killed_before_any_rename_continues_with_the_same_result(renames):
     summary = torture("each", "0", *renames)
     assert summary["kills"] == sum(renames.values())
     assert (
@@ -40,7 +40,7 @@ def test_killed_before_any_rename_a_command_goes_on_and_ends_the_same(renames):
     assert summary["findings"] == 0
 
 
-def test_every_command_that_writes_is_tortured():
+def test_every_command_that_writes_has_a_scenario():
     assert {scenario.command for scenario in SCENARIOS.values()} == {
         "run",
         "resume",

@@ -60,7 +60,7 @@ def test_following_the_gradient_finds_the_top_of_a_quadratic():
 
 
 @pytest.mark.parametrize("divisor", [1, 0.2])
-def test_chunks_are_summed_as_if_made_at_once(divisor):
+def test_chunks_give_the_same_sum_as_one_batch(divisor):
     key = jax.random.key(3)
     scores = jax.random.normal(jax.random.key(4), (3, 2, 4))
     ranks = np.asarray(es.centred_ranks(scores.reshape(-1))).reshape(3, 2, 4)

@@ -31,7 +31,7 @@ def distance(actual, expected):
     return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-def test_it_agrees_with_a_full_covariance_in_high_dimension_with_few_samples():
+def test_isotropic_agrees_with_full_covariance_in_high_dimensions():
     """With the same samples and ranks: to rounding until pyribs first uses its covariance, then to 0.5 %."""
     dimensions, batch = 400, 20
     strategies, ask, tell = isotropic(dimensions, batch)
@@ -68,7 +68,7 @@ def test_it_agrees_with_a_full_covariance_in_high_dimension_with_few_samples():
     parents=st.integers(0, 16),
     broken=st.booleans(),
 )  # fmt: skip
-def test_a_generation_is_that_of_pyribs_with_its_stops_and_restarts(
+def test_a_generation_equals_that_of_pyribs_with_stops_and_restarts(
     seed, sigma, reach, values, parents, broken
 ):
     """With few dimensions, so that the damping and the limit of the growth take part."""

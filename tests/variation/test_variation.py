@@ -53,7 +53,7 @@ def climb(parents, steps, precision="float32"):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_policy_gradient_climbs_the_critic(precision):
+def test_the_policy_gradient_increases_the_value_of_the_critic(precision):
     parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), 4))
     offspring, critic, _, states = climb(parents, 50, precision)
 
@@ -64,7 +64,7 @@ def test_policy_gradient_climbs_the_critic(precision):
     assert (np.asarray(gains) > 0.01).all()
 
 
-def test_each_parent_climbs_alone_with_an_adam_of_its_own():
+def test_each_parent_has_its_own_adam():
     parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), 4))
     together, critic, buffer, _ = climb(parents, 3)
     alone, _, _, _ = climb(parents[2:3], 3)
@@ -83,7 +83,7 @@ def test_each_parent_climbs_alone_with_an_adam_of_its_own():
 
 
 @pytest.mark.parametrize("count", [13, 49])
-def test_groups_of_parents_climb_as_all_of_them_at_once(count, monkeypatch):
+def test_groups_of_parents_give_the_same_as_all_at_once(count, monkeypatch):
     parents = jax.vmap(POLICY.init)(jax.random.split(jax.random.key(2), count))
     grouped = climb(parents, 3)[0]
     monkeypatch.setattr(policy_gradient, "GROUPS", (count,))

@@ -55,14 +55,10 @@ def refuse_other_cells(archive: str, cells: object, grid: object) -> None:
     """Raises an error if a number of cells is given for a grid archive, or a grid for a CVT."""
     if archive != "grid" and grid is not None:
         raise ElitesError(
-            f"grid is for a grid archive (the hyper-parameter archive is grid); this one is {archive}, which "
-            "takes cells"
+            f"grid can only be set with archive=grid; archive is {archive}, so set cells instead"
         )
     if archive == "grid" and cells is not None:
-        raise ElitesError(
-            "cells is for a CVT archive (the hyper-parameter archive is cvt); this one is grid, which takes "
-            "a grid"
-        )
+        raise ElitesError("cells can only be set with archive=cvt; archive is grid, so set grid instead")
 
 
 def make_config(name: str, **hyper_parameters: Any) -> Any:

@@ -307,9 +307,10 @@ def kmeans_plus_plus(points: np.ndarray, count: int, generator: np.random.Genera
 def lloyd(points: np.ndarray, centroids: np.ndarray, iterations: int | None = None) -> np.ndarray:
     """k-means centroids of points, by Lloyd's iteration until no centroid moves, or at most `iterations`.
 
-    A k-d tree finds the nearest centroids: many times faster than scipy's `kmeans2` in few dimensions. It is
-    asked again only for points whose nearest centroid may have changed (Hamerly 2010, "Making k-means even
-    faster"): `own` is at least the distance of a point to its centroid, `other` at most that to any other.
+    A k-d tree finds the nearest centroids. In few dimensions, this is many times faster than scipy's
+    `kmeans2`. The tree is searched again only for points whose nearest centroid may have changed (Hamerly
+    2010, "Making k-means even faster"): `own` is an upper bound of the distance of a point to its centroid,
+    `other` a lower bound of the distance to all other centroids.
     """
     count, nearest = len(centroids), np.zeros(len(points), np.intp)
     own, other = np.full(len(points), np.inf), np.zeros(len(points))
@@ -321,7 +322,7 @@ def lloyd(points: np.ndarray, centroids: np.ndarray, iterations: int | None = No
         moved = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centroids)
         if np.abs(moved - centroids).max() < 1e-6:
             break
-        moves = np.sqrt(((moved - centroids) ** 2).sum(1)) * (1 + 1e-9)  # slightly enlarged, too
+        moves = np.sqrt(((moved - centroids) ** 2).sum(1)) * (1 + 1e-9)  # an upper bound, with rounding error
         own += moves[nearest]
         other -= moves.max()
         centroids = moved
@@ -329,8 +330,8 @@ def lloyd(points: np.ndarray, centroids: np.ndarray, iterations: int | None = No
 
 
 def _two_nearest(points: np.ndarray, centroids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The nearest centroid of each point, its distance, slightly enlarged, and that of the second nearest,
-    slightly reduced: by more than they may be wrong."""
+    """The nearest centroid of each point, an upper bound of the distance to it, and a lower bound of the
+    distance to the second nearest. The margin is larger than the rounding error."""
     from scipy.spatial import cKDTree
 
     distances, nearest = cKDTree(centroids).query(points, k=[1, 2], workers=-1)

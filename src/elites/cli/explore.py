@@ -36,7 +36,7 @@ class Explore:
         from elites.explorer.explore import explore, serve
 
         if self.serve and self.out is not None:
-            raise ElitesError("serve and out exclude each other")
+            raise ElitesError("--serve and --out cannot be combined")
         with contextlib.ExitStack() as shown:
             title = f"replaying {self.folders[0] if self.folders else ''}"
             bar = shown.enter_context(Bar(title, unit="movements"))

@@ -41,7 +41,7 @@ class Replay(PhysicsOptions):
         from elites.experiments.display import Bar
 
         if self.best and (self.cell, self.descriptor, self.grid) != (None, None, None):
-            raise ElitesError("best excludes cell, descriptor and grid")
+            raise ElitesError("--best cannot be combined with --cell, --descriptor or --grid")
         with Bar(f"drawing {self.folder}", unit="pictures", doing="running the episodes") as bar:
             from elites.replays.replay import format_results, replay
 

@@ -55,9 +55,10 @@ def make_evaluator(
 
 
 def refuse_cluster(task: Task, cluster: str | None) -> None:
-    """Raises an error where a cluster is given for a task in JAX, or for a function.
+    """Raises an error if a cluster is given for a task in JAX, or for a function.
 
-    On a cluster, results do not depend on an episode's machine. These do: processors round differently.
+    Results on a cluster must not depend on which machine runs an episode. Those of JAX do, because processors
+    round differently.
     """
     if cluster is not None:
         raise ElitesError(

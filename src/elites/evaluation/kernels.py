@@ -48,8 +48,8 @@ def make_kernel_physics(
 ) -> Batched:
     """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
 
-    UnknownPrimitiveError, which names it, if an operation of the step cannot be compiled. The driver is that
-    of JAX's GPU. `exact` is as in `elites.native.cuda.compile_ptx`.
+    Raises UnknownPrimitiveError, with the operation's name, if an operation of the step cannot be compiled.
+    The default driver is that of JAX's GPU. `exact` is as in `elites.native.cuda.compile_ptx`.
     """
     kernel = make_kernel(task, driver or jax_driver(), threads=threads, exact=exact)
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]

@@ -148,8 +148,9 @@ class NativeEvaluator(Evaluator):
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default.
 
-        `lanes` is the number of robots that a thread has side by side, those of a vector register by default.
-        UnknownPrimitiveError, which names it, if an operation of the task cannot be compiled.
+        `lanes` is the number of robots that a thread simulates side by side. By default they fill a vector
+        register. Raises UnknownPrimitiveError, with the operation's name, if an operation of the task cannot
+        be compiled.
         """
         threads = choose_thread_count(threads)
         super().__init__(task, task.controller(hidden))

@@ -17,7 +17,7 @@ _NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a 
 
 
 def refuse_physics(task: Task, physics: Physics | None) -> None:
-    """Raises an error where a physics is chosen for a task that has its own simulator, or none."""
+    """Raises an error if physics is chosen for a task that has its own simulator, or none."""
     if physics is not None and not isinstance(task, DeviceTask):
         raise ElitesError(f"physics is {physics}; it is for tasks in JAX, such as Brax's, not {task.name}")
 
@@ -27,9 +27,9 @@ def choose_physics(
 ) -> tuple[Physics | None, str]:
     """The physics of episodes and a line that names it: the requested one, or else the fastest.
 
-    The fastest is native code, unless there is a GPU and more than 1.25 seeds per thread, or more than one if
-    a step has many operations. None and no line if the task is not in JAX: there is no choice. Raises an
-    error if the requested physics is not available.
+    The fastest is native code, unless there is a GPU and there are more than 1.25 seeds per thread (more than
+    one if a step has many operations). For a task that is not in JAX there is no choice: the result is None
+    and an empty line. Raises an error if the requested physics is not available.
     """
     refuse_physics(task, wanted)
     if not isinstance(task, DeviceTask):

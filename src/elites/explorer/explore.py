@@ -83,7 +83,7 @@ def serve(
 
 def _paths(folders: Sequence[Path | str]) -> list[Path]:
     if not 1 <= len(folders) <= MAX_RUNS:
-        raise ElitesError(f"{len(folders)} runs were given; it must be from 1 to {MAX_RUNS}")
+        raise ElitesError(f"{len(folders)} runs were given; give 1 to {MAX_RUNS}")
     return [Path(folder) for folder in folders]
 
 

@@ -140,7 +140,10 @@ class Compiled:
         )
 
     def run(self, arguments: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
-        """Computes all blocks. The memory is that of `buffers`; a state's may be both. The GIL is free."""
+        """Computes all blocks, without the GIL. The arrays are those of `buffers`.
+
+        The array of a state may be both argument and result.
+        """
         pointers = [array.ctypes.data for array in (*arguments, *results)]
         self._call(*pointers, len(arguments[0] if arguments else results[0]))
 
@@ -168,7 +171,7 @@ class Compiled:
         return packed
 
     def unpack(self, position: int, packed: np.ndarray, count: int) -> list[np.ndarray]:
-        """A result's memory as arrays `[n, …]`. Not for a state, of which not all is there."""
+        """A result's memory as arrays `[n, …]`. Not for a state, which may be stored only in part."""
         assert position > 0 or self.kept is None
         rows = packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:count]
         ends = np.cumsum([slot.size for slot in self.results[position]])[:-1]
@@ -187,15 +190,15 @@ def compile_function(
     fused: bool = False,
     known_as: str | None = None,
 ) -> Compiled:
-    """A function of pytrees of arrays, which returns a tuple of such, as machine code.
+    """Compiles a function of pytrees of arrays, which returns a tuple of such pytrees, to machine code.
 
-    With `state`, the first argument and the first result are the state before and after a step: what no later
-    step needs is left out of it. With `fused`, a product is rounded together with its sum, if the processor
-    has an operation for that, as XLA does too.
+    With `state`, the first argument and the first result are the state before and after a step. Numbers that
+    no later step needs are left out of it. With `fused`, multiply-adds are fused if the processor can do
+    that, as under XLA.
 
-    An example may be a function that returns it. With `known_as`, a name that no other function or example
-    has in any process, code that is in the cache is found without examples or tracing.
-    UnknownPrimitiveError, which names it, if an operation is not supported.
+    An example may also be a function that returns the example. `known_as` is a name that no other function or
+    example has in any process. With it, code in the cache is found without examples or tracing.
+    Raises UnknownPrimitiveError, with the operation's name, if an operation is not supported.
     """
     width = host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
@@ -220,9 +223,9 @@ def load_or_make_code(
     make: Callable[[Program, Program | None], bytes],
     known_as: str | None = None,
 ) -> Code:
-    """The code that `make` makes of a function's program and its shorter one, from the cache if it is there.
+    """The code that `make` makes from a function's program and its shorter one, or the cached code.
 
-    `target` is all that the code depends on beside the function. `known_as` is as in `compile_function`.
+    `target` is everything else that the code depends on. `known_as` is as in `compile_function`.
     """
     import jax
 

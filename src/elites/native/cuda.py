@@ -418,9 +418,9 @@ def compile_kernel(
 ) -> Kernel:
     """A step, a function of pytrees of arrays, as a kernel. Its first argument and first result are a state.
 
-    Of the state only what later steps need is stored, unless it is to be `whole`. The other arguments and
-    results each have arrays of one type. `exact` is as in `compile_ptx`.
-    UnknownPrimitiveError, which names it, if an operation is not supported.
+    Only the numbers of the state that later steps need are stored, or with `whole` all of them. The other
+    arguments and results each have arrays of one type. `exact` is as in `compile_ptx`.
+    Raises UnknownPrimitiveError, with the operation's name, if an operation is not supported.
     """
     assert 1 <= threads <= MAX_THREADS
     made = load_or_make_code(

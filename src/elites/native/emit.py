@@ -338,7 +338,7 @@ class _Emitter:
             self.names[k] = self.operand(loop.results[self.nodes[k].value])
 
     def to_all_lanes(self, turn: str) -> Iterator[str]:
-        """The number of a loop's turn as a vector."""
+        """The number of a loop's iteration as a vector."""
         if self.lanes > 1:
             vector = self.wide("i32")
             yield f"  {turn}.one = insertelement {vector} poison, i32 {turn}, i64 0"

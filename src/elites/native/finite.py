@@ -29,8 +29,9 @@ _NEED_FINITE = ("add", "sub", "mul", "neg", "abs", "sqrt")  # the result is fini
 def shorten_program(program: Program) -> Program | None:
     """The program for ordinary numbers; None if it would not be shorter, or has a loop without a length.
 
-    The turns of such a loop may depend on what is dropped. The last group of outputs is the guard; the other
-    results are those of the whole program if the guard is below `GUARD_LIMIT`, but for the signs of zeros.
+    The number of iterations of such a loop may depend on what is dropped. The last group of outputs is the
+    guard. If the guard is below `GUARD_LIMIT`, the other results are those of the whole program, except for
+    the signs of zeros.
     """
     if any(loop.going is not None for loop in program.loops().values()):
         return None

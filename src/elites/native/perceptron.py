@@ -1,9 +1,10 @@
 """A perceptron as machine code: one at a time, vectorised over the units of a layer.
 
-Weights of a robot do not fit the fastest cache, so that reading them takes the time. Units of a block of
-vector registers are summed at once, and a row of weights is read only if its input is not 0: rectified units
-often are. A sum has the order of the inputs, whatever is skipped: it begins with the bias. A sum of the last
-layer is one of vectors, whose halves are then added until one number is left, and of the bias.
+The weights of a controller do not fit into the L1 cache, so most of the time is spent on reading them. The
+units of a block of vector registers are summed at once. A row of weights is read only if its input is not 0,
+and the output of a rectified unit often is. A sum begins with the bias and adds the inputs in order, whatever
+is skipped. In the last layer, vectors are summed, their halves are added until one number is left, and then
+the bias is added.
 """
 
 from __future__ import annotations

@@ -224,9 +224,11 @@ class Graph:
         init: Sequence[int],
         body: Callable[[int, list[int]], tuple[int | None, list[int]]],
     ) -> list[int]:
-        """A loop that carries values: `body` has the index and them, and returns `going` and the next ones.
+        """A loop that carries values.
 
-        A value that the body leaves as it was is not carried. Those that the first turn leaves are tried.
+        `body` takes the index and the values, and returns `going` and the next values.
+        A value that the body does not change is not carried. Candidates are the values that the first
+        iteration does not change.
         """
         first = body(self.const(0, "int32"), list(init))[1]
         return self.repeat_after(first, length, init, body)
@@ -238,7 +240,7 @@ class Graph:
         init: Sequence[int],
         body: Callable[[int, list[int]], tuple[int | None, list[int]]],
     ) -> list[int]:
-        """As `repeat`, with the values after the first turn."""
+        """As `repeat`, with the values after the first iteration."""
         kept = {k for k, start in enumerate(init) if first[k] == start}
         while True:
             block = len(self.depths)
@@ -318,7 +320,7 @@ class Program:
         return dict(sorted(found.items(), key=lambda pair: self.graph.depths[pair[1].block]))
 
     def work(self) -> int:
-        """The number of operations of a call. Those in a loop count for each turn, in a `while` once."""
+        """The number of operations of a call. Those in a loop count for each iteration, in a `while` once."""
         nodes, turns = self.graph.nodes, {OUTERMOST: 1}
         for at, loop in self.loops().items():
             turns[loop.block] = turns[nodes[at].block] * (loop.length or 1)

@@ -226,7 +226,7 @@ class _Tracer:
         return g.select(zero, g.like(a, minus), g.select(special, a, g.op("div", a, safe)))
 
     def _rem(self, a: int, b: int) -> int:
-        """XLA's: n % 0 is n, and the least number % -1 is 0."""
+        """As in XLA: n % 0 is n, and the least number % -1 is 0."""
         g = self.graph
         if self._kind(a) == "f":
             return g.op("rem", a, b)
@@ -234,7 +234,7 @@ class _Tracer:
         return g.select(zero, a, g.select(special, g.like(a, 0), g.op("rem", a, safe)))
 
     def _divisor(self, a: int, b: int) -> tuple[int, int, int]:
-        """Whether an integer divisor is 0, one that no machine refuses, and whether the result overflows."""
+        """Whether an integer divisor is 0, a divisor that cannot trap, and whether the quotient overflows."""
         g = self.graph
         zero, special = g.op("eq", b, g.like(b, 0)), g.const(False, "bool")
         if self._kind(a) == "i":

@@ -111,7 +111,7 @@ def replay(
     choices = {"cell": cell, "descriptor": descriptor, "grid": grid}
     chosen = [name for name, given in choices.items() if given is not None]
     if len(chosen) > 1:
-        raise ElitesError(f"{' and '.join(chosen)} exclude each other")
+        raise ElitesError(f"{' and '.join(chosen)} cannot be combined")
     converted(Seed | None, "seed", seed)
     converted(EpisodeLength | None, "steps", steps)
     converted(tuple[Pixels, Pixels] | None, "size", size)

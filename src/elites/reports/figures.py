@@ -337,7 +337,7 @@ def _new_axes(path: Path | str | None, ax: Axes | None, size: tuple[float, float
         figure = Figure(figsize=size, layout="constrained")
         return figure, figure.add_subplot()
     if path is not None:
-        raise ElitesError("path and ax exclude each other; save the figure of your axes yourself")
+        raise ElitesError("path and ax cannot be combined; save the figure of your axes yourself")
     return find_figure(ax), ax
 
 

@@ -35,7 +35,7 @@ class Style:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.limits is not None and self.percentiles is not None:
-            raise ElitesError("limits and percentiles exclude each other")
+            raise ElitesError("limits and percentiles cannot be combined")
         for name in ("limits", "percentiles"):
             ends = getattr(self, name)
             if ends is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -86,8 +87,9 @@ class GroupRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     seeds: Annotated[list[Seed], Meta(min_length=1)]
 
     def __post_init__(self) -> None:
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("seeds holds a seed twice; each must be there once")
+        repeated = [seed for seed, times in Counter(self.seeds).items() if times > 1]
+        if repeated:
+            raise ValueError(f"seeds contains {repeated[0]} more than once; seeds must be unique")
 
 
 class ChoiceRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -328,8 +330,12 @@ def check_archive(path: Path, arrays: Mapping[str, np.ndarray], about: Mapping[s
     """Raises an error if the arrays of an archive contradict each other."""
     cells = _check_cells(path, arrays, about)
     _check_range(path, "cell", arrays["cell"], 0, cells)
-    if len(np.unique(arrays["cell"])) < len(arrays["cell"]):
-        raise ElitesError(f"{path} is damaged: cell holds a cell twice; each has one elite")
+    filled, elites = np.unique(arrays["cell"], return_counts=True)
+    repeated = filled[elites > 1]
+    if len(repeated):
+        raise ElitesError(
+            f"{path} is damaged: cell contains {repeated[0]} more than once; a cell has one elite"
+        )
     seed = arrays["seed"]
     _check_range(path, "seed", seed, 0, 2**32)
     if seed.ndim > 2 or (len(seed) and not seed.size):

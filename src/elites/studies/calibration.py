@@ -154,7 +154,7 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
 
 
 def _with_short_opening(config: Any) -> Any:
-    """The configuration with the shortest opening, because usual generations take as long."""
+    """The configuration with the shortest opening: later generations take the same time."""
     smaller = config.make_algorithm().config.shortest_opening()
     return dataclasses.replace(config, hyper_parameters={**config.hyper_parameters, **smaller})
 

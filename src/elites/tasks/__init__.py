@@ -55,7 +55,7 @@ def task_of_environment(task: str | Kind, kind: type[Kind], called: str, paramet
             raise ElitesError(f"task is {task}; it must be a {called} task")
         return named
     if parameters:
-        raise ElitesError(f"parameters are {parameters}; they must be none where the task is not a name")
+        raise ElitesError(f"parameters are {parameters}; they can only be set if task is a name")
     return task
 
 

@@ -1,6 +1,6 @@
 """Optimisation without an environment: fitness and descriptor are a function of a batch of vectors."""
 
-# Without `from __future__ import annotations`: as texts, they leave `Problem.__required_keys__` empty.
+# Without `from __future__ import annotations`: with strings, `Problem.__required_keys__` would be empty.
 
 import functools
 import inspect

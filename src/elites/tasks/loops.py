@@ -37,14 +37,14 @@ def no_trace(observation_size: int, action_size: int, step_descriptors: np.ndarr
 
 @compiled
 def fill(target: np.ndarray, values: np.ndarray) -> None:
-    """target[:] = values, which takes Numba two seconds to compile."""
+    """`target[:] = values`, as a loop, because Numba takes two seconds to compile the assignment."""
     for i in range(len(values)):
         target[i] = values[i]
 
 
 @compiled
 def clear(target: np.ndarray) -> None:
-    """target[:] = 0, which compiles as slowly."""
+    """`target[:] = 0`, as a loop for the same reason."""
     for i in range(len(target)):
         target[i] = 0
 

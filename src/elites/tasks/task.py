@@ -202,10 +202,10 @@ class DeviceTask(Task, ABC):
 
     @property
     def code_version(self) -> str | None:
-        """A text that two tasks share only if `reset` and `step` are the same functions, in any process.
+        """A string that two tasks share only if `reset` and `step` are the same functions, in any process.
 
-        Machine code is found in the cache by it, without tracing. None, the default: it is found by what
-        tracing gives.
+        With it, machine code is found in the cache without tracing. With None, the default, tracing is needed
+        to find it.
         """
         return None
 

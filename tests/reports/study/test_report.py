@@ -49,7 +49,7 @@ def test_medians_and_p_values(tmp_path):
     assert describe_power(list(comparisons.values())) == ""
 
 
-def test_so_few_replications_that_nothing_can_be_significant(tmp_path):
+def test_too_few_replications_for_significance_are_reported(tmp_path):
     for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 10), ("td3", 5)):
         for seed in range(3):
             make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score + seed)
@@ -97,7 +97,7 @@ def reported(tmp_path_factory):
     return folder
 
 
-def test_everything_is_there(reported):
+def test_a_report_has_all_its_files(reported):
     made = reported / "report"
     figures = {path.stem for path in (made / "figures").glob("*.png")}
     assert figures == {path.stem for path in (made / "figures").glob("*.pdf")}
@@ -163,7 +163,7 @@ def test_the_same_runs_give_the_same_files(tmp_path):
     assert [path.suffix for path in first].count(".pdf") == 5
 
 
-def test_anything_else_named_report_is_left_alone(tmp_path, capsys):
+def test_a_folder_report_that_is_not_a_report_is_left_alone(tmp_path, capsys):
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
     run = make_run(tmp_path, "map-elites", "qd-hopper", 1, evaluations=200).rename(tmp_path / "report")
     before = {path: path.read_bytes() for path in run.rglob("*")}
@@ -178,7 +178,7 @@ def test_anything_else_named_report_is_left_alone(tmp_path, capsys):
     assert (tmp_path / "report").read_text() == "a file"
 
 
-def test_a_report_that_fails_leaves_the_last_one(tmp_path):
+def test_a_failed_report_keeps_the_last_one(tmp_path):
     run = make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
     old = tmp_path / "report"
     old.mkdir()
@@ -199,7 +199,7 @@ def test_a_report_that_fails_leaves_the_last_one(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_nothing_false_is_said_of_few_runs(tmp_path):
+def test_reports_of_few_runs_are_correct(tmp_path):
     """One run of one algorithm; then two algorithms that share no task, one of them one's own."""
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
     assert study_report(tmp_path).startswith("1 run, 1 task, 1 algorithm\n")
@@ -307,7 +307,7 @@ def test_a_correction_of_an_earlier_archive_is_not_shown_as_the_final_one(tmp_pa
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_curves_of_corrections_stay_where_the_last_is_not_of_the_end(tmp_path):
+def test_correction_curves_are_drawn_without_a_correction_of_the_end(tmp_path):
     own = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1, corrected_along=4)
     lines = (own / "corrections.csv").read_text().splitlines()
     (own / "corrections.csv").write_text("\n".join([*lines[:-1], ""]))
@@ -318,7 +318,7 @@ def test_curves_of_corrections_stay_where_the_last_is_not_of_the_end(tmp_path):
     assert corrected_rows(tmp_path) == {}
 
 
-def test_corrections_count_where_runs_are_compared_before_their_end(tmp_path):
+def test_corrections_are_used_where_runs_are_compared_before_their_end(tmp_path):
     """At 400 evaluations: corrected at its end, along the way, and later than that but not at its end."""
     make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1)
     make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=1000, loss=0.1)
@@ -341,7 +341,7 @@ def test_corrections_count_where_runs_are_compared_before_their_end(tmp_path):
         ("qd-ant", "cvt", "Squares are bins of descriptor space, each with its best elite; grey ones hold"),
     ],
 )
-def test_what_a_square_of_a_map_is(task, cells, message, tmp_path):
+def test_captions_describe_the_squares_of_a_map(task, cells, message, tmp_path):
     make_run(tmp_path, "map-elites", task, 0, evaluations=100, archive=True, cells=cells)
     (picture,) = draw_archives(read_panels(study_of(tmp_path))[0])
     assert message in picture.caption

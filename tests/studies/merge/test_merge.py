@@ -41,7 +41,7 @@ def test_runs_that_were_stopped_are_compared_at_their_ends_and_at_the_common_bud
     assert "qd-hopper" not in message
 
 
-def test_runs_that_were_given_less_are_compared_where_they_end(tmp_path):
+def test_runs_with_a_smaller_budget_are_compared_at_their_end(tmp_path):
     """A smaller budget is no clock that ran out."""
     make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000)
     make_run(tmp_path, "td3", "qd-walker", 0, evaluations=400)
@@ -52,7 +52,7 @@ def test_runs_that_were_given_less_are_compared_where_they_end(tmp_path):
     assert study.limits == {"qd-walker": 400}
 
 
-def test_a_label_is_of_its_own_parameters_alone(tmp_path):
+def test_a_label_belongs_only_to_its_own_parameters(tmp_path):
     for batch in (100, 50, 20):
         own = make_run(tmp_path, "map-elites", "qd-walker", 0, hyper_parameters={"batch": batch})
         own.rename(tmp_path / f"batch-{batch}")
@@ -68,7 +68,7 @@ def test_a_label_is_of_its_own_parameters_alone(tmp_path):
     assert study.notes == ()
 
 
-def test_of_labels_that_fit_the_nearest_is_taken():
+def test_the_best_matching_label_is_taken():
     """Where defaults are not known."""
     given = ({}, {"wind": 2}, {"wind": 2, "rain": 1})
     choices = [
@@ -108,7 +108,7 @@ def damage(own, name, old, new):
     (own / name).write_text(text.replace(old, new))
 
 
-def test_damage_costs_no_more_than_what_is_damaged(tmp_path):
+def test_only_damaged_files_are_left_out(tmp_path):
     runs = [
         make_run(tmp_path, "map-elites", "qd-walker", seed, loss=0.1, corrected_along=2, evaluations=400)
         for seed in range(8)
@@ -155,7 +155,7 @@ def test_a_run_that_is_left_out_sets_no_budget(tmp_path):
     assert set(table["seed"].to_pylist()) == {0}
 
 
-def test_before_its_first_generation_a_run_has_no_value(tmp_path):
+def test_a_run_has_no_value_before_its_first_generation(tmp_path):
     """The fourth claim compares the ants at what both have reached."""
     for task, evaluations in (("qd-ant", 100), ("qd-deterministic-ant", 400)):
         make_run(tmp_path, "map-elites", task, 0, evaluations=evaluations)

@@ -320,7 +320,7 @@ function search(text) {
     return note(text.trim() ? "A cell's number, or a descriptor's coordinates." : "");
   const cells = `a cell from 0 to ${fixed(run.cells - 1)}`;
   if (values.length !== 1 && values.length !== run.dims)
-    return note(`${values.length} numbers were given; it must be ${cells}, or ${run.dims} of a descriptor.`);
+    return note(`${values.length} numbers were given; give ${cells}, or ${run.dims} numbers of a descriptor.`);
   note("");
   if (values.length === 1 && (run.dims > 1 || Number.isInteger(values[0]))) {
     const elite = run.elites.cell.indexOf(values[0]);
@@ -328,7 +328,7 @@ function search(text) {
       note(
         values[0] >= 0 && values[0] < run.cells && Number.isInteger(values[0])
           ? `Cell ${values[0]} is empty.`
-          : `${values[0]} was given; it must be ${cells}${run.dims > 1 ? `, or ${run.dims} numbers of a descriptor` : ""}.`,
+          : `${values[0]} was given; give ${cells}${run.dims > 1 ? `, or ${run.dims} numbers of a descriptor` : ""}.`,
       );
     else change({ chosen: { run: run.index, elite } });
   } else change({ chosen: { run: run.index, elite: run.nearest(values) } });

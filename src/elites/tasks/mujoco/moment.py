@@ -1,4 +1,4 @@
-"""Rewards and ends of robots of one's own: functions of a moment, which Numba compiles."""
+"""Reward and termination functions of custom robots: functions of a moment, which Numba compiles."""
 
 from __future__ import annotations
 
