@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
     from elites.results.lineage import Lineage, load_lineage
     from elites.results.tables import read_table
-    from elites.studies.pieces import merge_studies
+    from elites.studies.merge import merge_studies
     from elites.studies.resources import StudyExecution
     from elites.studies.run import run_study
     from elites.studies.study import Study
@@ -138,7 +138,7 @@ _HOME = {
     "make_algorithm": "elites.algorithms",
     "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
-    "merge_studies": "elites.studies.pieces",
+    "merge_studies": "elites.studies.merge",
     "mujoco_task": "elites.tasks.mujoco.robot",
     "optimise": "elites.experiments.optimise",
     "plot_archive": "elites.reports.notebook",

@@ -32,7 +32,7 @@ from elites.learning.critics import Training
 from elites.metrics.metric import GENERATION_METRICS, Elites
 from elites.results.schemas import OPTIONAL
 from elites.results.tables import Table, metric_names
-from elites.studies.merge.logs import read_last_row
+from elites.studies.results.reader import read_last_row
 from elites.tasks.episode import Ending
 from tests.algorithms.test_algorithms import chosen
 from tests.toy import POINT

@@ -159,7 +159,7 @@ def test_a_robot_steps_as_under_brax(robot):
 def test_a_frame_equals_that_of_brax(robot):
     """One frame of the physics, of 2000 states that the robot visits and of 2000 random ones."""
     task = robot.task
-    system = simulation._environment(task.robot, task.backend, task.noise).sys
+    system = simulation.make_environment(task).sys
     pipeline = importlib.import_module(f"brax.{task.backend}.pipeline")
 
     def frame(state, action):

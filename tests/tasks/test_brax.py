@@ -72,7 +72,7 @@ def test_the_height_of_a_foot_equals_that_of_brax(robot):
     from brax import contact
 
     task, states, _ = begun(f"brax-{robot}")
-    environment = simulation._environment(task.robot, task.backend, task.noise)
+    environment = simulation.make_environment(task)
     model = environment.sys.mj_model
 
     @jax.jit

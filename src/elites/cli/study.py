@@ -100,7 +100,7 @@ class StudyMerge:
         from elites.experiments.display import Bar
 
         with Bar(f"{self.out}", doing="copying runs"):
-            from elites.studies.pieces import describe, merge_studies
+            from elites.studies.merge import describe, merge_studies
 
             merged = merge_studies(
                 self.folders, self.out, parameters=not self.without_parameters, mixed=self.mixed

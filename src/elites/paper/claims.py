@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from elites.metrics.metric import BY_NAME, Quantity
-from elites.paper.presets import DEEP_GRID, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
-from elites.paper.verdicts import Check, Claim, Contender, Evidence, above
-from elites.studies.merge.results import Basis, Curves, RunValues, StudyResults
+from elites.metrics.statistics import least_p, rank_sum_p, sign_p
+from elites.paper.presets import DEEP_GRID, GA_SHARE, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
+from elites.paper.verdicts import Check, Claim
+from elites.results.schemas import STORAGE
+from elites.studies.results.runs import Run, find_defaults, has_usual_task
+from elites.studies.results.study_results import Basis, Curves, RunValues, StudyResults
 
+FREE_PARAMETERS = {
+    "qd-deterministic-halfcheetah": "ends_on_fall"
+}  # a parameter that may differ from the default
+MARGIN = 0.1  # of a median: two medians within it are alike
 FADED = 0.2  # of its early share: an operator that adds less than this has almost stopped
 ME, ES, SAMPLING, DEEP = "map-elites", "map-elites-es", "map-elites-sampling", DEEP_GRID.name
 QD_OTHERS = (ME, ES, "qd-pg", "cma-map-elites")
@@ -48,7 +56,7 @@ def _ants(suite: Suite) -> tuple[str, str]:
     return suite.uncertain("ant"), suite.deterministic("ant")
 
 
-ANT_TASKS = tuple(map(_ants, SUITES.values()))  # of each suite, for `read_study`
+ANT_TASKS = tuple(map(_ants, SUITES.values()))  # of each suite, for `read_results`
 
 
 def _uncertain(suite: Suite) -> list[str]:
@@ -233,3 +241,141 @@ CLAIMS: tuple[tuple[str, str, Callable[[Suite, Evidence], Iterator[Check]]], ...
         _claim_12,
     ),
 )
+
+
+class Contender(NamedTuple):
+    """An algorithm; for PGA-MAP-Elites, with its share of GA offspring."""
+
+    algorithm: str
+    p_evo: float | None = None
+
+    def __str__(self) -> str:
+        return self.algorithm if self.p_evo is None else f"p_evo {self.p_evo:g}"
+
+
+class Evidence:
+    """The final values of a study that count for the paper's claims."""
+
+    def __init__(self, study: StudyResults) -> None:
+        self.study = study
+        self.labels = _labels(study)
+        self._runs = [curves for curves in study.runs if _is_papers_algorithm(curves.run)]
+
+    def runs(self, task: str, contender: Contender) -> list[Curves]:
+        """The replications; none if several variants match."""
+        share = contender.p_evo
+        if share is None and contender.algorithm == PGA:
+            share = GA_SHARE
+        runs = [
+            curves
+            for curves in self._runs
+            if curves.run.task == self.labels.get(task)
+            and curves.run.algorithm == contender.algorithm
+            and (share is None or curves.run.record.hyper_parameters.get("p_evo") == share)
+        ]
+        return runs if len({curves.run.variant for curves in runs}) == 1 else []
+
+    def values(self, task: str, contender: Contender, metric: Quantity) -> np.ndarray:
+        runs = self.runs(task, contender)
+        if not runs:
+            return np.empty(0)
+        return self._known(self.study.finals(runs[0].run.task, runs[0].run.variant, metric.name))
+
+    def qd_scores_across_tasks(self, task: str, contender: Contender) -> np.ndarray:
+        """QD-scores where tasks are compared with each other."""
+        return self._known(
+            np.array([self.study.qd_score_across_tasks(c) for c in self.runs(task, contender)])
+        )
+
+    def _known(self, values: np.ndarray) -> np.ndarray:
+        """The values without NaN; with the pooled offset, all replications or none."""
+        missing = np.isnan(values)
+        return values[:0] if self.study.basis is Basis.POOLED and missing.any() else values[~missing]
+
+    def name(self, task: str) -> str:
+        """A task's name, with the variant that was run if more than one counts."""
+        label, free = self.labels.get(task), FREE_PARAMETERS.get(task)
+        if label is None or free is None:
+            return task
+        given = next(c.run.record.task_parameters for c in self.study.runs if c.run.task == label)
+        return f"{task} ({free} {given.get(free)})"
+
+    def above(self, task: str, metric: Quantity, better: Contender, worse: Contender) -> Check:
+        """Tests that `better` is above `worse`."""
+        text = f"{self.name(task)}: {metric.label} of {better} above {worse}"
+        return above(text, metric, self.values(task, better, metric), self.values(task, worse, metric))
+
+    def like(self, task: str, metric: Quantity, one: Contender, other: Contender) -> Check:
+        """Tests that two algorithms do not differ."""
+        first, second = self.values(task, one, metric), self.values(task, other, metric)
+        text = f"{self.name(task)}: {metric.label} of {one} like {other}"
+        if not len(first) or not len(second):
+            return _untested(text, metric.name, alike=True)
+        first_median, second_median = float(np.median(first)), float(np.median(second))
+        near = abs(first_median - second_median) <= MARGIN * abs(second_median)
+        p = rank_sum_p(first, second)
+        return Check(
+            f"{text}: {metric.text(first_median)} and {metric.text(second_median)}",
+            p,
+            least_p(len(first), len(second)),
+            (near, not near),
+            alike=True,
+            quantity=metric.name,
+        )
+
+    def below(self, task: str, metric: Quantity, contender: Contender, limit: float) -> Check:
+        """Tests that every replication is below a limit."""
+        values = self.values(task, contender, metric)
+        text = f"{self.name(task)}: {metric.label} of {contender} below {metric.text(limit)}"
+        return _signs(text, values < limit, metric.name)
+
+    def in_runs(self, task: str, text: str, holds: Callable[[RunValues], bool | None]) -> Check:
+        """Tests that `holds` is true in every replication of PGA-MAP-Elites. It returns None if undecided."""
+        outcomes = [holds(self.study.compared_values(curves)) for curves in self.runs(task, Contender(PGA))]
+        known = np.array([one for one in outcomes if one is not None], bool)
+        return _signs(f"{self.name(task)}: {text}", known)
+
+
+def _is_papers_algorithm(run: Run) -> bool:
+    """Whether an algorithm has its default hyper-parameters."""
+    defaults, given = find_defaults("algorithms", run.algorithm), run.record.hyper_parameters
+    free = (*STORAGE, "p_evo") if run.algorithm == PGA else STORAGE
+    return defaults is not None and all(
+        given.get(name) == value for name, value in defaults.items() if name not in free
+    )
+
+
+def _labels(study: StudyResults) -> dict[str, str]:
+    """The paper's tasks, each with its label in the study; of two variants, the one with the defaults."""
+    labels: dict[str, str] = {}
+    for run in (curves.run for curves in study.runs):
+        free = FREE_PARAMETERS.get(run.record.task)
+        if has_usual_task(run, free):
+            usual = (find_defaults("tasks", run.record.task) or {}).get(free or "")
+            if run.record.task not in labels or run.record.task_parameters.get(free or "") == usual:
+                labels[run.record.task] = run.task
+    return labels
+
+
+def _untested(text: str, quantity: str = "", *, alike: bool = False) -> Check:
+    return Check(text, float("nan"), 1.0, (False, False), alike, quantity)
+
+
+def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) -> Check:
+    """Tests that the first values are above the second."""
+    if not len(first) or not len(second):
+        return _untested(text, metric.name)
+    first_median, second_median = float(np.median(first)), float(np.median(second))
+    text = f"{text}: {metric.text(first_median)} and {metric.text(second_median)}"
+    sides = (first_median > second_median, first_median < second_median)
+    p, least = rank_sum_p(first, second), least_p(len(first), len(second))
+    return Check(text, p, least, sides, quantity=metric.name)
+
+
+def _signs(text: str, successes: np.ndarray, quantity: str = "") -> Check:
+    if not len(successes):
+        return _untested(text, quantity)
+    yes, count = int(successes.sum()), len(successes)
+    text = f"{text}: in {yes} of {count} runs"
+    sides = (2 * yes > count, 2 * yes < count)
+    return Check(text, sign_p(yes, count - yes), sign_p(count, 0), sides, quantity=quantity)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elites.errors import ElitesError, require
-from elites.studies.study import Choice, Study, read_study
+from elites.studies.study import Choice, Study, read_study_file
 
 ROBOTS = ("walker", "halfcheetah", "ant", "hopper")
 
@@ -115,7 +115,7 @@ def make_study(
     elif name.endswith(".toml") and suite is not None:
         raise ElitesError(f"suite is {suite}; it is for the paper's studies, and {name} names its own tasks")
     elif name.endswith(".toml"):
-        fields = read_study(Path(name))
+        fields = read_study_file(Path(name))
     else:
         raise ElitesError(
             f"unknown study {name!r}; the studies are {', '.join(STUDIES)}, or a file of your own: NAME.toml"

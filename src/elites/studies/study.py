@@ -160,7 +160,7 @@ def _task_parameters(choice: Choice) -> dict[str, Any]:
 ENTRIES = {"tasks": ("task", "task_parameters"), "algorithms": ("algorithm", "hyper_parameters")}
 
 
-def read_study(path: Path) -> dict[str, Any]:
+def read_study_file(path: Path) -> dict[str, Any]:
     """The fields of a Study from a TOML file. An error says in one line what is wrong with it."""
     try:
         with open_file(path) as file:

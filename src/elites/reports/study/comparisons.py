@@ -26,8 +26,8 @@ from elites.metrics.statistics import (
 from elites.paper.claims import evaluate_claims
 from elites.paper.presets import GA_SHARE, PGA
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
-from elites.studies.merge.pooled import POOLED
-from elites.studies.merge.results import StudyResults
+from elites.studies.results.pooled import POOLED
+from elites.studies.results.study_results import StudyResults
 
 PROBABILITY = Quantity("probability", "probability", ".2f")
 NONE = "\N{EN DASH}"  # for a number that is missing

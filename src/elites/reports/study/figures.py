@@ -25,7 +25,7 @@ from elites.reports.study.line_styles import LineStyle, choose_line_styles, is_s
 from elites.results.archive import load_archive
 from elites.results.names import ReportFigure, report_part
 from elites.results.study import ReportFolder
-from elites.studies.merge.results import Curves, StudyResults
+from elites.studies.results.study_results import Curves, StudyResults
 from elites.text import file_name, shortened
 
 DPI = 110

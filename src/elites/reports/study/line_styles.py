@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from elites.paper.presets import GA_SHARE
 from elites.reports import colours
-from elites.studies.merge.results import StudyResults
-from elites.studies.merge.runs import Run
+from elites.studies.results.runs import Run
+from elites.studies.results.study_results import StudyResults
 
 STYLES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 

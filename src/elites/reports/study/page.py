@@ -18,8 +18,8 @@ from elites.reports.study.figures import AXES, Captions
 from elites.reports.study.tables import Table, Tables, details, suite_text
 from elites.results.schemas import STORAGE
 from elites.results.study import ReportFolder
-from elites.studies.merge.results import StudyResults
-from elites.studies.merge.runs import find_defaults
+from elites.studies.results.runs import find_defaults
+from elites.studies.results.study_results import StudyResults
 
 
 def make_page(

@@ -15,7 +15,7 @@ from elites.reports.study.page import make_page
 from elites.reports.study.tables import aligned_claims, make_tables, results_text, write_tables
 from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
-from elites.studies.merge.results import read_study
+from elites.studies.results.reader import read_results
 from elites.text import printable, shortened
 
 
@@ -43,7 +43,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 @plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
-    study = read_study(home.path, report.metrics, ANT_TASKS)
+    study = read_results(home.path, report.metrics, ANT_TASKS)
     record = study.record
     papers = _papers_suite(record)
     findings = make_findings(study, reference, record.reference, papers=papers is not None)

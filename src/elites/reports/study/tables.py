@@ -29,7 +29,7 @@ from elites.reports.study.comparisons import (
 from elites.reports.tables import aligned
 from elites.results.names import ReportTable, report_part
 from elites.results.study import ReportFolder
-from elites.studies.merge.results import StudyResults
+from elites.studies.results.study_results import StudyResults
 from elites.text import duration, file_name, printable
 
 

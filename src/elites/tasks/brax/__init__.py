@@ -50,14 +50,25 @@ class BraxTask(DeviceTask):
         return f"{self!r} {files} {jax.default_backend()}"  # the simulation depends on the backend
 
     def reset(self, seed: jax.Array) -> tuple[Any, jax.Array]:
-        from elites.tasks.brax import simulation
+        """See `DeviceTask.reset`: the physics' state and the observation."""
+        import jax
 
-        return simulation.reset(self, seed)
+        from elites.tasks.brax.simulation import make_environment
+
+        state = make_environment(self).reset(jax.random.key(seed))
+        return state.pipeline_state, state.obs
 
     def step(self, state: Any, action: jax.Array) -> StepResult:
-        from elites.tasks.brax import simulation
+        """See `DeviceTask.step`."""
+        import jax.numpy as jnp
+        from brax.envs.base import State
 
-        return simulation.step(self, state, action)
+        from elites.tasks.brax.simulation import TOUCH, find_feet, make_environment
+
+        zero = jnp.zeros(())
+        after = make_environment(self).step(State(state, zero, zero, zero, {}, {}), action)
+        touching = find_feet(self).height(after.pipeline_state) <= TOUCH
+        return StepResult(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
 
 
 def missing_package() -> str:

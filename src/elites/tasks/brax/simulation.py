@@ -1,4 +1,4 @@
-"""Brax's environments as pure functions of a task, and the heights of their feet."""
+"""Brax's environments, the heights of their feet, and their models."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.tasks.brax import missing_package
 from elites.tasks.mujoco.library import quiet_mujoco
-from elites.tasks.task import StepResult
 
 if TYPE_CHECKING:
     from elites.tasks.brax import BraxTask
@@ -29,21 +28,9 @@ UNROLL = 5  # frames of physics at most: more take minutes to compile
 TOUCH = 0.01  # m, largest height of the lowest point of a foot that touches the floor
 
 
-def reset(task: BraxTask, seed: jax.Array) -> tuple[Any, jax.Array]:
-    """The beginning of an episode: the physics' state and the observation."""
-    state = _environment(task.robot, task.backend, task.noise).reset(jax.random.key(seed))
-    return state.pipeline_state, state.obs
-
-
-def step(task: BraxTask, state: Any, action: jax.Array) -> StepResult:
-    """One step of the environment."""
-    environment = _environment(task.robot, task.backend, task.noise)
-    from brax.envs.base import State
-
-    zero = jnp.zeros(())
-    after = environment.step(State(state, zero, zero, zero, {}, {}), action)
-    touching = find_feet(task).height(after.pipeline_state) <= TOUCH
-    return StepResult(after.pipeline_state, after.obs, after.reward, after.done > 0, touching)
+def make_environment(task: BraxTask) -> Any:
+    """Brax's environment of a task, made once in a process."""
+    return _environment(task.robot, task.backend, task.noise)
 
 
 @functools.cache
@@ -125,14 +112,14 @@ class Feet(NamedTuple):
 
 def load_model(task: BraxTask) -> tuple[Any, float]:
     """MuJoCo's model of a task's robot, and the seconds of a step."""
-    environment = _environment(task.robot, task.backend, task.noise)
+    environment = make_environment(task)
     return environment.sys.mj_model, float(environment.dt)
 
 
 @functools.cache
 def find_feet(task: BraxTask) -> Feet:
     """The feet of a task's robot."""
-    model = _environment(task.robot, task.backend, task.noise).sys.mj_model
+    model = make_environment(task).sys.mj_model
     geoms = [model.geom(name).id for name in task.feet]
     w, x, y, z = model.geom_quat[geoms].T
     axis = np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], axis=1)

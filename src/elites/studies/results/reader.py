@@ -1,186 +1,39 @@
-"""The results of a study: the curves of its runs on a common scale, final values, losses, contributions."""
+"""Reads the runs of a study: each log once, the curves on a common scale, and notes on what is left out."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.files import one_line, open_file
 from elites.metrics.contribution import count_added, count_rows, smooth, window
 from elites.metrics.metric import METRICS, Quantity, find_metric
+from elites.results.corrected import load_corrected_metrics
 from elites.results.folder import RunFolder
-from elites.results.schemas import RunRecord, StudyRecord
+from elites.results.schemas import MAX_COUNT, OPTIONAL, RunRecord, check_columns
 from elites.results.tables import metric_names
-from elites.studies.merge.logs import MetricsTable, read_corrections, read_last_row, read_log
-from elites.studies.merge.pooled import POOLED, pooled_scores
-from elites.studies.merge.runs import Run, describe_differences, differences, find_runs, has_usual_task
+from elites.studies.results.metrics_table import MetricsTable
+from elites.studies.results.runs import Run, describe_differences, differences, find_runs, has_usual_task
+from elites.studies.results.study_results import (
+    POINTS,
+    Curves,
+    RunValues,
+    StudyResults,
+    correction_row,
+    is_outdated,
+)
 
-POINTS = 200  # of a curve
 EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
+TAIL = 4096  # bytes at the end of a log that have its last row
 
 
-class Basis(Enum):
-    """The evaluations at which the runs of a task are compared, and the offset of their QD-scores."""
-
-    ENDS = "each at its own end"
-    COMMON = "all at the most evaluations that every one has reached"
-    POOLED = "each at its own end, QD-scores above the lowest fitness of all archives of the task"
-
-
-@dataclass(frozen=True)
-class RunValues:
-    """The values of a run after this number of evaluations; NaN before its first generation."""
-
-    evaluations: int
-    values: dict[str, float]  # metrics
-    rates: dict[str, tuple[float, float]]  # share of an operator's offspring that was added, early and late
-
-
-@dataclass(frozen=True)
-class Curves:
-    """A run at evenly spaced evaluations up to the last of its task; NaN before and after its own."""
-
-    run: Run
-    evaluations: int  # in its log
-    steps: int  # of environments, there
-    seconds: float  # of wall time; replications that train together have the time of all. NaN: not known
-    archived: int  # evaluations of its archive, which may differ from the last row; 0 if never corrected
-    values: dict[str, np.ndarray]  # metrics, environment_steps and elapsed_s
-    added: dict[str, np.ndarray]  # offspring added per generation, smoothed, by operator
-    window: int  # generations of the smoothing
-    corrections: dict[str, np.ndarray]
-    end: RunValues  # at its own end, or at the smallest budget of the runs of its task
-    common: RunValues  # at the most evaluations that all runs of its task have reached
-    across_tasks: tuple[RunValues, RunValues] | None  # the same two, if its task is compared with another
-
-
-@dataclass(frozen=True)
-class StudyResults:
-    """The results of all runs, without the archives."""
-
-    folder: Path
-    record: StudyRecord  # empty for other folders than a study's
-    runs: list[Curves]
-    budgets: dict[str, int]  # the largest that all runs of a task have reached
-    limits: dict[str, int]  # the largest at which a run of a task is compared; curves go up to it
-    metrics: tuple[Quantity, ...]  # those of every run first
-    tasks: list[str]
-    variants: list[str]
-    notes: tuple[str, ...]  # on runs and files that are left out, and on what is compared
-    basis: Basis = Basis.ENDS
-    pooled: Mapping[Path, Mapping[str, float]] = field(default_factory=dict)  # of Basis.POOLED, by run
-
-    @functools.cached_property
-    def at_common_budget(self) -> StudyResults:
-        """The same results, with all runs of a task compared after the same evaluations."""
-        return replace(self, basis=Basis.COMMON)
-
-    @functools.cached_property
-    def with_pooled_offset(self) -> StudyResults:
-        """The same results, with the lowest fitness of a task's archives as the offset of QD-scores."""
-        scores = pooled_scores((curves, self.correction(curves)) for curves in self.runs)
-        return replace(self, basis=Basis.POOLED, pooled=scores)
-
-    @property
-    def without_common_budget(self) -> list[str]:
-        """The tasks with runs that are not compared at the common budget."""
-        return [task for task in self.tasks if self.budgets[task] < self.limits[task]]
-
-    @property
-    def reevaluated(self) -> tuple[Quantity, ...]:
-        """The metrics that corrections have: those of every run, and others where a run has their values."""
-
-        def is_corrected(metric: Quantity) -> bool:
-            values = (curves.corrections[metric.corrected.name] for curves in self.runs)
-            return any(not np.isnan(column).all() for column in values)
-
-        return tuple(metric for metric in self.metrics if metric in METRICS or is_corrected(metric))
-
-    @property
-    def corrected_metrics(self) -> tuple[Quantity, ...]:
-        return tuple(metric.corrected for metric in self.reevaluated)
-
-    @property
-    def losses(self) -> tuple[Quantity, ...]:
-        return tuple(metric.loss for metric in self.reevaluated)
-
-    @property
-    def quantities(self) -> tuple[Quantity, ...]:
-        """Everything that has final values."""
-        return (*self.metrics, *self.corrected_metrics, *self.losses)
-
-    def replications(self, task: str, variant: str) -> list[Curves]:
-        """The replications of an algorithm on a task."""
-        return self._by_cell.get((task, variant), [])
-
-    @functools.cached_property
-    def _by_cell(self) -> dict[tuple[str, str], list[Curves]]:
-        cells: dict[tuple[str, str], list[Curves]] = {}
-        for curves in self.runs:
-            cells.setdefault((curves.run.task, curves.run.variant), []).append(curves)
-        return cells
-
-    def grid(self, task: str) -> np.ndarray:
-        """Evaluations of the points of curves."""
-        return np.linspace(0, self.limits[task], POINTS + 1)[1:]
-
-    def compared_values(self, curves: Curves) -> RunValues:
-        """The values of a run that are compared."""
-        return curves.common if self.basis is Basis.COMMON else curves.end
-
-    def finals(self, task: str, variant: str, name: str) -> np.ndarray:
-        """The compared value of a quantity for each replication, NaN where a run does not have it.
-
-        With the pooled offset, a QD-score is NaN if the elites are not known.
-        """
-        rows: list[tuple[Curves, Mapping[str, float]]]
-        if any(name == metric.name for metric in self.metrics):
-            rows = [
-                (curves, self.compared_values(curves).values) for curves in self.replications(task, variant)
-            ]
-        else:
-            corrections = [(curves, self.correction(curves)) for curves in self.replications(task, variant)]
-            rows = [(curves, values) for curves, values in corrections if values]
-        if self.basis is Basis.POOLED and name in POOLED:
-            return np.array([self._pooled(curves, name) for curves, _ in rows])
-        return np.array([values[name] for _, values in rows])
-
-    def qd_score_across_tasks(self, curves: Curves) -> float:
-        """A run's QD-score in comparisons of tasks with each other; NaN if it is not part of any."""
-        if curves.across_tasks is None:
-            return np.nan
-        end, common = curves.across_tasks
-        if self.basis is Basis.POOLED:
-            at_end = end.evaluations == curves.end.evaluations
-            return self._pooled(curves, "qd_score") if at_end else np.nan
-        return (common if self.basis is Basis.COMMON else end).values["qd_score"]
-
-    def _pooled(self, curves: Curves, name: str) -> float:
-        return self.pooled.get(curves.run.folder.path, {}).get(name, np.nan)
-
-    def correction(self, curves: Curves) -> dict[str, float]:
-        """The last correction within the evaluations that are compared, else the first after; {} if none.
-
-        A correction older than both the archive and these evaluations does not count: see `is_outdated`.
-        """
-        budget = self.compared_values(curves).evaluations
-        if not len(curves.corrections["evaluations"]) or is_outdated(curves, budget):
-            return {}
-        row = _correction_row(curves, budget)
-        return {name: float(values[row]) for name, values in curves.corrections.items()}
-
-    @property
-    def has_corrections(self) -> bool:
-        return any(self.correction(curves) for curves in self.runs)
-
-
-def read_study(folder: Path, table: Path, compared_tasks: Sequence[tuple[str, ...]] = ()) -> StudyResults:
+def read_results(folder: Path, table: Path, compared_tasks: Sequence[tuple[str, ...]] = ()) -> StudyResults:
     """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
 
     `compared_tasks`: tasks that are compared with each other, with their default parameters. See
@@ -293,6 +146,85 @@ def _read_curves(
         table.add(run, log, corrections)
         curves.append(_make_curves(run, log, corrections, metrics, compared[run.folder.path]))
     return curves, failed, notes
+
+
+def read_log(folder: RunFolder) -> dict[str, np.ndarray]:
+    """The columns of a run's metrics; an error if one that a report needs is missing."""
+    log = folder.read_metrics()
+    if not len(log["evaluations"]):
+        raise ElitesError(f"{folder.metrics} is damaged: it has no row")
+    return log
+
+
+def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
+    """The columns of a log and its last complete row, {} if it has none. Rows in between are not read."""
+    try:
+        with open_file(path) as file:
+            header = file.readline()
+            start = file.tell()
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start, size - TAIL))
+            rows = file.read().rpartition(b"\n")[0].split(b"\n")
+        columns = header.decode().strip().split(",")
+        if not rows[-1]:
+            return columns, {}
+        cells = dict(zip(columns, rows[-1].split(b","), strict=True))
+        last = {name: float(text) for name, text in cells.items() if text or name not in OPTIONAL}
+        check_columns(path, columns)
+        if not 0 <= last["evaluations"] <= MAX_COUNT:
+            raise ValueError(f"its last row has {last['evaluations']} evaluations")
+        return columns, last
+    except FileNotFoundError:
+        raise ElitesError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
+
+
+def read_corrections(
+    folder: RunFolder, metrics: Iterable[Quantity]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Evaluations, corrected metrics and losses of every correction of a run, the final one too.
+
+    A file that is damaged is left out; the second result says why.
+    """
+    metrics = list(metrics)
+    rows: dict[int, dict[str, float]] = {}
+    errors = []
+    for path, read in ((folder.corrections, _read_during), (folder.corrected(), _read_final)):
+        if path.exists():
+            try:
+                rows |= read(folder, metrics)
+            except ElitesError as error:
+                errors.append(str(error))
+    evaluations = sorted(rows)
+    columns = [column.name for metric in metrics for column in (metric.corrected, metric.loss)]
+    values = {name: np.array([rows[at].get(name, np.nan) for at in evaluations]) for name in columns}
+    return {"evaluations": np.array(evaluations, float), **values}, errors
+
+
+def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
+    """The corrections during a run. Only the metrics that every run has are required."""
+    table = folder.read_corrections() or {}
+    columns = {}
+    for metric in metrics:
+        if metric.name in table and metric.loss.name in table:
+            columns[metric.corrected.name] = table[metric.name]
+            columns[metric.loss.name] = table[metric.loss.name]
+    return {
+        int(evaluations): {name: float(column[row]) for name, column in columns.items()}
+        for row, evaluations in enumerate(table["evaluations"])
+    }
+
+
+def _read_final(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
+    """The correction of the archive."""
+    evaluations, values = load_corrected_metrics(folder.corrected())
+    return {
+        evaluations: {
+            **{metric.corrected.name: values[metric.name] for metric in metrics if metric.name in values},
+            **{metric.loss.name: values[metric.loss.name] for metric in metrics if metric.name in values},
+        }
+    }
 
 
 def _read_elapsed(folder: RunFolder, count: int) -> np.ndarray:
@@ -419,24 +351,10 @@ def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
             "archive are left out of final values and maps."
         )
     counting = [c for c in corrected if not is_outdated(c, c.end.evaluations)]
-    at = {int(c.corrections["evaluations"][_correction_row(c, c.end.evaluations)]) for c in counting}
+    at = {int(c.corrections["evaluations"][correction_row(c, c.end.evaluations)]) for c in counting}
     if len(at) > 1:
         notes.append(
             f"On {task} archives were corrected after {min(at):,} to {max(at):,} evaluations: corrected "
             "values and losses are compared across these."
         )
     return notes
-
-
-def is_outdated(curves: Curves, budget: int) -> bool:
-    """Whether a run has gone on since its last correction, so that its end was never corrected.
-
-    If runs are compared before the end of this one, a correction at that point or later counts.
-    """
-    return bool(curves.corrections["evaluations"][-1] < min(curves.archived, budget))
-
-
-def _correction_row(curves: Curves, budget: int) -> int:
-    """The row of the correction that counts: the last within the budget, else the first after it."""
-    within = np.flatnonzero(curves.corrections["evaluations"] <= budget)
-    return int(within[-1]) if len(within) else 0

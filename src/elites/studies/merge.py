@@ -23,8 +23,8 @@ from elites.results import names
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
-from elites.studies.merge.runs import describe_differences, differences
 from elites.studies.remaining import difference
+from elites.studies.results.runs import describe_differences, differences
 from elites.studies.study import Choice
 
 FREE_FIELDS = (

@@ -21,7 +21,7 @@ from elites.results.corrected import load_corrected_fitness
 from elites.results.folder import RunFolder
 
 if TYPE_CHECKING:
-    from elites.studies.merge.results import Curves
+    from elites.studies.results.study_results import Curves
 
 QD_SCORE = BY_NAME["qd_score"]
 POOLED = (QD_SCORE.name, QD_SCORE.corrected.name, QD_SCORE.loss.name)  # quantities that depend on the offset

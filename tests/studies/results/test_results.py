@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as parquet
 
 from elites import read_table
-from elites.studies.merge.runs import _label
+from elites.studies.results.runs import _label
 from tests.synthetic_runs import make_run, study_of
 
 

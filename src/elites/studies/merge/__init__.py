@@ -1,1 +1,0 @@
-"""The runs of a study merged: names, logs on a common scale, and one table of all metrics."""
