@@ -308,7 +308,7 @@ class EpisodesOutside(Replications):
         plan, first = self._plan(count), self.generation
         asked_for, done = list(plan), self.evaluations + sum(one.round.evaluations for one in plan)
         if self.asks_ahead and kind == next_kind and done < self.budget:
-            asked_for.append(_PlannedRound(count, 0, next_kind[0], done, False))  # is only asked for
+            asked_for.append(_PlannedRound(count, 0, next_kind[0], done, False))  # made in advance
         spent = [dict.fromkeys((*self.timings, "steps_per_s"), 0.0) for _ in range(count)]
         rows: list[list[Row]] = [[] for _ in range(count)]
         records: list[list[list[jax.Array]]] = [[[] for _ in self.keys] for _ in range(count)]
