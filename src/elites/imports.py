@@ -1,7 +1,7 @@
 """Objects by their import path, `module:name`, which runs' records and worker processes use.
 
 A function that no other process can import, such as one of a notebook's cell, is pickled. Its path begins
-with `in-memory:`. Only this process and those that receive the pickle know it; no file has it.
+with `in-memory:`. Only this process and those that receive the pickle have it; it is not saved in a file.
 """
 
 from __future__ import annotations

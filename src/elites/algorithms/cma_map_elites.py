@@ -64,7 +64,10 @@ class State(NamedTuple):
 
 
 class CMAMAPElites(Algorithm):
-    """Emitters are evolution strategies that maximise improvement. One without any restarts at an elite."""
+    """Emitters are evolution strategies that maximise improvement.
+
+    An emitter without any improvement restarts at an elite.
+    """
 
     Config = CMAMAPElitesConfig
     operators = ("cma",)

@@ -344,7 +344,7 @@ class MAPElitesES(Algorithm):
 def _updated_best(best: jax.Array, search: Search, entered: jax.Array, fitness: jax.Array) -> jax.Array:
     """`Discoveries.best` after a step: of the cell that it started from, and of the one that it entered.
 
-    A cell that was entered without perturbations, or with invalid ones alone, gets the centre's own fitness.
+    A cell that was entered without perturbations, or only with invalid ones, gets the centre's own fitness.
     """
     valid = search.best > -jnp.inf
     started = jnp.where(valid, search.cell, len(best))

@@ -43,10 +43,11 @@ class TD3Config(critics.CriticConfig, AlgorithmConfig):
     evaluate_every: Count = 2
     """Steps in the environment per evaluated copy; each is followed by a training step."""
     random_steps: Steps = 25_000
-    """First steps, with random actions and without training; copies are evaluated among them, too."""
+    """First steps, with random actions and without training; copies are evaluated during them, too."""
     repeat_transitions: bool = False
     """Whether the replay buffer stores each transition once per number in an observation, as in the code of
-    the paper's authors. It then holds fewer different ones, and training begins earlier by that factor."""
+    the paper's authors. It then holds fewer different transitions, and training begins earlier by that
+    factor."""
     exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
 

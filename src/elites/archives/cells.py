@@ -128,8 +128,8 @@ def _bins(centroid_bytes: bytes, bound_bytes: bytes, dimensions: int) -> Bins | 
 def _candidates(place: np.ndarray, per_dimension: int, centroids: np.ndarray) -> np.ndarray:
     """The centroids in the unit cube that can be nearest to a point of the bin at `place`.
 
-    A centroid cannot if its distance to the whole bin is larger than another's to its farthest corner. The
-    tolerance is larger than the rounding errors of distances in float32.
+    A centroid is left out if its smallest distance to the bin is larger than the largest one of another
+    centroid. The tolerance is larger than the rounding errors of distances in float32.
     """
     before, after = place / per_dimension - centroids, centroids - (place + 1) / per_dimension
     closest = (np.maximum(np.maximum(before, after), 0) ** 2).sum(1)

@@ -179,7 +179,7 @@ def run(
         if running == 0 or stop[0]:
             return
         turn += 1
-        for k in range(used):  # forwards and backwards in turns: the last weights are still in the cache
+        for k in range(used):  # forwards, then backwards: the last weights are still in the cache
             lane = k if turn % 2 else used - 1 - k
             if block.episode[lane] >= 0:
                 slot = block.slot[lane]

@@ -39,9 +39,9 @@ class Programs(NamedTuple):
 
 @keep_in_process(most=8)
 def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
-    """The functions of a task; UnknownPrimitiveError if one of them cannot be compiled.
+    """The functions of a task. Raises UnknownPrimitiveError if one of them cannot be compiled.
 
-    `lanes` is the number of robots side by side: those of a vector register by default.
+    `lanes` is the number of robots side by side. By default they fill a vector register.
     """
     dtype = jnp.float32 if np.dtype(task.step_descriptor_dtype).kind == "f" else jnp.int32
     reset = jax.jit(lambda seed: task.reset(seed))  # traced once
@@ -125,7 +125,7 @@ def plain_state(state: Any) -> Any:
 
 
 def state_with_keys(plain: Any, kinds: Any) -> Any:
-    """The state that `plain_state` was made of; `kinds` are the types of its arrays."""
+    """The inverse of `plain_state`; `kinds` are the types of the state's arrays."""
     return jax.tree.map(
         lambda kind, leaf: (
             jax.random.wrap_key_data(leaf, impl=kind.dtype._impl.name) if _is_key(kind) else leaf

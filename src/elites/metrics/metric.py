@@ -120,7 +120,7 @@ class ArchiveMetrics(NamedTuple):
     """The built-in metrics of an archive. A line here makes a column, a curve, a loss and so on."""
 
     qd_score: Annotated[float, "QD-score", ",.0f", _qd_score]
-    """Sum over elites of fitness above the offset; those below it count 0."""
+    """Sum over elites of fitness above the offset; elites below it count as 0."""
     max_fitness: Annotated[float, "max-fitness", ",.1f", _max_fitness]
     """NaN for an empty archive."""
     coverage: Annotated[float, "coverage", ".1%", _coverage]

@@ -58,7 +58,7 @@ class Host:
     lanes: int
     """Numbers of 32 bits in a vector register."""
     fuses: bool
-    """Whether it rounds a product and a sum together."""
+    """Whether it has fused multiply-adds."""
 
 
 @functools.cache
@@ -282,7 +282,7 @@ def _numbers(words: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _read_kept(file: Path) -> bytes | None:
-    """What was kept; None if nothing was, or if it is damaged."""
+    """The content of a cached file; None if there is none, or if it is damaged."""
     try:
         content = file.read_bytes()
     except OSError:
@@ -313,7 +313,7 @@ def _keep(file: Path, content: bytes) -> None:
 
 
 def _described(closed: Any, seen: dict[int, int] | None = None) -> Iterator[bytes]:
-    """All of a jaxpr, as bytes that are the same in every process. `seen` has the ids of those before."""
+    """All of a jaxpr, as bytes that are the same in every process. `seen` has the ids of earlier jaxprs."""
     from jax.extend import core
 
     seen = {} if seen is None else seen
@@ -352,7 +352,7 @@ def _described(closed: Any, seen: dict[int, int] | None = None) -> Iterator[byte
 
 
 def _text(value: Any) -> str:
-    """A value as text. A function of JAX's, such as those of random numbers, has no address in it."""
+    """A value as text. For functions of JAX, such as those of random numbers, it is free of addresses."""
     if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == "jax":
         return f"{value.__module__}.{value.__qualname__}"
     return str(value)

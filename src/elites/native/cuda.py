@@ -25,19 +25,19 @@ from elites.native.program import Slot, fingerprint
 TRIPLE = "nvptx64-nvidia-cuda"
 THREADS = 32  # of a block: few robots are spread over many processors
 HANDLER = "elites_handler"
-_TARGETS = (70, 75, 80, 86, 89, 90)  # what PTX is made for; it runs on later GPUs too
-_FASTER = {  # than those that round to the nearest number
+_TARGETS = (70, 75, 80, 86, 89, 90)  # compute capabilities that PTX is made for; it runs on later GPUs too
+_FASTER = {  # instructions that do not round to the nearest number
     "(add|sub|mul)": r"\1.f32", "div": "div.full.f32", "sqrt": "sqrt.approx.f32", "rcp": "rcp.approx.f32"
 }  # fmt: skip
 _LOG_BYTES = 16_384
-# Of the driver's interface
+# Constants of the driver's interface
 _REGISTERS, _LOCAL_BYTES = 4, 3  # CUfunction_attribute
 _INFO_LOG, _INFO_BYTES, _ERROR_LOG, _ERROR_BYTES, _VERBOSE = 3, 4, 5, 6, 12  # CUjit_option
 _MAJOR, _MINOR = 75, 76  # CUdevice_attribute: compute capability
 
 
 class CudaError(ElitesError):
-    """The driver refused something."""
+    """An error of the driver."""
 
 
 class Function(NamedTuple):
@@ -50,7 +50,7 @@ class Function(NamedTuple):
 
 
 class Driver(Protocol):
-    """What loads and launches kernels."""
+    """Loads and launches kernels."""
 
     platform: str  # XLA's name
     has_streams: bool
@@ -98,10 +98,10 @@ class CudaDriver:
         return compile_ptx(ir, self.target, exact=exact).encode()
 
     def load(self, code: bytes, pointers: int) -> Function:
-        """See `Driver.load`. An error has what the driver's compiler says.
+        """See `Driver.load`. An error contains the messages of the driver's compiler.
 
-        The kernel is launched for no robot: the driver may allocate memory for it, which it must not while
-        XLA records a command buffer.
+        The kernel is launched once without robots, because the driver may then allocate memory for it. That
+        is not allowed later, while XLA records a command buffer.
         """
         module, function, before = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         info, error = (ctypes.create_string_buffer(_LOG_BYTES) for _ in range(2))
@@ -137,7 +137,7 @@ class CudaDriver:
         return Function(int(function.value or 0), registers, local, info.value.decode(errors="replace"))
 
     def _number(self, name: str, *arguments: Any) -> int:
-        """What a function writes to its first argument."""
+        """The value that a function writes to its first argument."""
         result = ctypes.c_int()
         self._do(name, ctypes.byref(result), *arguments)
         return result.value
@@ -320,7 +320,7 @@ def _request(size: int, what: str, name: str) -> list[str]:
 
 
 def _stream() -> list[str]:
-    """Asks XLA for the stream; its error, if there is one, is the handler's."""
+    """Requests the stream from XLA. If XLA returns an error, the handler returns it."""
     return [
         *_request(_STREAM_BYTES, "%context", "asking"),
         "  %answer = getelementptr i64, ptr %request, i64 3",
@@ -338,7 +338,7 @@ def _stream() -> list[str]:
 
 
 def _digits(last: int) -> list[str]:
-    """Writes the driver's error into the message, whose last digit is there."""
+    """Writes the number of the driver's error into the message, with its last digit at index `last`."""
     lines, rest = [], "%code"
     for k in range(3):
         lines += [

@@ -63,7 +63,7 @@ class _ShortGraph(Graph):
         return super()._simplified(op, args)
 
     def dropped_factor(self, op: str, args: Sequence[int]) -> int | None:
-        """The factor beside a constant 0; None if this is another operation."""
+        """The other factor of a product with a constant 0; None for any other operation."""
         if op != "mul" or self.nodes[args[0]].dtype != "float32":
             return None
         one, other = args

@@ -28,7 +28,7 @@ class UnknownPrimitiveError(ElitesError):
 
 
 class Node(NamedTuple):
-    """An operation. It belongs to the innermost block of its arguments: no loop repeats it in vain."""
+    """An operation. It belongs to the innermost block of its arguments, so no loop repeats it needlessly."""
 
     op: str
     args: tuple[int, ...]
@@ -112,7 +112,7 @@ class Graph:
         self._known: dict[Any, int] = {}
 
     def new(self, op: str, args: tuple[int, ...], dtype: str, block: int, value: Any = None) -> int:
-        """A node of its own."""
+        """A new node, even if there is an equal one."""
         if len(self.nodes) == MAX_NODES:
             raise UnknownPrimitiveError(
                 f"a function of more than {MAX_NODES:,} operations cannot be compiled"
@@ -387,7 +387,7 @@ def in_order(program: Program) -> dict[int, list[int]]:
 
 
 def fingerprint(parts: Iterable[bytes]) -> str:
-    """A name for content."""
+    """A hash of some content, as a name for it."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)

@@ -2,7 +2,7 @@
 
 Arrays are arrays of nodes while the function's jaxpr is read, so that indexing, broadcasting and reshaping
 leave nothing in the program. Long loops stay loops; a condition that differs between lanes computes all its
-branches and selects. An index that is not known becomes a selection among all positions.
+branches and selects. An index that is known only at run time becomes a selection among all positions.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ class _Tracer:
         return up if self._kind(a) == "u" else g.select(g.op("lt", a, zero), g.like(a, -1), up)
 
     def _div(self, a: int, b: int) -> int:
-        """XLA's: n / 0 is -1, and the least number / -1 is itself."""
+        """As in XLA: n / 0 is -1, and the least number / -1 is itself."""
         g = self.graph
         if self._kind(a) == "f":
             return g.op("div", a, b)

@@ -103,7 +103,7 @@ class Clip:
         source = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{self.rate:.4f}")
         coding = ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-crf", "23", "-movflags", "+faststart")
         target = (*coding, "-f", "mp4")  # which the name of an incomplete file does not say
-        # It gets the open file, not its name: if this process is killed, it still ends the file that it has.
+        # It gets the open file, not its name: if this process is killed, it can still finish the file.
         with self._partial.open("r+b") as file:
             return subprocess.Popen(
                 [

@@ -365,7 +365,7 @@ def require_elites(elites: np.ndarray) -> None:
 
 
 def format_axis(axes: Axes, quantity: Quantity) -> None:
-    """Formats the y-axis as the quantity is: shares in percent, large numbers with a prefix."""
+    """Formats the y-axis for a quantity: shares in percent, large numbers with a prefix."""
     if quantity.format.endswith("%"):
         axes.yaxis.set_major_formatter(PercentFormatter(1))
     elif quantity.format == ",.0f":

@@ -19,7 +19,7 @@ MAX_HORIZONTAL_NAMES = 8  # axes; names of more are turned
 
 
 def shown_elites(count: int) -> np.ndarray:
-    """The elites that have a line: all of a few; of many, from the best to the worst at even steps."""
+    """The elites that have a line: all, or if there are many, a selection from the best to the worst."""
     return np.unique(np.linspace(0, count - 1, min(count, MAX_LINES)).round().astype(int))
 
 

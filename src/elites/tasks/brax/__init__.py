@@ -72,7 +72,7 @@ class BraxTask(DeviceTask):
 
 
 def missing_package() -> str:
-    """A line that names the package that Brax's tasks miss; empty if none."""
+    """A line that names a package that Brax's tasks need and that is not installed; empty if all are."""
     missing = [name for name in ("brax", "mujoco") if find_spec(name) is None]
     return f"brax tasks need {missing[0]}, which is not installed; install elites[brax]" if missing else ""
 

@@ -102,7 +102,7 @@ def gymnasium_task(
 
     Worker processes import functions of a module. Functions of a script work if it starts nothing when it is
     imported (`if __name__ == "__main__":`). Lambdas, inner functions and functions of a notebook are sent to
-    the workers. They are in no file: another process that resumes, corrects or replays the run needs the task
+    the workers. They are not saved: another process that resumes, corrects or replays the run needs the task
     again (`elites.resume(folder, task=…)`).
 
     Args:

@@ -60,7 +60,7 @@ class Layout(NamedTuple):
 
 
 def missing_package() -> str:
-    """A line that names the package that MuJoCo's tasks miss; empty if none."""
+    """A line that names a package that MuJoCo's tasks need and that is not installed; empty if all are."""
     missing = [name for name in ("mujoco", "gymnasium") if find_spec(name) is None]
     return (
         f"mujoco tasks need {missing[0]}, which is not installed; install elites[mujoco]" if missing else ""

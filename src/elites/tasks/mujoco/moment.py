@@ -94,7 +94,7 @@ def tabulate(arrays: Arrays) -> np.ndarray:
 def find_address(path: str, what: str, arrays: Arrays) -> int:
     """The address of the compiled function at a path, for `interface.call`; 0 if the path is empty.
 
-    The function is tried on a moment first: compiled code could not say what is wrong with it.
+    The function is first tried on a moment, because compiled code cannot report what is wrong with it.
     """
     if not path:
         return 0
@@ -152,7 +152,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[[int], float]:
 
 
 def _reason(error: Exception) -> str:
-    """What Numba says, and where, without colours and without the names of its passes."""
+    """Numba's message and the line it refers to, without colours and without the names of its passes."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("Failed in nopython", "During:", "File "))]

@@ -169,7 +169,7 @@ def observe(
 ) -> tuple[float, float, float]:
     """Fills in the observation, not yet clipped. Returns the torso's height and pitch, and the distance.
 
-    `initial_height` is NaN at the start of an episode, when it is the present one.
+    `initial_height` is NaN at the start of an episode: the current height is then used.
     """
     command = b3.request_state(world.client, world.body)
     if anatomy.torso >= 0:
