@@ -78,7 +78,7 @@ def main() -> None:
     import numpy as np
 
     from elites import QDGymTask, ThreadEvaluator, correct, load_archive, make_task
-    from elites.experiments.correct import Settings, episode_seeds
+    from elites.experiments.correct import Settings, derive_episode_seeds
     from elites.results.folder import RunFolder
 
     task = make_task(TASK)
@@ -88,7 +88,7 @@ def main() -> None:
         folder = Path(temporary) / "run"
         make_run(folder, elites)
         archive = load_archive(folder)
-        seeds = episode_seeds(archive, Settings(replications=replications))
+        seeds = derive_episode_seeds(archive, Settings(replications=replications))
         for _ in range(rounds):
             started = time.perf_counter()
             evaluation = evaluator.evaluate(archive.parameters, seeds)

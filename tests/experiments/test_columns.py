@@ -27,7 +27,7 @@ from elites import (
 from elites.algorithms.base import Batch
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments import generation, loop
-from elites.experiments.generation import Counts, Greedy, Row, generation_result
+from elites.experiments.generation import Counts, Greedy, Row, make_generation_result
 from elites.learning.critics import Training
 from elites.metrics.metric import GENERATION_METRICS, Elites
 from elites.results.schemas import OPTIONAL
@@ -126,7 +126,7 @@ def test_values_are_means_or_missing():
 
     def values(row, index):
         elites = Elites(fitness[index][fitness[index] > -np.inf], np.empty((0, 1)), 3, 0.0)
-        result = generation_result(row, index, elites, {})
+        result = make_generation_result(row, index, elites, {})
         return [metric.value(result) for metric in GENERATION_METRICS]
 
     assert OPTIONAL == ("mean_fitness", "critic_loss", "mean_q", "greedy_fitness")

@@ -100,7 +100,7 @@ def test_the_file_holds_what_was_returned(run):
 
 def test_replications_use_seeds_that_the_run_never_used(run):
     correction, archive = correct(run), load_archive(run)
-    seeds = correcting.episode_seeds(archive, FOUR)
+    seeds = correcting.derive_episode_seeds(archive, FOUR)
     assert len(np.unique(seeds)) == seeds.size
     assert not np.isin(seeds, archive.seed).any()
     task = elites.make_task("qd-hopper", **SHORT)
@@ -284,7 +284,7 @@ def test_a_deep_grid_is_corrected_by_its_best_members_or_by_drawing(deep):
         archive.cell,
         correcting.draw_uniform(archive, FOUR),
     )
-    seeds = correcting.episode_seeds(archive, FOUR)
+    seeds = correcting.derive_episode_seeds(archive, FOUR)
     with ThreadEvaluator(elites.make_task("qd-hopper", **SHORT), hidden=(8,), threads=1) as evaluator:
         again = evaluator.evaluate(members.parameters(drawn[:, 3]), seeds[:, 3])
     np.testing.assert_array_equal(again.fitness, redrawn.fitness[:, 3])

@@ -444,7 +444,7 @@ def test_optimise_records_custom_metrics(here):
 
 
 def test_any_number_of_operators_can_be_drawn(tmp_path):
-    from elites.reports.figures import draw_progress
+    from elites.reports.show import draw_progress
 
     counts = {f"{what}_{name}": np.arange(3) for name in "abcdefg" for what in ("made", "new", "improved")}
     metrics = {"generation": np.arange(3), "evaluations": np.arange(3), "coverage": np.ones(3), **counts}

@@ -419,7 +419,7 @@ def test_td3_does_not_store_steps_that_gave_nan(tmp_path):
 
 def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, monkeypatch):
     config = small("pga-map-elites")
-    each = replications.bytes_needed(config.make_algorithm(), "xla")
+    each = replications.estimate_bytes(config.make_algorithm(), "xla")
     monkeypatch.setattr("elites.memory.available_bytes", lambda: 5 * each + each // 2)
     with pytest.raises(ElitesError, match=r"20 seeds take .* GB and .* GB are free; 5 seeds fit"):
         run(config, tmp_path / "group", seeds=20, execution=Execution(log=quiet))

@@ -122,7 +122,7 @@ def test_only_runs_of_equal_settings_share_programs():
     """What they share is traced and compiled once in a process."""
 
     def programs(**changes):
-        return make_generation(config(**changes).make_algorithm(), 1, describes=False).compiled
+        return make_generation(config(**changes).make_algorithm(), 1, with_descriptors=False).compiled
 
     assert programs(seed=4) is programs()
     assert programs(evaluations=2 * BUDGET) is programs()

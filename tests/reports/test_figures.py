@@ -9,10 +9,11 @@ from matplotlib.image import imread
 from elites import ElitesError, load_archive, make_task
 from elites.archives.archive import Origin, Solutions, empty_archive, insert
 from elites.archives.cells import make_cells, make_grid
-from elites.reports.figures import draw_archive, draw_corrected, draw_progress, draw_spread
+from elites.reports.figures import draw_archive, draw_corrected, draw_spread
 from elites.reports.maps import voronoi_polygons
+from elites.reports.show import draw_progress
 from elites.reports.tables import losses_table, reproducibility_tables
-from elites.results.archive import save_archive, saved_archive
+from elites.results.archive import make_saved_archive, save_archive
 from elites.results.corrected import corrected_archive
 
 
@@ -34,7 +35,7 @@ def saved(task, tmp_path, kind="cvt", count=300):
         "task": {"name": task.name, "qd_offset": task.qd_offset, "descriptor_names": task.descriptor_names},
         "evaluations": count,
     }
-    save_archive(tmp_path / "archive.npz", saved_archive(archive, made, ("random", "ga"), (), about))
+    save_archive(tmp_path / "archive.npz", make_saved_archive(archive, made, ("random", "ga"), (), about))
     return load_archive(tmp_path)
 
 

@@ -215,7 +215,7 @@ def test_an_offset_is_measured_once_for_all_runs_of_a_task(tmp_path, monkeypatch
 def test_the_cost_of_a_study_is_predicted(tmp_path):
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2, evaluations=1000, correct_replications=10)
     jobs = study.jobs()
-    cost = plan.cost(tmp_path, jobs, measured(study), workers=3)
+    cost = plan.predict_cost(tmp_path, jobs, measured(study), workers=3)
     assert (cost.runs, cost.evaluations, cost.corrections) == (10, 10_000, 10 * 1000 * 10)
     assert cost.disk == 10 * (10**6 + 1000 + 10**5) + 3 * 10**7
     # Of each run 10 generations of 2 s, 1000 + 10 000 episodes of 10 or 1000 steps, and 5 s until it starts:
@@ -241,14 +241,14 @@ def test_workers_fit_the_memory():
 
 def test_concurrent_runs_need_the_sum_of_their_memory():
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2)
-    assert plan.memory(study.jobs(), measured(study), 3) == 3 * (10**9 + plan.WORKER_BYTES)
-    assert plan.memory(study.jobs()[:2], measured(study), 3) == 2 * (10**9 + plan.WORKER_BYTES)
+    assert plan.predict_memory(study.jobs(), measured(study), 3) == 3 * (10**9 + plan.WORKER_BYTES)
+    assert plan.predict_memory(study.jobs()[:2], measured(study), 3) == 2 * (10**9 + plan.WORKER_BYTES)
 
 
 def test_a_group_needs_the_memory_of_all_its_runs():
     study = make_study("performance", tasks=["brax-hopper"], algorithms=["map-elites"], seeds=3)
     (job,) = study.jobs()
-    assert plan.needs(job, measured(study, needs=10**9)) == 3 * 10**9
+    assert plan.required_memory(job, measured(study, needs=10**9)) == 3 * 10**9
 
 
 def test_the_log_of_a_run_that_failed_on_another_machine_is_kept(tmp_path):

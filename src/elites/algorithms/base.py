@@ -114,7 +114,7 @@ class Algorithm(ABC):
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
     members_per_cell: int = 1  # at most
-    starting_genomes: int = 0  # that a run begins with, in place of random ones: see `begin_with`
+    starting_count: int = 0  # that a run begins with, in place of random ones: see `begin_with`
     needs_policy: ClassVar[bool] = False
     """Whether it evolves controllers only, and so needs a task with an environment."""
     has_members: ClassVar[bool] = False
@@ -202,7 +202,7 @@ class Algorithm(ABC):
             )
         others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
         self.opening = (*split_rounds(round, genomes), *others)
-        self.operators, self.starting_genomes = (*self.operators, START), genomes
+        self.operators, self.starting_count = (*self.operators, START), genomes
 
     def opening_evaluations(self) -> int:
         """Evaluations before anything is varied or trained: those of random or given genomes."""
@@ -242,7 +242,7 @@ class Algorithm(ABC):
         """A key for an operator, made from its name: its random numbers do not depend on other operators."""
         return jax.random.fold_in(key, zlib.crc32(operator.encode()))
 
-    def starting(self, parameters: jax.Array) -> Batch:
+    def starting_batch(self, parameters: jax.Array) -> Batch:
         """A batch of given genomes, which a run begins with."""
         return self.batch(start=without_parents(parameters))
 

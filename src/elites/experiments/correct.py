@@ -115,7 +115,7 @@ def correct(
         path = run.corrected(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
         run.remove_partials()
-        if (corrected := existing_correction(path, archive, settings, log)) is not None:
+        if (corrected := load_existing_correction(path, archive, settings, log)) is not None:
             log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
         archive.require_parameters(run)
@@ -165,7 +165,7 @@ def correct_archive(
     finished = load_unfinished(path, about, shape)
     done = len(finished[0])
     fitness[:done], descriptor[:done] = finished
-    seeds = episode_seeds(archive, settings)
+    seeds = derive_episode_seeds(archive, settings)
     chosen = None
     most = len(archive.cell)
     if members is not None:
@@ -244,7 +244,7 @@ def require_correction(elites: int, dimensions: int, parameters: int, settings: 
     )
 
 
-def episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
+def derive_episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
     """The seed of each replication of each elite, `[n, N]`."""
     rows = [one.generate_state(settings.replications) for one in _seed_sequences(archive, settings, EPISODES)]
     return np.array(rows, np.int64).reshape(-1, settings.replications)
@@ -265,7 +265,7 @@ def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> l
     return [np.random.SeedSequence(entropy, spawn_key=(stream, int(cell))) for cell in archive.cell]
 
 
-def existing_correction(
+def load_existing_correction(
     path: Path, archive: SavedArchive, settings: Settings, log: Callable[[str], None]
 ) -> CorrectedArchive | None:
     """The corrected archive in a file, if it has this archive and these settings."""

@@ -36,7 +36,7 @@ class EpisodesInside(Replications):
     @functools.cached_property
     def program(self) -> DeviceProgram:
         """The program of whole generations."""
-        return device_program(self.functions, self.physics)
+        return make_device_program(self.functions, self.physics)
 
     def advance(self, until: int) -> list[FinishedGeneration]:
         """Generations of the same kind, for about two seconds."""
@@ -171,7 +171,7 @@ class DeviceProgram:
 
 
 @keep_in_process(most=4)
-def device_program(functions: Generation, physics: Physics | None) -> DeviceProgram:
+def make_device_program(functions: Generation, physics: Physics | None) -> DeviceProgram:
     """The program of a Generation. Runs that share one share the other."""
     return DeviceProgram(functions, physics)
 

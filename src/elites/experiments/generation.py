@@ -111,14 +111,17 @@ class Generation:
         algorithm: Algorithm,
         replications: int,
         *,
-        describes: bool = False,
-        keeps_states: bool = False,
+        with_descriptors: bool = False,
+        keep_input_states: bool = False,
     ) -> None:
-        """`describes`: rows have the elites' descriptors. `keeps_states`: compiled `ask` keeps its input."""
-        self.algorithm, self.count, self.describes = algorithm, replications, describes
+        """`with_descriptors`: rows have the elites' descriptors.
+
+        `keep_input_states`: compiled `ask` leaves the states that it is given intact.
+        """
+        self.algorithm, self.count, self.with_descriptors = algorithm, replications, with_descriptors
         self.compiled = CompiledFunctions(
             jax.jit(self.init),
-            jax.jit(self.ask, static_argnums=4, donate_argnums=() if keeps_states else (0,)),
+            jax.jit(self.ask, static_argnums=4, donate_argnums=() if keep_input_states else (0,)),
             jax.jit(self.starting_batch),
             jax.jit(self.episodes, static_argnums=2),
             jax.jit(self.tell, static_argnums=7, donate_argnums=0),
@@ -173,7 +176,7 @@ class Generation:
 
     def starting_batch(self, parameters: jax.Array) -> Batch:
         """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
-        batch = self.algorithm.starting(parameters)
+        batch = self.algorithm.starting_batch(parameters)
         whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
         return whole
 
@@ -275,7 +278,7 @@ class Generation:
 
         def summary(state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
             elites = self.algorithm.archive(state).elites
-            descriptor = elites.descriptor if self.describes else elites.descriptor[:, :0]
+            descriptor = elites.descriptor if self.with_descriptors else elites.descriptor[:, :0]
             return (
                 elites.fitness,
                 descriptor,
@@ -297,14 +300,16 @@ class Generation:
 
 
 def make_generation(
-    algorithm: Algorithm, count: int, *, describes: bool, keeps_states: bool = False
+    algorithm: Algorithm, count: int, *, with_descriptors: bool, keep_input_states: bool = False
 ) -> Generation:
     """The Generation of an algorithm. Runs of equal settings in one process share it, so that only the first
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
     if algorithm.environment is None or algorithm.task.is_jax:
-        settings = algorithm.config, algorithm.task, algorithm.starting_genomes
-        return _shared_generation(type(algorithm), *settings, count, describes, keeps_states)
-    return Generation(algorithm, count, describes=describes, keeps_states=keeps_states)
+        settings = algorithm.config, algorithm.task, algorithm.starting_count
+        return _shared_generation(type(algorithm), *settings, count, with_descriptors, keep_input_states)
+    return Generation(
+        algorithm, count, with_descriptors=with_descriptors, keep_input_states=keep_input_states
+    )
 
 
 @keep_in_process(most=4)
@@ -312,15 +317,17 @@ def _shared_generation(
     kind: type[Algorithm],
     config: Any,
     task: Task,
-    starting_genomes: int,
+    starting_count: int,
     count: int,
-    describes: bool,
-    keeps_states: bool,
+    with_descriptors: bool,
+    keep_input_states: bool,
 ) -> Generation:
     algorithm = kind(task, config)
-    if starting_genomes:
-        algorithm.begin_with(starting_genomes)
-    return Generation(algorithm, count, describes=describes, keeps_states=keeps_states)
+    if starting_count:
+        algorithm.begin_with(starting_count)
+    return Generation(
+        algorithm, count, with_descriptors=with_descriptors, keep_input_states=keep_input_states
+    )
 
 
 def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
@@ -372,7 +379,7 @@ class Recorder:
         }
         fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
         elites = collect_elites(self.algorithm, fitness, descriptor)
-        result = generation_result(row, index, elites, counts)
+        result = make_generation_result(row, index, elites, counts)
         values = {
             **counts,
             **archive_values(self.metrics.archive, elites),
@@ -400,7 +407,7 @@ def archive_values(metrics: Sequence[Metric], elites: Elites) -> dict[str, float
     return {metric.name: metric.value(elites) for metric in metrics}
 
 
-def generation_result(row: Row, index: int, elites: Elites, counts: dict[str, int]) -> GenerationResult:
+def make_generation_result(row: Row, index: int, elites: Elites, counts: dict[str, int]) -> GenerationResult:
     """The input of a replication's metrics of a generation."""
     training, greedy = row.counts.training, row.counts.greedy
     return GenerationResult(

@@ -17,7 +17,7 @@ from elites.experiments.correct import (
     Settings,
     StoppedError,
     correct_archive,
-    existing_correction,
+    load_existing_correction,
     recorded_physics,
 )
 from elites.experiments.execution import Execution, Report
@@ -55,7 +55,7 @@ class Outcome:
     runs: tuple[Outcome, ...] = ()
 
 
-def drive(
+def run_to_end(
     home: Path,
     folders: list[RunFolder],
     current: Replications,
@@ -71,10 +71,10 @@ def drive(
                 stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
             interrupts = stack.enter_context(Interrupts(STOP_AWAITS, execution.on_stop))
-        return _drive(home, folders, current, execution, interrupts)
+        return _run_to_end(home, folders, current, execution, interrupts)
 
 
-def _drive(
+def _run_to_end(
     home: Path,
     folders: list[RunFolder],
     current: Replications,
@@ -383,7 +383,9 @@ class _Loop:
         ):
             path = folder.corrected()
             members = self.current.members(index) if config.correct_redraw else None
-            corrected = existing_correction(path, archive, settings, self.execution.log) or correct_archive(
+            corrected = load_existing_correction(
+                path, archive, settings, self.execution.log
+            ) or correct_archive(
                 path,
                 archive,
                 settings,

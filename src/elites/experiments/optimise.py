@@ -22,7 +22,7 @@ from elites.experiments.execution import Execution
 from elites.experiments.generation import make_generation, make_keys
 from elites.experiments.run import run, start_runs
 from elites.options import Seed, converted
-from elites.results.archive import SavedArchive, saved_archive
+from elites.results.archive import SavedArchive, make_saved_archive
 from elites.results.folder import RunFolder
 from elites.tasks import describe_task
 from elites.tasks.episode import Ending
@@ -104,7 +104,7 @@ class Optimiser:
         if any(round.episodes > 1 for rounds in generations for round in rounds):
             raise ElitesError(f"{algorithm} evaluates a vector several times: use elites.optimise")
         self.generation = self.evaluations = 0
-        self._functions = make_generation(self.algorithm, 1, describes=False)
+        self._functions = make_generation(self.algorithm, 1, with_descriptors=False)
         self._compiled, self._keys = self._functions.compiled, make_keys([self.seed])
         self._state: Any = self._compiled.init(self._keys)
         self._round = 0
@@ -173,7 +173,7 @@ class Optimiser:
             "seed": self.seed,
             "evaluations": self.evaluations,
         }
-        return saved_archive(archive, self.algorithm.cells, self.algorithm.operators, (), about)
+        return make_saved_archive(archive, self.algorithm.cells, self.algorithm.operators, (), about)
 
 
 def _evaluated_elsewhere(vectors: Any) -> tuple[Any, Any]:

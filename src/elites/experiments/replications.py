@@ -35,7 +35,7 @@ from elites.experiments.generation import (
 from elites.memory import require_bytes
 from elites.options import Physics
 from elites.policies import Policy
-from elites.results.archive import SavedArchive, saved_archive
+from elites.results.archive import SavedArchive, make_saved_archive
 from elites.results.members import Members, make_members
 from elites.tasks import describe_task
 
@@ -69,7 +69,7 @@ class Replications(ABC):
         self.asks_ahead = asks_ahead(self.parts)
         size, self.budget = len(configs) // self.parts, configs[0].evaluations
         self.functions = make_generation(
-            algorithm, size, describes=self.metrics.has_own, keeps_states=self.asks_ahead
+            algorithm, size, with_descriptors=self.metrics.has_own, keep_input_states=self.asks_ahead
         )
         self.compiled = self.functions.compiled
         seeds = [config.seed for config in configs]
@@ -124,7 +124,7 @@ class Replications(ABC):
         """The genomes `[n, P]` of a generation that the runs begin with; None for all other generations."""
         opening = self.algorithm.opening
         begin = generation * opening[0][0].policies if opening else 0
-        if begin >= self.algorithm.starting_genomes:
+        if begin >= self.algorithm.starting_count:
             return None
         assert self._start_genomes is not None
         return self._start_genomes()[begin : begin + opening[generation][0].policies]
@@ -195,7 +195,7 @@ class Replications(ABC):
             "seed": config.seed,
             "evaluations": self.evaluations,
         }
-        return saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)
+        return make_saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)
 
 
 def runs_inside(algorithm: Algorithm, physics: Physics | None) -> bool:
@@ -228,7 +228,7 @@ def asks_ahead(parts: int) -> bool:
     return parts > 1 and has_accelerator()
 
 
-def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> int:
+def estimate_bytes(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> int:
     """Memory of each of `count` replications: its state, and the largest batch with its transitions or, for a
     checkpoint, a copy of its largest array. With `asks_ahead` there are the states before and after `ask`.
     """
@@ -254,4 +254,4 @@ def bytes_needed(algorithm: Algorithm, physics: Physics | None, count: int = 1) 
 def require_memory(algorithm: Algorithm, physics: Physics | None, count: int = 1) -> None:
     """Raises an error if the replications do not fit into memory, before anything is allocated."""
     what = "this run takes" if count == 1 else f"{count} seeds take"
-    require_bytes(count, bytes_needed(algorithm, physics, count), what, "seeds")
+    require_bytes(count, estimate_bytes(algorithm, physics, count), what, "seeds")

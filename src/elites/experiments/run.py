@@ -30,7 +30,7 @@ from elites.experiments.episodes_inside import EpisodesInside
 from elites.experiments.episodes_outside import EpisodesOutside
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.experiments.loop import STOP_AWAITS, Outcome, drive, medians, remove_checkpoints
+from elites.experiments.loop import STOP_AWAITS, Outcome, medians, remove_checkpoints, run_to_end
 from elites.experiments.replications import Replications, StartGenomes, require_memory, runs_inside
 from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
@@ -105,7 +105,7 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
     genomes = None if start is None else lambda: start.parameters
     # What is wrong with a run is known before anything is written.
     with make_replications(configs, execution, genomes) as current, new_folders as folders:
-        outcomes = drive(path, folders, current, execution)
+        outcomes = run_to_end(path, folders, current, execution)
     return _group_outcome(path, outcomes) if group else outcomes[0]
 
 
@@ -289,7 +289,7 @@ def _continue(
         seeds = tuple(config.seed for config in configs)
         execution.on_resume(Report(medians(rows), {}, configs[0].evaluations, seeds))
     with make_replications(configs, execution, start_genomes) as current:
-        return drive(home, folders, current, execution, interrupts)
+        return run_to_end(home, folders, current, execution, interrupts)
 
 
 def _extended(
@@ -323,7 +323,7 @@ def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
     first = algorithm.opening_evaluations()
     if config.evaluations > first:
         return
-    given = algorithm.starting_genomes
+    given = algorithm.starting_count
     what = f"{given:,} elites" if given else f"random {algorithm.task.genomes}"
     option = " (--initial)" if "initial" in algorithm.config.shortest_opening() and not given else ""
     execution.log(

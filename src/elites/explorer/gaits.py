@@ -133,11 +133,11 @@ def _replications(content: Content) -> np.ndarray | None:
     """The seeds of the replications of each elite; None if they are not of these controllers."""
     if content.corrected is None or content.corrected.about["redraw"]:
         return None
-    from elites.experiments.correct import Settings, episode_seeds
+    from elites.experiments.correct import Settings, derive_episode_seeds
 
     about = content.corrected.about
     settings = Settings(replications=about["replications"], seed=about["seed"])
-    return episode_seeds(content.archive, settings)
+    return derive_episode_seeds(content.archive, settings)
 
 
 def describe_movement(movement: Movement, steps: int, blocks: Blocks) -> dict[str, Any]:

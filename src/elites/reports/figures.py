@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,19 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 
 from elites.errors import ElitesError, require
-from elites.files import error_in_one_line
-from elites.metrics.contribution import count_added, count_rows, smooth, window
 from elites.metrics.metric import (
     Quantity,
     archive_metrics,
     archive_profile,
-    find_metric,
     losing_metrics,
     summary,
 )
-from elites.reports.colours import operator_colours
 from elites.reports.contents import corrected_map, maps_of_correction, select_content
-from elites.reports.corrections import find_correction
 from elites.reports.maps import (
     BINS,
     MARGIN,
@@ -37,15 +32,12 @@ from elites.reports.maps import (
     find_figure,
 )
 from elites.reports.parallel import draw_lines, shown_elites
-from elites.reports.plain import legend_label, plain_text
+from elites.reports.plain import plain_text
 from elites.reports.scales import Scale, make_scale
-from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
+from elites.reports.style import Colour, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
-from elites.results.folder import RunFolder
-from elites.results.schemas import OPTIONAL, RunRecord
-from elites.results.tables import metric_names
-from elites.text import MAX_SHOWN_LENGTH, shortened
+from elites.text import shortened
 
 Place = Literal["best", "upper right"]  # of a legend
 ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
@@ -53,43 +45,6 @@ DPI = 150
 FLAT, SQUARE, WIDE = (9.0, 4.2), (6.7, 5.6), (9.0, 4.8)  # inches
 TITLE = 10  # points
 LETTER = 0.7  # mean width of a letter, relative to the font size, with a margin beside the axes
-
-
-class DrawnRun(NamedTuple):
-    """The contents of a run's folder that were drawn, and the paths of the figures by name."""
-
-    record: RunRecord
-    archive: SavedArchive
-    metrics: dict[str, np.ndarray]
-    corrected: CorrectedArchive | None
-    problem: str  # why a corrected archive is not drawn; empty if there is none
-    paths: dict[str, Path]
-
-
-def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
-    """Reads the metrics and the archive of a run and draws them into its folder."""
-    record, archive, metrics = run.read_record(), run.read_archive(), run.read_metrics()
-    corrected, problem = find_correction(run, archive)
-    if style.colour in OF_CORRECTIONS and corrected is None:
-        raise ElitesError(
-            f"colour is {style.colour}, which takes a corrected archive: "
-            + (problem or f"`elites correct {run}` makes it")
-        )
-    paths, fields = run.figures(style.colour, format), vars(style)
-    if archive.centroids.shape[1] <= 2:
-        del paths["parallel"]
-    with error_in_one_line(f"cannot draw into {run}"):
-        draw_archive(archive, paths["archive"], corrected=corrected, **fields)
-        if "parallel" in paths:
-            draw_parallel(archive, paths["parallel"], corrected=corrected, **fields)
-        draw_profile(archive, paths["profile"], corrected=corrected)
-        draw_progress(metrics, paths["progress"], record.title, run.read_corrections(), record.metrics)
-        if corrected is not None:
-            scale = {name: fields[name] for name in ("limits", "percentiles", "cmap")}
-            own_scale = scale if style.colour == "fitness" else {}
-            draw_corrected(corrected, paths["corrected"], metric_paths=record.metrics, **own_scale)
-            draw_spread(corrected, paths["spread"])
-    return DrawnRun(record, archive, metrics, corrected, problem, paths)
 
 
 @plain_text()
@@ -370,58 +325,3 @@ def format_axis(axes: Axes, quantity: Quantity) -> None:
         axes.yaxis.set_major_formatter(PercentFormatter(1))
     elif quantity.format == ",.0f":
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-@plain_text()
-def draw_progress(
-    metrics: Mapping[str, np.ndarray],
-    path: Path,
-    title: str,
-    corrections: Mapping[str, np.ndarray] | None = None,
-    metric_paths: Sequence[str] = (),
-) -> None:
-    """Every metric with a value, and the offspring added by each operator, against evaluations.
-
-    `metrics` are the columns of the run's metrics, `corrections` those of its corrections, if there are any,
-    and `metric_paths` the import paths of metrics that its record names.
-    """
-    if not len(metrics["evaluations"]):
-        raise ElitesError("no generation has been logged: there is nothing to draw")
-    names = metric_names(metrics)
-    names += [name for name in OPTIONAL if name in metrics and np.isfinite(metrics[name]).any()]
-    rows = len(names) // 2 + 1  # of two panels, one of them for the operators
-    figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
-    figure.suptitle(shortened(title, 2 * MAX_SHOWN_LENGTH), fontsize=11)
-    panels = figure.subplots(rows, 2).ravel()
-    evaluations = metrics["evaluations"]
-    for axes, name in zip(panels, names, strict=False):
-        axes.plot(evaluations, metrics[name], color=ORIGINAL_COLOUR, label="original")
-        if corrections is not None and name in corrections and len(corrections["evaluations"]):
-            style = {"color": CORRECTED_COLOUR, "linestyle": "--", "marker": ".", "label": "corrected"}
-            axes.plot(corrections["evaluations"], corrections[name], **style)
-            axes.legend(fontsize=8)
-        metric = find_metric(name, metric_paths)
-        axes.set(xlabel="evaluations", ylabel=shortened(metric.label))
-        format_axis(axes, metric)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axes.grid(alpha=0.3)
-    _contribution(panels[len(names)], metrics)
-    for axes in panels[len(names) + 1 :]:
-        axes.set_axis_off()
-    figure.savefig(path, dpi=DPI)
-
-
-def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
-    """Offspring added per generation, stacked and smoothed."""
-    by_operator, over = count_added(metrics), window(int(metrics["generation"][-1]))
-    rows = count_rows(over, metrics["generation"])
-    axes.stackplot(
-        metrics["evaluations"],
-        [smooth(row, rows) for row in by_operator.values()],
-        labels=[legend_label(name) for name in by_operator],
-        colors=list(operator_colours(by_operator).values()),
-    )
-    mean = f"\n(mean of {over} generations)" if over > 1 else ""
-    axes.set(xlabel="evaluations", ylabel=f"added per generation{mean}")
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.legend(loc="upper right", fontsize=8)

@@ -197,7 +197,7 @@ class SavedArchive(DrawableArchive):
 ARRAYS = tuple(name for name in SavedArchive.__dataclass_fields__ if name != "about")
 
 
-def saved_archive(
+def make_saved_archive(
     archive: Archive,
     cells: Cells,
     operators: tuple[str, ...],

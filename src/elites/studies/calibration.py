@@ -34,7 +34,7 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
     from elites.cache import keep_compiled_programs
     from elites.evaluation.physics import choose_physics
     from elites.experiments.config import RunConfig
-    from elites.experiments.replications import bytes_needed
+    from elites.experiments.replications import estimate_bytes
     from elites.memory import available_bytes
     from elites.tasks.function import FunctionTask
 
@@ -50,7 +50,7 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
             physics, _ = choose_physics(given.make_task(), given.physics, together)
             config = dataclasses.replace(given, physics=physics)
             algorithm = config.make_algorithm()
-            needs = bytes_needed(algorithm, config.physics, together)
+            needs = estimate_bytes(algorithm, config.physics, together)
             cells[-1] |= {**_sizes(config, algorithm), "needs": needs}
             if not request["calibrate"]:
                 continue

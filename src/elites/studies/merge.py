@@ -24,7 +24,7 @@ from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
 from elites.studies.remaining import difference
-from elites.studies.results.runs import describe_differences, differences
+from elites.studies.results.runs import describe_differences, find_differences
 from elites.studies.study import Choice
 
 FREE_FIELDS = (
@@ -83,7 +83,7 @@ def merge_studies(
             _refuse_other_plan(read[0], piece)
         runs = _disjoint(read)
         _refuse_other_settings(runs)
-        differing = differences([record for _, record in cell] for cell in _cells(runs))
+        differing = find_differences([record for _, record in cell] for cell in _cells(runs))
         if differing and not mixed:
             raise ElitesError(
                 f"the runs were made with different {describe_differences(differing)}; --mixed allows it"

@@ -44,7 +44,7 @@ def make_cost_key(config: RunConfig) -> str:
     return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
 
 
-def cost(
+def predict_cost(
     study: Path, jobs: Sequence[Job], measured: Measured, workers: int, keep_state: bool = False
 ) -> Cost:
     """The remaining cost of these unfinished jobs; with the states of all runs if they are kept."""
@@ -89,7 +89,7 @@ def cost(
     return Cost(runs, evaluations, corrections, disk, (low, high) if known else None)
 
 
-def occupied(study: Path, jobs: Sequence[Job]) -> int:
+def measure_disk_use(study: Path, jobs: Sequence[Job]) -> int:
     """Bytes on disk that these jobs have written."""
     files = [file for job in jobs for file in (study / job.folder).rglob("*")]
     return sum(file.stat().st_size for file in files if file.is_file())
@@ -102,22 +102,22 @@ def _corrections(job: Job) -> int:
     return during + (1 if job.correct and not during else 0)
 
 
-def needs(job: Job, measured: Measured) -> int:
+def required_memory(job: Job, measured: Measured) -> int:
     """Bytes of memory that a job's runs need together."""
     return int(measured.cells[make_cost_key(job.configs[0])]["needs"]) * len(job.folders)
 
 
-def memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:
+def predict_memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:
     """Upper bound for the bytes of `workers` jobs at once, with their workers if these share the memory."""
     worker = WORKER_BYTES if measured.platform == "cpu" else 0
-    return sum(sorted(needs(job, measured) + worker for job in jobs)[-workers:])
+    return sum(sorted(required_memory(job, measured) + worker for job in jobs)[-workers:])
 
 
 def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
     """One per core, fewer where memory is short; one on a GPU."""
     if measured.platform != "cpu" or not jobs:
         return 1
-    needed = max(needs(job, measured) for job in jobs)
+    needed = max(required_memory(job, measured) for job in jobs)
     fits = measured.available // (needed + WORKER_BYTES)
     return max(1, min(cores(), len(jobs), int(fits)))
 

@@ -92,22 +92,22 @@ def _execute(
         run_threads = execution.threads or max(1, plan.cores() // workers)
         where = (
             f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
-            f"with up to {in_bytes(plan.memory(left, measured, workers))} of memory; "
+            f"with up to {in_bytes(plan.predict_memory(left, measured, workers))} of memory; "
             f"{in_bytes(measured.available)} are free"
         )
         pool = Processes(folder, dataclasses.replace(execution, workers=workers, threads=run_threads))
     else:
         from elites.studies.cluster import ClusterPool
 
-        needs = {job.folder: plan.needs(job, measured) for job in left}
+        needs = {job.folder: plan.required_memory(job, measured) for job in left}
         pool = ClusterPool(folder, execution, needs)
         where = pool.describe()
     try:
-        cost = plan.cost(folder, left, measured, workers or len(left), execution.keep_state)
+        cost = plan.predict_cost(folder, left, measured, workers or len(left), execution.keep_state)
         display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []
-        require_space(folder, cost.disk - plan.occupied(folder, left), "the study takes up to")
+        require_space(folder, cost.disk - plan.measure_disk_use(folder, left), "the study takes up to")
         _write_record(folder, study, display.log)
         display.doing = "starting"
         with display:

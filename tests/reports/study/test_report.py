@@ -16,7 +16,7 @@ from elites import ElitesError, cli
 from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
 from elites.reports.study.comparisons import choose_reference, compare, describe_power, finals, seeds_needed
-from elites.reports.study.figures import draw_archives, losses, read_panels
+from elites.reports.study.figures import draw_archives, draw_losses, read_panels
 from elites.reports.study.line_styles import choose_colours
 from elites.reports.study.page import settings
 from elites.reports.study.report import study_report
@@ -270,7 +270,7 @@ def test_every_variant_of_a_long_sweep_has_a_colour_of_its_own(tmp_path):
     chosen = choose_colours([curves.run for curves in study.runs])
     assert len(set(chosen.values())) == len(chosen) == 13
     assert chosen["p_evo 0.5"] == ALGORITHMS["pga-map-elites"]
-    (picture,) = losses(study)
+    (picture,) = draw_losses(study)
     labels = [label.get_text() for label in picture.figure.axes[0].get_xticklabels()]
     assert labels == study.variants
 

@@ -43,10 +43,10 @@ def with_archives(tmp_path_factory):
 
 
 DRAWN = {
-    "progress": lambda study: figures.progress(study, "evaluations"),
-    "corrected": figures.corrected_progress,
-    "losses": lambda study: figures.losses(study, without="deep-grid"),
-    "contribution": figures.contribution,
+    "progress": lambda study: figures.draw_progress(study, "evaluations"),
+    "corrected": figures.draw_corrected_progress,
+    "losses": lambda study: figures.draw_losses(study, without="deep-grid"),
+    "contribution": figures.draw_contribution,
     "archives": lambda study: figures.draw_archives(figures.read_panels(study)[0]),
 }
 

@@ -122,17 +122,17 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
     return Findings(
         study,
         reference,
-        finals(study),
+        compute_finals(study),
         compare(study, reference, pool=True),
         aggregate(study, reference),
-        finals(common) if common else [],
+        compute_finals(common) if common else [],
         compare(common, reference) if common else [],
         claims if papers or any(claim.tested for claim in claims) else [],
         notes,
     )
 
 
-def finals(study: StudyResults) -> list[Final]:
+def compute_finals(study: StudyResults) -> list[Final]:
     """Medians and quartiles of all quantities."""
     rows = []
     for task in study.tasks:

@@ -51,11 +51,11 @@ def draw_figures(study: StudyResults, report: ReportFolder) -> tuple[Captions, l
     """Draws all figures into the report's folder. Also returns which archives are not shown, and why."""
     panels, notes = read_panels(study)
     sections: dict[str, Iterable[Picture]] = {
-        **{f"progress-{x}": progress(study, x) for x in AXES},
+        **{f"progress-{x}": draw_progress(study, x) for x in AXES},
         "archives": draw_archives(panels),
-        "corrected": corrected_progress(study),
-        "losses": chain(losses(study), losses(study, without=DEEP_GRID.name)),
-        "contribution": contribution(study),
+        "corrected": draw_corrected_progress(study),
+        "losses": chain(draw_losses(study), draw_losses(study, without=DEEP_GRID.name)),
+        "contribution": draw_contribution(study),
     }
     captions: Captions = {}
     for section, pictures in sections.items():
@@ -95,7 +95,7 @@ def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
         yield f"{place + 1}" if count > 1 else "", study.tasks[ROWS * place : ROWS * (place + 1)]
 
 
-def progress(study: StudyResults, against: str) -> Iterator[Picture]:
+def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(study.metrics))
@@ -180,7 +180,7 @@ def _draw_curve(
     axes.plot(x[known], middle, color=style.colour, linestyle=style.line, lw=1.7, marker=marker, ms=3)
 
 
-def corrected_progress(study: StudyResults) -> Iterator[Picture]:
+def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
     """Original and corrected metrics of a task, one above the other, for runs with several corrections."""
     for task in study.tasks:
         drawn = {variant: _corrected_curve(study, task, variant) for variant in study.variants}
@@ -228,7 +228,7 @@ def _corrected_curve(
     return x, {name: np.array([table[name][:count] for table in tables]) for name in names}
 
 
-def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
+def draw_losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
     """Box plots of the losses to re-evaluation; `without` leaves an algorithm out, as the paper does."""
     left_out = {c.run.variant for c in study.runs if c.run.algorithm == without}
     if not study.has_corrections or (without and not left_out):
@@ -276,7 +276,7 @@ def losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
         )
 
 
-def contribution(study: StudyResults) -> Iterator[Picture]:
+def draw_contribution(study: StudyResults) -> Iterator[Picture]:
     """Offspring added per generation by each operator, stacked; medians over replications.
 
     A figure for each algorithm that has several operators, with a panel for each task and variant.

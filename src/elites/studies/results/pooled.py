@@ -27,7 +27,7 @@ QD_SCORE = BY_NAME["qd_score"]
 POOLED = (QD_SCORE.name, QD_SCORE.corrected.name, QD_SCORE.loss.name)  # quantities that depend on the offset
 
 
-def pooled_scores(
+def compute_pooled_scores(
     runs: Iterable[tuple[Curves, Mapping[str, float]]],
 ) -> dict[Path, dict[str, float]]:
     """The quantities `POOLED` of each run, given with its correction.

@@ -19,7 +19,7 @@ from elites.results.folder import RunFolder
 from elites.results.schemas import MAX_COUNT, OPTIONAL, RunRecord, check_columns
 from elites.results.tables import metric_names
 from elites.studies.results.metrics_table import MetricsTable
-from elites.studies.results.runs import Run, describe_differences, differences, find_runs, has_usual_task
+from elites.studies.results.runs import Run, describe_differences, find_differences, find_runs, has_usual_task
 from elites.studies.results.study_results import (
     POINTS,
     Curves,
@@ -295,11 +295,11 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
 
 
 def _making_notes(curves: Sequence[Curves]) -> list[str]:
-    """Notes on differences in versions or physics, as runs of several machines may have them."""
+    """Notes on find_differences in versions or physics, as runs of several machines may have them."""
     cells: dict[tuple[str, str], list[RunRecord]] = {}
     for run in (one.run for one in curves):
         cells.setdefault((run.task, run.variant), []).append(run.record)
-    differing = differences(cells.values())
+    differing = find_differences(cells.values())
     return [f"Runs were made with different {describe_differences(differing)}."] if differing else []
 
 

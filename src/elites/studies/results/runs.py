@@ -90,7 +90,7 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
     return list(kept.values()), study, notes
 
 
-def differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
+def find_differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
     """The versions and the physics in which runs differ. `cells` has the runs of each task and algorithm.
 
     A run without a package did not need it, so this is no difference.
@@ -108,7 +108,7 @@ def differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
 
 
 def describe_differences(differing: Mapping[str, Sequence[str]]) -> str:
-    """The result of `differences` as text."""
+    """The result of `find_differences` as text."""
     return ", ".join(f"{name} ({' and '.join(values)})" for name, values in differing.items())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from elites.metrics.metric import METRICS, Quantity
 from elites.results.schemas import StudyRecord
-from elites.studies.results.pooled import POOLED, pooled_scores
+from elites.studies.results.pooled import POOLED, compute_pooled_scores
 from elites.studies.results.runs import Run
 
 POINTS = 200  # of a curve
@@ -77,7 +77,7 @@ class StudyResults:
     @functools.cached_property
     def with_pooled_offset(self) -> StudyResults:
         """The same results, with the lowest fitness of a task's archives as the offset of QD-scores."""
-        scores = pooled_scores((curves, self.correction(curves)) for curves in self.runs)
+        scores = compute_pooled_scores((curves, self.correction(curves)) for curves in self.runs)
         return replace(self, basis=Basis.POOLED, pooled=scores)
 
     @property
