@@ -86,17 +86,7 @@ def _run_to_end(
     group.remove_partials()
     budget = current.configs[0].evaluations
     identity = RunIdentity([replace(folder.read_record(), evaluations=budget) for folder in folders])
-    header: CheckpointHeader | None = None
-    if checkpoints.paths():
-        execution.on_phase("reading the checkpoint")
-        empty, current.state = outline(current.state), []  # frees memory for the loaded states
-        states, header, problems = checkpoints.load(current.states(empty), identity)
-        current.restore(states)
-        for folder, marks in zip(folders, header.logs, strict=True):
-            check_logs(folder.path, marks)
-        for message in problems:
-            execution.log(f"{message}; continuing from the previous one")
-        current.counters = Counters(header.generation, header.evaluations, header.environment_steps)
+    header = _restore(checkpoints, identity, folders, current, execution) if checkpoints.paths() else None
     for folder in folders:
         folder.extend(budget)
     corrects = current.configs[0].correct_every > 0
@@ -118,14 +108,30 @@ def _run_to_end(
             ]
         loggers = open_loggers(folders, logs, execution.loggers, current.evaluations, execution.log)
         stack.callback(loggers.close)
-        loop = _Loop(home, folders, current, logs, loggers, checkpoints, identity, interrupts, execution)
-        if header:
-            loop.elapsed_before, loop.corrected = header.elapsed, header.corrected
-            loop.saved = header.generation
-            loop.pending = Pending(header.pending, header.pending_s)
-        outcomes = loop.run()
+        places = home, folders, logs, loggers, checkpoints
+        outcomes = _Loop(*places, current, identity, header, interrupts, execution).run()
         loggers.close(outcomes[0].finished)
         return outcomes
+
+
+def _restore(
+    checkpoints: Checkpoints,
+    identity: RunIdentity,
+    folders: list[RunFolder],
+    current: Replications,
+    execution: Execution,
+) -> CheckpointHeader:
+    """Continues from the last good checkpoint, if the logs are those that it was written with."""
+    execution.on_phase("reading the checkpoint")
+    empty, current.state = outline(current.state), []  # frees memory for the loaded states
+    states, header, problems = checkpoints.load(current.states(empty), identity)
+    current.restore(states)
+    for folder, marks in zip(folders, header.logs, strict=True):
+        check_logs(folder.path, marks)
+    for message in problems:
+        execution.log(f"{message}; continuing from the previous one")
+    current.counters = Counters(header.generation, header.evaluations, header.environment_steps)
+    return header
 
 
 class Pending:
@@ -176,28 +182,30 @@ class _Loop:
         self,
         home: Path,
         folders: list[RunFolder],
-        current: Replications,
         logs: list[Logs],
         loggers: Loggers,
         checkpoints: Checkpoints,
+        current: Replications,
         identity: RunIdentity,
+        header: CheckpointHeader | None,
         interrupts: Interrupts,
         execution: Execution,
     ) -> None:
+        """`header` is that of the checkpoint from which the runs continue."""
         self.folders, self.current, self.logs, self.execution = folders, current, logs, execution
         self.checkpoints, self.identity, self.interrupts = checkpoints, identity, interrupts
         self.config, self.loggers = current.configs[0], loggers
         self.pictures = Pictures(execution.pictures, self.config.evaluations, current.evaluations)
         self.seeds = tuple(config.seed for config in current.configs)
-        self.elapsed_before = 0.0
+        self.elapsed_before = header.elapsed if header else 0.0
         self.logged = current.evaluations
-        self.corrected = 0  # evaluations at the last correction
+        self.corrected = header.corrected if header else 0  # evaluations at the last correction
         self.writing = f"cannot write to {home}; its last checkpoint is intact"
         self.saved_at, self.cost = time.perf_counter(), 0.0
-        self.saved: int | None = None  # generation of the newest checkpoint
+        self.saved = header.generation if header else None  # generation of the newest checkpoint
         self.spent = self.correcting = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation
-        self.pending = Pending()
+        self.pending = Pending(header.pending, header.pending_s) if header else Pending()
 
     def run(self) -> list[Outcome]:
         while not self.done():

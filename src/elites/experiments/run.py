@@ -36,6 +36,7 @@ from elites.files import error_in_one_line
 from elites.options import Evaluations, Seeds, converted
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_taken
+from elites.results.names import RUNS
 from elites.tasks.in_memory import provide_functions
 from elites.tasks.task import DeviceTask, Task
 from elites.text import MAX_NAME_BYTES, folder_name
@@ -46,7 +47,7 @@ def default_folder(config: RunConfig, seeds: int = 1) -> Path:
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task_name))
     name = f"{algorithm}-{task}-{last}"
-    return Path("runs") / (name if len(name.encode()) <= MAX_NAME_BYTES else folder_name(name))
+    return Path(RUNS) / (name if len(name.encode()) <= MAX_NAME_BYTES else folder_name(name))
 
 
 def run(
@@ -101,6 +102,7 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
         require_memory(algorithm, physics)
         with new_folders:
             pass
+        # Seeds that run one after the other are continued wherever they are; here, at the beginning.
         return _resume(path, execution, None)
     genomes = None if start is None else lambda: start.parameters
     # What is wrong with a run is known before anything is written.

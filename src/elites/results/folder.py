@@ -236,6 +236,12 @@ class RunFolder:
             **{name: self.path / f"{name}{coloured}.{ending}" for name in names.COLOURED_FIGURES},
         }
 
+    @property
+    def home(self) -> str:
+        """The name of the folder of its replications, in a study that of the algorithm."""
+        parent = self.path.parent
+        return parent.parent.name if parent.match(names.ADDED) else parent.name
+
     def clip(self, cell: int | None = None, grid: tuple[int, int] | None = None) -> Path:
         """The path of the clip of the best elite, of the elite of a cell, or of a grid of elites."""
         return self.path / names.clip(cell, grid)
@@ -265,6 +271,11 @@ class GroupFolder:
     def remove_partials(self) -> None:
         """Removes incomplete files that a killed process left here or in the replications."""
         remove_partials(self.path)
+
+    def with_added(self) -> list[GroupFolder]:
+        """This group and those that were added to it later, as far as they exist."""
+        added = sorted(path for path in self.path.glob(names.ADDED) if path.is_dir())
+        return [group for group in (self, *map(GroupFolder, added)) if group.exists]
 
     def run(self, seed: int) -> RunFolder:
         return RunFolder(self.path / names.seed_folder(seed))

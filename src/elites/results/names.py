@@ -20,7 +20,7 @@ SNAPSHOTS = "snapshots"
 CHECKPOINTS = "checkpoints"
 LOGS = (METRICS, TIMINGS, CORRECTIONS, LINEAGE, EVENTS)  # only ever appended to
 
-RUNS = "runs"  # of a study
+RUNS = "runs"  # of a study; also where runs are by default
 STUDY = "study.json"
 MEASURED = "measured.json"
 WORKER_LOGS = "logs"
@@ -34,7 +34,7 @@ REPORT_TABLES = "tables"
 
 def worker_log(job: str = "worker") -> str:
     """The log of the worker of a job, which is named by its folder."""
-    return f"{job.removeprefix(f'{RUNS}/').replace('/', '-')}.log"
+    return f"{job_name(job).replace('/', '-')}.log"
 
 
 def seed_folder(seed: int | str) -> str:
@@ -42,12 +42,22 @@ def seed_folder(seed: int | str) -> str:
     return f"seed-{seed}"
 
 
-GROUP_PREFIX = "seeds-"  # begins the name of a folder of a group that has been added to others
+ADDED = "seeds-*"  # pattern of the folders of groups that were added to others
 
 
 def seeds_folder(first: int, last: int) -> str:
     """The folder of a group of replications that was added to others."""
-    return f"{GROUP_PREFIX}{first}-to-{last}"
+    return ADDED.replace("*", f"{first}-to-{last}")
+
+
+def replications_folder(task: str, algorithm: str) -> str:
+    """The folder of the replications of an algorithm on a task, within that of a study."""
+    return f"{RUNS}/{task}/{algorithm}"
+
+
+def job_name(folder: str) -> str:
+    """The name of a job in messages, by its folder within that of the study."""
+    return folder.removeprefix(f"{RUNS}/")
 
 
 FIGURES = ("progress", "profile", "corrected", "spread")  # of a run

@@ -73,7 +73,7 @@ class StudyFolder:
         if len(parts) < 3:
             raise ElitesError(f"{run} is not where a study has its runs: {names.RUNS}/TASK/ALGORITHM")
         task, algorithm, *_ = parts
-        return f"{names.RUNS}/{task}/{algorithm}/{names.seed_folder(seed)}"
+        return f"{names.replications_folder(task, algorithm)}/{names.seed_folder(seed)}"
 
     def read_record(self) -> StudyRecord | None:
         """The record of the planned study; None if there is none."""

@@ -11,7 +11,7 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.experiments.config import RunConfig
 from elites.results.folder import GroupFolder, RunFolder
-from elites.results.names import GROUP_PREFIX, seed_folder, seeds_folder
+from elites.results.names import seed_folder, seeds_folder
 from elites.studies.study import Job
 
 
@@ -52,7 +52,8 @@ def split_by_folder(study: Path, job: Job) -> list[Job]:
     home = job.folder if job.group else job.folder.rpartition("/")[0]
     planned = {config.seed: config for config in job.configs}
     parts: list[Job] = []
-    for group in _groups(study / home):
+    groups = GroupFolder(study / home).with_added()
+    for group in groups:
         seeds = group.seeds()
         own = tuple(planned[seed] for seed in seeds if seed in planned)
         if own or group.path == study / home:
@@ -63,7 +64,7 @@ def split_by_folder(study: Path, job: Job) -> list[Job]:
     if not job.group:
         return parts if present else [job]
     alone = [config for config in new if GroupFolder(study / home).run(config.seed).has_begun]
-    if not parts and not alone and not _groups(study / home):
+    if not parts and not alone and not groups:
         return [job]
     rest = _consecutive([config for config in new if config not in alone])
     for configs in [*([config] for config in alone), *rest]:
@@ -71,12 +72,6 @@ def split_by_folder(study: Path, job: Job) -> list[Job]:
         name = seeds_folder(first, last) if len(configs) > 1 else seed_folder(first)
         parts.append(Job(f"{home}/{name}", tuple(configs), len(configs) > 1, job.correct))
     return parts
-
-
-def _groups(home: Path) -> list[GroupFolder]:
-    """The groups of an algorithm on a task: the first one, and those that were added."""
-    added = sorted(path for path in home.glob(f"{GROUP_PREFIX}*") if path.is_dir())
-    return [group for group in map(GroupFolder, (home, *added)) if group.exists]
 
 
 def _split_by_group(study: Path, group: GroupFolder, seeds: Sequence[int], part: Job, job: Job) -> list[Job]:

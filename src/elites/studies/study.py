@@ -16,7 +16,7 @@ from elites.experiments.config import RunConfig
 from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
 from elites.options import Physics, Seed, Seeds, check_fields, select_values
-from elites.results.names import RUNS, seed_folder
+from elites.results.names import job_name, replications_folder, seed_folder
 from elites.results.schemas import STORAGE, StudyRecord
 from elites.tasks import list_parameters, make_task
 from elites.tasks.task import DeviceTask
@@ -84,7 +84,7 @@ class Study(RunSettings):
                     self._config(task.name, parameters, physics, algorithm, self.first_seed + index)
                     for index in range(self.seeds)
                 ]
-                home = f"{RUNS}/{task.slug()}/{algorithm.slug()}"
+                home = replications_folder(task.slug(), algorithm.slug())
                 groups = [configs] if _train_together(configs[0]) else [[config] for config in configs]
                 for index, group in enumerate(groups):
                     single = len(groups) > 1 or self.seeds == 1
@@ -142,7 +142,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        return self.folder.removeprefix(f"{RUNS}/")
+        return job_name(self.folder)
 
 
 def _train_together(config: RunConfig) -> bool:

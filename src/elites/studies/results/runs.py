@@ -14,7 +14,6 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.results import folder as results
 from elites.results.folder import RunFolder
-from elites.results.names import GROUP_PREFIX
 from elites.results.schemas import STORAGE, ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
 from elites.text import printable
@@ -41,8 +40,7 @@ class Run:
     @property
     def home(self) -> str:
         """The name of the folder of its replications."""
-        parent = self.folder.path.parent
-        return parent.parent.name if parent.name.startswith(GROUP_PREFIX) else parent.name
+        return self.folder.home
 
     @property
     def name(self) -> str:
