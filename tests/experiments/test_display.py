@@ -98,6 +98,7 @@ def test_a_dumb_terminal_gets_plain_lines(stopped, tmp_path):
         assert terminal.end() == 0
         assert b"\x1b" not in terminal.written
         assert f"continuing from {evaluations} of {BUDGET} evaluations: QD-score" in terminal.words
+        assert "(seed 0)" in terminal.words
         assert terminal.words.count("compiling") == 1
         assert f"{BUDGET} of {BUDGET} evaluations" in terminal.words
 

@@ -443,6 +443,24 @@ def test_optimise_records_custom_metrics(here):
     assert np.isfinite(read_table(here / "run")["spread"]).all()
 
 
+def test_the_loss_of_a_custom_metric_is_on_the_figure_and_on_the_page(here):
+    from elites.explorer.blocks import Blocks
+    from elites.explorer.content import describe_run, list_operators, read_content
+    from elites.reports.figures import draw_corrected
+
+    optimise(**FACTS, metrics=("spread:spread",), folder=here / "run")
+    corrected = elites.correct(here / "run", replications=2)
+    title = draw_corrected(corrected, metric_paths=("spread:spread",)).get_suptitle()
+    assert "coverage loss" in title
+    assert "spread of descriptors loss" in title
+    assert "spread of descriptors loss" not in draw_corrected(corrected).get_suptitle()
+    content = read_content(here / "run")
+    rows = describe_run(content, list_operators([content]), Blocks())["metrics"]
+    *_, own = rows
+    assert len(rows) == 4
+    assert set(own) == {"label", "found", "corrected", "loss"}
+
+
 def test_any_number_of_operators_can_be_drawn(tmp_path):
     from elites.reports.show import draw_progress
 

@@ -417,6 +417,19 @@ def test_td3_does_not_store_steps_that_gave_nan(tmp_path):
     assert np.isfinite(load_archive(outcome.folder).parameters).all()
 
 
+def test_the_memory_of_step_descriptors_is_counted():
+    """They need not be as long as the descriptor of an episode, nor bytes."""
+    algorithm = small("pga-map-elites").make_algorithm()
+    before = replications.estimate_bytes(algorithm, "xla")
+
+    class Described(type(algorithm.task)):
+        step_descriptor_size, step_descriptor_dtype = 100, "float32"
+
+    algorithm.task = Described(**vars(algorithm.task))
+    steps = algorithm.generation[0].policies * algorithm.task.episode_length
+    assert replications.estimate_bytes(algorithm, "xla") - before >= 100 * 4 * steps
+
+
 def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, monkeypatch):
     config = small("pga-map-elites")
     each = replications.estimate_bytes(config.make_algorithm(), "xla")

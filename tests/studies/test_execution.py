@@ -19,7 +19,7 @@ from elites.paper.presets import make_study
 from elites.studies.calibration import LEARNING_SECONDS, MIN_EPISODE_LENGTH, _cut, _sizes, measure
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, update
-from elites.studies.plan import cost, make_cost_key
+from elites.studies.plan import make_cost_key, predict_cost
 from elites.studies.resources import StudyExecution
 from elites.studies.run import _measure, _write_record, run_study
 
@@ -201,6 +201,19 @@ def message_on(state):
     return captured.get()
 
 
+def test_values_of_seeds_that_train_together_are_called_medians():
+    study = make_study("contribution", suite="brax", tasks=["brax-hopper"], seeds=3, evaluations=1000)
+    (job,) = study.jobs()
+    state = State(job, "finished", metrics={"qd_score": 1234.0}, seconds=5)
+    assert "median of seeds 0 to 2: QD-score 1,234" in message_on(state)
+    console = Console(width=110, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(StudyDisplay(Path("nowhere"), 0, console).table([state]))
+    assert "seeds that train together: medians" in captured.get()
+    (single,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
+    assert "median" not in message_on(State(single, "finished", metrics={"qd_score": 1.0}, seconds=5))
+
+
 def test_a_worker_that_is_killed_while_stopping_has_not_finished():
     """SIGTERM before the worker has its handler: it is gone without a word."""
     (job,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
@@ -236,7 +249,7 @@ def test_times_are_measured_once(tmp_path):
     assert small["pace"]["start_s"] > small["pace"]["learning_s"] > 0
     assert (small["elites"], small["generations"], small["episode_length"]) == (1000, 60, 25)
     assert "pace" not in large
-    assert cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
+    assert predict_cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
     assert messages[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
     again = _measure(tmp_path, jobs[:1], True, messages.append, keep=True)
     assert again.cells[make_cost_key(jobs[0].configs[0])]["pace"] == small["pace"]

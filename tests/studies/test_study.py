@@ -49,6 +49,47 @@ def test_replications_that_share_a_program_are_one_job(tmp_path):
     assert len(jobs) == 4
 
 
+def test_seeds_of_a_function_in_jax_are_one_job_and_others_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "functions_of_study.py").write_text(
+        "import elites, numpy as np\nimport jax.numpy as jnp\n"
+        "facts = {'parameters': 3, 'descriptor_bounds': [(-1, 1)], 'cells': 9, 'qd_offset': 0.0}\n"
+        "@elites.task(**facts)\n"
+        "def traced(vectors):\n    return jnp.sin(vectors).sum(1), vectors[:, :1]\n"
+        "@elites.task(**facts)\n"
+        "def called(vectors):\n    return np.asarray(np.sin(vectors)).sum(1), vectors[:, :1]\n"
+    )
+    names = ["functions_of_study:traced", "functions_of_study:called"]
+    path = tmp_path / "mine.toml"
+    path.write_text(f'seeds = 3\ntasks = {json.dumps(names)}\nalgorithms = ["map-elites"]\n')
+    jobs = make_study(str(path)).jobs()
+    assert [len(job.configs) for job in jobs if "traced" in job.folder] == [3]
+    assert [len(job.configs) for job in jobs if "called" in job.folder] == [1, 1, 1]
+
+
+def test_only_an_algorithm_that_keeps_members_is_corrected_by_drawing_them(tmp_path, monkeypatch):
+    """A hyper-parameter of this name may mean something else to a user's algorithm."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "own_of_study.py").write_text(
+        "from dataclasses import dataclass\nimport elites\nfrom elites.algorithms.deep_grid import DeepGrid\n"
+        "@dataclass(frozen=True, kw_only=True)\nclass Config(elites.MAPElitesConfig):\n"
+        '    keep_members: bool = False\n    """Something else."""\n'
+        "class Own(elites.MAPElites):\n    Config = Config\n"
+        "class OwnGrid(DeepGrid):\n    pass\n"
+    )
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'seeds = 1\ntasks = ["qd-hopper"]\ncorrect_every = 1000\nevaluations = 2000\n'
+        '[[algorithms]]\nalgorithm = "own_of_study:Own"\nhyper_parameters = {keep_members = true}\n'
+        '[[algorithms]]\nalgorithm = "own_of_study:OwnGrid"\n'
+        "hyper_parameters = {keep_members = true, depth = 2}\n"
+        '[[algorithms]]\nalgorithm = "deep-grid"\nhyper_parameters = {depth = 2}\n'
+    )
+    jobs = make_study(str(path)).jobs()
+    assert [job.redraw for job in jobs] == [False, True, False]
+    assert [job.configs[0].correct_redraw for job in jobs] == [False, True, False]
+
+
 def test_folders_are_distinguished():
     for label in ("\N{GREEK SMALL LETTER ALPHA}", "calm walker", "\N{GREEK SMALL LETTER BETA}_2", "v1.5"):
         assert Choice("map-elites", label=label).slug() == label.replace(" ", "-")

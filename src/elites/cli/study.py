@@ -61,8 +61,8 @@ class StudyOptions(PhysicsOptions):
 class StudyRun(StudyExecution, StudyOptions):
     """Run a study of the paper, or one of your own, after showing what it will cost.
 
-    The same command continues unfinished runs, and adds runs if it has more seeds. Seeds of tasks in JAX train
-    together: more can be added when these are finished.
+    The same command continues unfinished runs, and adds runs if it has more seeds. Seeds of tasks in JAX
+    train together: more can be added when these are finished.
     """
 
     plan: Flag = False

@@ -62,7 +62,7 @@ class Quantity:
     @property
     def loss(self) -> Quantity:
         """The share that is lost in the correction."""
-        return Quantity(f"{self.name}{LOSS}", f"{self.label} loss", ".1%")
+        return Quantity(f"{self.name}{LOSS}", f"{self.label} loss", "z.1%")  # no -0.0%
 
     @property
     def corrected(self) -> Quantity:

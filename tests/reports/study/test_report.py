@@ -15,7 +15,13 @@ from scipy.stats import mannwhitneyu
 from elites import ElitesError, cli
 from elites.paper.presets import make_study
 from elites.reports.colours import ALGORITHMS
-from elites.reports.study.comparisons import choose_reference, compare, describe_power, finals, seeds_needed
+from elites.reports.study.comparisons import (
+    choose_reference,
+    compare,
+    compute_finals,
+    describe_power,
+    seeds_needed,
+)
 from elites.reports.study.figures import draw_archives, draw_losses, read_panels
 from elites.reports.study.line_styles import choose_colours
 from elites.reports.study.page import settings
@@ -33,7 +39,7 @@ def test_medians_and_p_values(tmp_path):
         for seed, score in enumerate(scores):
             make_run(tmp_path, algorithm, "qd-walker", seed, qd_score=score)
     study = study_of(tmp_path)
-    rows = {(row.variant, row.metric): row for row in finals(study)}
+    rows = {(row.variant, row.metric): row for row in compute_finals(study)}
     own = study.finals("qd-walker", "pga-map-elites", "qd_score")
     row = rows["pga-map-elites", "qd_score"]
     assert (row.low, row.median, row.high) == pytest.approx(tuple(np.quantile(own, (0.25, 0.5, 0.75))))
