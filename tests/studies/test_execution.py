@@ -393,7 +393,7 @@ class TestTable:
             state.stage = "running"
         text = self.shown(states, 24)
         assert len(text.splitlines()) <= 24
-        assert "and 30 more" in text
+        assert "and 31 more" in text
 
 
 def test_long_episodes_are_cut_where_only_learning_is_measured():
