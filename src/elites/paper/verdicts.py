@@ -28,7 +28,7 @@ from enum import StrEnum
 import numpy as np
 
 from elites.metrics.statistics import LEVEL, bonferroni
-from elites.studies.results.pooled import POOLED
+from elites.studies.results.study_results import POOLED
 
 SAME, UNKNOWN = "the same", "not known"
 

@@ -26,8 +26,7 @@ from elites.metrics.statistics import (
 from elites.paper.claims import evaluate_claims
 from elites.paper.presets import GA_SHARE, PGA
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
-from elites.studies.results.pooled import POOLED
-from elites.studies.results.study_results import StudyResults
+from elites.studies.results.study_results import POOLED, StudyResults
 
 PROBABILITY = Quantity("probability", "probability", ".2f")
 NONE = "\N{EN DASH}"  # for a number that is missing
