@@ -97,6 +97,8 @@ def test_folders_are_distinguished():
     assert offsets == {"qd-ant-qd_offset--500", "qd-ant-qd_offset-500"}
     assert Choice("map-elites", {"hidden": [16, 16]}).slug() == "map-elites-hidden-16-16"
     assert Choice("gym:Pendulum-v1").slug() == "gym-Pendulum-v1"
+    assert Choice("deep-grid", {"keep_members": True}).slug() == "deep-grid"  # only more is kept
+    assert Choice("mine:Own", {"keep_members": True}).slug() == "mine-Own-keep_members-True"
     odd = [Choice("x", label=label).slug() for label in ("a/b", "a?b", "a*b", "???", "..", "---", "../../x")]
     assert len(set(odd)) == len(odd)
     for slug in (*odd, Choice("x", label="é" * 300).slug(), Choice("x", label="y" * 300).slug()):

@@ -334,12 +334,13 @@ class _Page:
 
 def _added(report: Report) -> str:
     """Offspring added in the last generation, by operator."""
+    from elites.metrics.contribution import count_kept, count_made, find_operators  # the display starts first
+
     metrics = report.metrics
-    operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
     return ", ".join(
-        f"{name} {metrics[f'new_{name}'] + metrics[f'improved_{name}']}/{metrics[f'made_{name}']}"
-        for name in operators
-        if metrics[f"made_{name}"]
+        f"{name} {count_kept(metrics, name)}/{count_made(metrics, name)}"
+        for name in find_operators(metrics)
+        if count_made(metrics, name)
     )
 
 

@@ -19,9 +19,10 @@ from elites.archives.archive import Archive, Status
 from elites.cache import keep_in_process
 from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import Training
+from elites.metrics.contribution import BY_OPERATOR, IMPROVED, MADE, NEW
 from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
 from elites.results.lineage import RECORD
-from elites.results.schemas import BY_OPERATOR, COUNTS
+from elites.results.schemas import COUNTS
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 
@@ -425,6 +426,6 @@ def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[st
     """The columns of `metrics.csv` on operators."""
     counts = {}
     for name, (new, improved, *others) in zip(operators, statuses.tolist(), strict=True):
-        counts[f"made_{name}"] = new + improved + sum(others)
-        counts[f"new_{name}"], counts[f"improved_{name}"] = new, improved
+        counts[f"{MADE}{name}"] = new + improved + sum(others)
+        counts[f"{NEW}{name}"], counts[f"{IMPROVED}{name}"] = new, improved
     return counts

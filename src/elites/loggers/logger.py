@@ -48,7 +48,7 @@ METHODS = ("open", "row", "picture", "close")
 def numbers(row: Mapping[str, float | None]) -> dict[str, float]:
     """The numbers of a row without `evaluations`. Those of operators are named `made/ga` and so on, because
     viewers group such names."""
-    from elites.results.schemas import BY_OPERATOR  # only here: the command line reads the types above
+    from elites.metrics.contribution import BY_OPERATOR  # only here: the command line reads the types above
 
     named = {}
     for column, number in row.items():

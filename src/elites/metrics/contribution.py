@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 WINDOW = 200  # generations; the paper's smoothing window
+MADE, NEW, IMPROVED = "made_", "new_", "improved_"
+BY_OPERATOR = (MADE, NEW, IMPROVED)  # begin the names of an operator's columns in `metrics.csv`
+
+
+def find_operators(columns: Iterable[str]) -> list[str]:
+    """The operators that have columns among these."""
+    return [name.removeprefix(MADE) for name in columns if name.startswith(MADE)]
+
+
+def count_made(metrics: Mapping[str, Any], operator: str) -> Any:
+    """Offspring that an operator made. `metrics` is a row of `metrics.csv`, or has its columns."""
+    return metrics[f"{MADE}{operator}"]
+
+
+def count_kept(metrics: Mapping[str, Any], operator: str) -> Any:
+    """Those that entered the archive, in a new cell or in place of a worse elite."""
+    return metrics[f"{NEW}{operator}"] + metrics[f"{IMPROVED}{operator}"]
 
 
 def count_added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Offspring added per generation (to a new cell, or in place of a worse elite), by operator.
+    """Offspring that entered the archive per generation, by operator.
 
     `metrics` are the columns of a run's `metrics.csv`, as `read_table` returns them. A row may cover
     several generations.
     """
-    operators = [name.removeprefix("made_") for name in metrics if name.startswith("made_")]
     generations = np.maximum(1, np.diff(metrics["generation"], prepend=0))
-    return {name: (metrics[f"new_{name}"] + metrics[f"improved_{name}"]) / generations for name in operators}
+    return {name: count_kept(metrics, name) / generations for name in find_operators(metrics)}
 
 
 def window(generations: int) -> int:

@@ -11,7 +11,7 @@ from elites.metrics.metric import BY_NAME, Quantity
 from elites.metrics.statistics import least_p, rank_sum_p, sign_p
 from elites.paper.presets import DEEP_GRID, GA_SHARE, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
 from elites.paper.verdicts import Check, Claim
-from elites.results.schemas import STORAGE
+from elites.results.schemas import result_parameters
 from elites.studies.results.runs import Run, find_defaults, has_usual_task
 from elites.studies.results.study_results import Basis, Curves, RunValues, StudyResults
 
@@ -339,9 +339,11 @@ class Evidence:
 def _is_papers_algorithm(run: Run) -> bool:
     """Whether an algorithm has its default hyper-parameters."""
     defaults, given = find_defaults("algorithms", run.algorithm), run.record.hyper_parameters
-    free = (*STORAGE, "p_evo") if run.algorithm == PGA else STORAGE
+    free = ("p_evo",) if run.algorithm == PGA else ()
     return defaults is not None and all(
-        given.get(name) == value for name, value in defaults.items() if name not in free
+        given.get(name) == value
+        for name, value in result_parameters(run.algorithm, defaults).items()
+        if name not in free
     )
 
 

@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from elites.errors import ElitesError
 from elites.files import MAX_FLOAT32, Array, one_line, open_file
+from elites.metrics.contribution import BY_OPERATOR, find_operators
 from elites.metrics.metric import GENERATION_METRICS, METRICS
 from elites.options import Physics
 from elites.policies.layout import parameter_count
@@ -27,7 +28,7 @@ MAX_DEPTH = 32  # levels of nested values
 MAX_METRIC = 1e45  # a sum of numbers in the range of float32
 MAX_COUNT = 2.0**53
 
-STORAGE = ("keep_members",)  # hyper-parameters that change what is kept, not the result
+_STORAGE = {"deep-grid": ("keep_members",)}  # hyper-parameters that change what is kept, not the result
 
 Name = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0, lt=2**62)]
@@ -35,6 +36,12 @@ Positive = Annotated[int, Meta(ge=1, lt=2**31)]
 Seed = Annotated[int, Meta(ge=0, lt=2**32)]
 Number = Annotated[float, Meta(ge=-MAX_FLOAT32, le=MAX_FLOAT32)]
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
+
+
+def result_parameters(algorithm: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters of an algorithm, without those that only change what is kept."""
+    kept = _STORAGE.get(algorithm, ())
+    return {name: value for name, value in parameters.items() if name not in kept}
 
 
 class StartRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -408,7 +415,6 @@ def _check_range(path: Path, name: str, numbers: np.ndarray, low: int, end: int)
 
 
 COUNTS = ("generation", "evaluations", "environment_steps", "gradient_steps", "invalid")
-BY_OPERATOR = ("made_", "new_", "improved_")  # begin the names of an operator's columns
 OPTIONAL = tuple(  # columns of `metrics.csv` whose cells may be empty; earlier logs do not have them
     metric.name for metric in GENERATION_METRICS
 )
@@ -437,8 +443,8 @@ def is_sum(column: str) -> bool:
 def check_columns(path: Path, columns: Iterable[str], required: Iterable[str] = REQUIRED) -> None:
     """Raises an error if a column is missing or occurs twice. Each operator has three columns."""
     columns = list(columns)
-    operators = [name.removeprefix("made_") for name in columns if name.startswith("made_")]
-    needed = [*required, *(f"{kind}_{name}" for name in operators for kind in ("new", "improved"))]
+    operators = find_operators(columns)
+    needed = [*required, *(f"{prefix}{name}" for name in operators for prefix in BY_OPERATOR)]
     missing = [name for name in needed if name not in columns]
     if missing:
         raise ElitesError(f"{path} is damaged: it has no column {missing[0]}")

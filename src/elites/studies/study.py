@@ -17,7 +17,7 @@ from elites.experiments.options import RunSettings
 from elites.files import one_line, open_file
 from elites.options import Physics, Seed, Seeds, check_fields, select_values
 from elites.results.names import job_name, replications_folder, seed_folder
-from elites.results.schemas import STORAGE, StudyRecord
+from elites.results.schemas import StudyRecord, result_parameters
 from elites.tasks import list_parameters, make_task
 from elites.tasks.task import DeviceTask
 from elites.text import folder_name
@@ -33,8 +33,9 @@ class Choice:
 
     def slug(self) -> str:
         """The name of its folder. It depends on nothing else in the study."""
-        given = [f"{name}-{_plain(value)}" for name, value in self.parameters.items() if name not in STORAGE]
-        return folder_name(self.label or "-".join([self.name, *given]))
+        given = result_parameters(self.name, self.parameters)
+        parts = [f"{name}-{_plain(value)}" for name, value in given.items()]
+        return folder_name(self.label or "-".join([self.name, *parts]))
 
 
 def _plain(value: Any) -> str:

@@ -16,7 +16,8 @@ from elites.paper.presets import ABLATION_SEEDS, EVALUATIONS, PAPERS, SEEDS, SUI
 from elites.reports.study.comparisons import Findings
 from elites.reports.study.figures import AXES, Captions
 from elites.reports.study.tables import Table, Tables, details, suite_text
-from elites.results.schemas import STORAGE
+from elites.results import names
+from elites.results.schemas import result_parameters
 from elites.results.study import ReportFolder
 from elites.studies.results.runs import find_defaults
 from elites.studies.results.study_results import StudyResults
@@ -85,6 +86,9 @@ def make_page(
         others=sorted({claim.suite for claim in claims} - {SUITES[PAPERS].title}),
         common_budget=any(claim.common for claim in claims),
         details=details(claims),
+        metrics_file=names.REPORT_METRICS,
+        tables_folder=names.REPORT_TABLES,
+        figures_folder=names.REPORT_FIGURES,
     )
 
 
@@ -126,7 +130,7 @@ def settings(study: StudyResults) -> list[str]:
     for curves in study.runs:
         run = curves.run
         changed = _changed(find_defaults("algorithms", run.algorithm), run.record.hyper_parameters)
-        changed = {name: value for name, value in changed.items() if name not in STORAGE}
+        changed = result_parameters(run.algorithm, changed)
         if changed:
             lines[run.variant] = f"{run.variant}: {_listed(changed)}"
         given = run.record.task_parameters

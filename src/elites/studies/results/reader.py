@@ -12,7 +12,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import one_line, open_file
-from elites.metrics.contribution import count_added, count_rows, smooth, window
+from elites.metrics.contribution import count_added, count_kept, count_made, count_rows, smooth, window
 from elites.metrics.metric import METRICS, Quantity, find_metric
 from elites.results.corrected import load_corrected_metrics
 from elites.results.folder import RunFolder
@@ -283,8 +283,7 @@ def _make_curves(
 
 def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[float, float]:
     """The share of an operator's offspring that was added, in the first tenth and last half of the budget."""
-    made = log[f"made_{operator}"]
-    kept = log[f"new_{operator}"] + log[f"improved_{operator}"]
+    made, kept = count_made(log, operator), count_kept(log, operator)
     active = np.flatnonzero((made > 0) & (log["evaluations"] <= budget))
     if len(active) < 10:
         return np.nan, np.nan

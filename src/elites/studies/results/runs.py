@@ -14,7 +14,7 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.results import folder as results
 from elites.results.folder import RunFolder
-from elites.results.schemas import STORAGE, ChoiceRecord, RunRecord, StudyRecord
+from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord, result_parameters
 from elites.results.study import StudyFolder
 from elites.text import printable
 
@@ -161,7 +161,7 @@ def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any
     """All parameters as a record has them; only those given if the defaults are not known."""
     defaults = find_defaults(what, name) or {}
     parameters: dict[str, Any] = json.loads(json.dumps({**defaults, **given}))
-    return {key: value for key, value in parameters.items() if key not in STORAGE}
+    return result_parameters(name, parameters)
 
 
 @functools.cache
@@ -218,8 +218,8 @@ def _labels(
     pairs = [(str(getattr(record, field)), getattr(record, parameters_field)) for record in records]
     differing: dict[str, list[str]] = {}
     for name in sorted({name for name, _ in pairs}):
-        given = [parameters for other, parameters in pairs if other == name]
-        keys = [key for key in dict.fromkeys(key for g in given for key in g) if key not in STORAGE]
+        given = [result_parameters(name, parameters) for other, parameters in pairs if other == name]
+        keys = dict.fromkeys(key for g in given for key in g)
         differing[name] = [key for key in keys if len({json.dumps(g.get(key)) for g in given}) > 1]
     labels = []
     for name, parameters in pairs:
