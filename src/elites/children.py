@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from typing import Protocol
 
 PR_SET_PDEATHSIG = 1
 IN_CHILD = "ELITES_WORKER"  # variable that is set in the environment of such processes
@@ -20,6 +21,12 @@ BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from {module} import main; main(*map(int, sys.argv[2:]))"
 )
+
+
+class SupportsClose(Protocol):
+    """A socket or a connection."""
+
+    def close(self) -> None: ...
 
 
 def in_child() -> bool:
@@ -53,6 +60,15 @@ def start_child(
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def end_child(process: subprocess.Popen[bytes], channel: SupportsClose, lifeline: tuple[int, int]) -> None:
+    """Kills a child process, and closes its channel and both ends of its lifeline."""
+    channel.close()
+    process.kill()
+    process.wait()
+    for descriptor in lifeline:
+        os.close(descriptor)
 
 
 def _search_path() -> list[str]:

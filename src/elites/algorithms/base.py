@@ -22,6 +22,7 @@ from elites.learning.critics import CriticConfig, Training
 from elites.learning.products import Precision
 from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
+from elites.policies.layout import HIDDEN
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 from elites.variation.offspring import Offspring, random_genomes, without_parents
@@ -85,7 +86,7 @@ class Progress(NamedTuple):
 class AlgorithmConfig:
     """Hyper-parameters of all algorithms."""
 
-    hidden: Widths = (128, 128)
+    hidden: Widths = HIDDEN
     """Hidden units of the controllers."""
     archive: Literal["cvt", "grid"] = "cvt"
     """Shape of the cells: CVT or a regular grid."""

@@ -13,12 +13,11 @@ from elites.cli.options import TaskOptions
 from elites.errors import require
 from elites.experiments.options import PhysicsOptions
 from elites.options import Count, Seed, Threads
+from elites.policies.layout import HIDDEN
 from elites.text import shortened
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
-
-HIDDEN = (128, 128)  # units of the controllers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from elites.errors import ElitesError
 from elites.evaluation import make_evaluator
 from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.imports import add_pickled
+from elites.policies.layout import HIDDEN
 from elites.tasks.episode import Transitions
 from elites.tasks.task import Task
 
@@ -99,7 +100,7 @@ class ClusterEvaluator(Evaluator):
         task: Task,
         address: str,
         *,
-        hidden: tuple[int, ...] = (128, 128),
+        hidden: tuple[int, ...] = HIDDEN,
         threads: int | None = None,
     ) -> None:
         """`threads` is the number on each machine; by default, the number of cores that it offers."""

@@ -21,6 +21,7 @@ from elites.evaluation.function import evaluate_function
 from elites.genomes import Genome
 from elites.options import Physics
 from elites.policies import Policy
+from elites.policies.layout import HIDDEN
 from elites.tasks.episode import Ending, Transitions
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import DeviceTask, StepResult, Task
@@ -267,7 +268,7 @@ class DeviceEvaluator(Evaluator):
         self,
         task: DeviceTask,
         *,
-        hidden: tuple[int, ...] = (128, 128),
+        hidden: tuple[int, ...] = HIDDEN,
         chunk: int | None = None,
         physics: Physics | None = None,
     ) -> None:

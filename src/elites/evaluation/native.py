@@ -23,6 +23,7 @@ from elites.evaluation.threads import choose_thread_count
 from elites.native import Compiled, compile_function
 from elites.native.compiled import aligned
 from elites.native.perceptron import Perceptron
+from elites.policies.layout import HIDDEN
 from elites.tasks.episode import Ending
 from elites.tasks.task import DeviceTask
 
@@ -142,7 +143,7 @@ class NativeEvaluator(Evaluator):
         self,
         task: DeviceTask,
         *,
-        hidden: tuple[int, ...] = (128, 128),
+        hidden: tuple[int, ...] = HIDDEN,
         threads: int | None = None,
         lanes: int | None = None,
     ) -> None:

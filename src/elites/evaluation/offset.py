@@ -10,10 +10,10 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.evaluation import make_evaluator
+from elites.policies.layout import HIDDEN
 from elites.tasks.task import Task
 
 CONTROLLERS = 50
-HIDDEN = (128, 128)
 WEIGHT_FACTOR = 3.0  # on the weights of every other controller: large weights make larger movements
 
 

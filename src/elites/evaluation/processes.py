@@ -28,6 +28,7 @@ from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.evaluation.shared import Layout, allocate, arrays_in, plan_layout
 from elites.evaluation.threads import choose_thread_count
 from elites.evaluation.worker import BEATS, STOP
+from elites.policies.layout import HIDDEN
 from elites.tasks import list_parameters
 from elites.tasks.episode import Transitions
 from elites.tasks.task import HostTask
@@ -96,7 +97,7 @@ class ProcessEvaluator(Evaluator):
     """
 
     def __init__(
-        self, task: HostTask, *, hidden: tuple[int, ...] = (128, 128), processes: int | None = None
+        self, task: HostTask, *, hidden: tuple[int, ...] = HIDDEN, processes: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one process per core by default."""
         processes = choose_thread_count(processes)

@@ -13,6 +13,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.options import Threads, converted
+from elites.policies.layout import HIDDEN
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.task import CompiledTask, Simulator
 
@@ -21,7 +22,7 @@ class ThreadEvaluator(Evaluator):
     """Runs batches with one simulator per thread; a thread that is free takes the next episode."""
 
     def __init__(
-        self, task: CompiledTask, *, hidden: tuple[int, ...] = (128, 128), threads: int | None = None
+        self, task: CompiledTask, *, hidden: tuple[int, ...] = HIDDEN, threads: int | None = None
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
         threads = choose_thread_count(threads)

@@ -73,6 +73,11 @@ STUDIES: dict[str, dict[str, Any]] = {  # all on the uncertain tasks
 }
 
 
+def has_papers_share(hyper_parameters: Mapping[str, Any]) -> bool:
+    """Whether these are hyper-parameters of PGA-MAP-Elites with the paper's share of GA offspring."""
+    return hyper_parameters.get("p_evo") == GA_SHARE
+
+
 def study_name(name: str, suite: str) -> str:
     """The name of a study of the paper; for another suite, with the name of the suite."""
     return name if suite == PAPERS else f"{name}-{suite}"

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 import jax
 import jax.numpy as jnp
 
-from elites.policies.layout import parameter_count, split_layers
+from elites.policies.layout import HIDDEN, parameter_count, split_layers
 
 Layers = tuple[tuple[jax.Array, jax.Array], ...]
 """(weights [in, out], biases) of each layer."""
@@ -59,7 +59,7 @@ class Policy:
     sizes: tuple[int, ...]
 
     @classmethod
-    def for_task(cls, task: Controllable, hidden: tuple[int, ...] = (128, 128)) -> Policy:
+    def for_task(cls, task: Controllable, hidden: tuple[int, ...] = HIDDEN) -> Policy:
         """The controllers of a task."""
         return cls(task.controller(hidden))
 

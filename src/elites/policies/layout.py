@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import jax
     import numpy as np
 
+HIDDEN = (128, 128)  # units of the hidden layers, as in the paper
 Array = TypeVar("Array", "np.ndarray", "jax.Array")
 
 

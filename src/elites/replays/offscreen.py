@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import weakref
 from multiprocessing.connection import Connection
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import describe_exit, end_with_parent, start_child
+from elites.children import describe_exit, end_child, end_with_parent, start_child
 from elites.errors import ElitesError, describe
 
 VARIABLE = "MUJOCO_GL"  # MuJoCo's variable for the library that it draws with
@@ -59,7 +58,7 @@ class Offscreen:
         with theirs:
             self._process = start_child(__name__, (theirs.fileno(),), lifeline[0])
         self._channel = Connection(ours.detach())
-        self.close = weakref.finalize(self, _end, self._process, self._channel, lifeline)
+        self.close = weakref.finalize(self, end_child, self._process, self._channel, lifeline)
         content = np.empty(mujoco.mj_sizeModel(model), np.uint8)
         mujoco.mj_saveModel(model, None, content)
         self._ask((library, content.tobytes(), size, view, field))
@@ -89,14 +88,6 @@ class Offscreen:
             f"MuJoCo's renderer with {VARIABLE}={self.library} failed: {reason}; "
             f"{VARIABLE}={OFF[0]} draws without it"
         )
-
-
-def _end(process: subprocess.Popen[bytes], channel: Connection, lifeline: tuple[int, int]) -> None:
-    channel.close()
-    process.kill()
-    process.wait()
-    for descriptor in lifeline:
-        os.close(descriptor)
 
 
 def main(channel_file: int, lifeline: int, parent: int, by_main_thread: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from elites.errors import ElitesError
+from elites.policies.layout import HIDDEN
 
 ROLLOUT_SECONDS = 1.0  # of episodes, to measure their pace
 CONTROLLERS = 50
@@ -121,7 +122,7 @@ def _rollouts(config: Any) -> dict[str, float]:
     task = config.make_task()
     keys = jax.random.split(jax.random.key(0), CONTROLLERS)
     parameters = np.asarray(jax.jit(jax.vmap(Policy.for_task(task).init))(keys))
-    with make_evaluator(task, (128, 128), None, physics=config.physics) as evaluator:
+    with make_evaluator(task, HIDDEN, None, physics=config.physics) as evaluator:
         evaluator.evaluate(parameters[:2], np.arange(2))  # compiles
         steps, episodes, started = 0, 0, time.perf_counter()
         while (seconds := time.perf_counter() - started) < ROLLOUT_SECONDS:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol
 from elites.errors import require
 from elites.imports import pickled
 from elites.options import Cells, Count, EpisodeLength, Finite, Range, check_fields, checked, converted
+from elites.policies.layout import HIDDEN
 
 if TYPE_CHECKING:
     import jax
@@ -99,7 +100,7 @@ class Task:
         """The reason why the task cannot run here, in a line; empty if it can."""
         return ""
 
-    def controller(self, hidden: tuple[int, ...] = (128, 128)) -> tuple[int, ...]:
+    def controller(self, hidden: tuple[int, ...] = HIDDEN) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)
 

@@ -24,7 +24,7 @@ from elites.metrics.statistics import (
     superiority,
 )
 from elites.paper.claims import evaluate_claims
-from elites.paper.presets import GA_SHARE, PGA
+from elites.paper.presets import PGA, has_papers_share
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.studies.results.study_results import POOLED, StudyResults
 
@@ -159,7 +159,7 @@ def choose_reference(study: StudyResults, given: str = "") -> str:
         runs = [run for run in runs if given in (run.algorithm, run.home)]
     else:
         runs = [run for run in runs if run.algorithm == PGA]
-    papers = [run.variant for run in runs if run.record.hyper_parameters.get("p_evo") == GA_SHARE]
+    papers = [run.variant for run in runs if has_papers_share(run.record.hyper_parameters)]
     matches = list(dict.fromkeys([run.variant for run in runs]))
     if given and not papers and len(matches) != 1:
         problem = "names several algorithms" if matches else "is none of the algorithms"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from elites.paper.presets import GA_SHARE
+from elites.paper.presets import has_papers_share
 from elites.reports import colours
 from elites.studies.results.runs import Run
 from elites.studies.results.study_results import StudyResults
@@ -43,7 +43,7 @@ def choose_colours(runs: Sequence[Run]) -> dict[str, str]:
     for _, variant, algorithm in by_order:
         several = sum(other == algorithm for _, _, other in by_order) > 1
         first = next(run for run in runs if run.variant == variant)
-        is_default = first.record.hyper_parameters.get("p_evo") == GA_SHARE
+        is_default = has_papers_share(first.record.hyper_parameters)
         usual = colours.ALGORITHMS.get(algorithm)
         if usual is not None and usual not in chosen.values() and (not several or is_default):
             chosen[variant] = usual

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elites.children import START_SECONDS, describe_exit, end_with_parent, start_child
+from elites.children import START_SECONDS, describe_exit, end_child, end_with_parent, start_child
 from elites.errors import ElitesError, describe
 from elites.imports import add_pickled, pickled
 from elites.output import safe_output
@@ -45,7 +44,7 @@ class Remote:
         self._text = b""
         with theirs:
             self._process = start_child(__name__, (theirs.fileno(),), self._lifeline[0])
-        self.close = weakref.finalize(self, _end, self._process, self._channel, self._lifeline)
+        self.close = weakref.finalize(self, end_child, self._process, self._channel, self._lifeline)
         self._receive(START_SECONDS, "its start")
 
     def call(self, what: str, **arguments: Any) -> Any:
@@ -86,14 +85,6 @@ class Remote:
                     f"{self.name}: {what} failed: its process {describe_exit(self._process.returncode)}"
                 )
             self._text += part
-
-
-def _end(process: subprocess.Popen[bytes], channel: socket.socket, lifeline: tuple[int, int]) -> None:
-    channel.close()
-    process.kill()
-    process.wait()
-    for descriptor in lifeline:
-        os.close(descriptor)
 
 
 def inspect_remotely(
