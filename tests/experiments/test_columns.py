@@ -219,9 +219,7 @@ def test_reports_show_only_metrics_of_the_archive():
 
 
 def test_a_metric_may_not_have_the_name_of_such_a_column():
-    with pytest.raises(
-        ElitesError, match="metrics is mean_fitness; it must be of names that no other column"
-    ):
+    with pytest.raises(ElitesError, match="metrics is mean_fitness; it must be unique: each name"):
         RunConfig(algorithm="map-elites", task="point", metrics=(f"{__name__}:MEAN",))
 
 

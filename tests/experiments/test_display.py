@@ -154,14 +154,14 @@ def test_there_is_always_one_panel(columns, lines, actions):
                 if action == "report":
                     display(report(value))
                 elif action == "phase":
-                    display.phase(value)
+                    display.show_phase(value)
                 elif action == "correction":
-                    display.correction(value, 5000)
+                    display.show_correction(value, 5000)
                 elif action == "log":
                     display.log(value)
                     logged += 1
                 elif action == "Ctrl-C":
-                    display.stopping("waiting for the running generation to end", 1)
+                    display.show_stop("waiting for the running generation to end", 1)
                     screen.write("^C")
                 else:
                     screen.resize(value)
@@ -194,9 +194,9 @@ def test_lines_are_printed_above_the_panel():
 
 def test_output_to_a_file_gets_lines(capsys):
     with Display("a run") as display:
-        display.phase("compiling")
-        display.phase("first episodes")
-        display.phase("compiling")
+        display.show_phase("compiling")
+        display.show_phase("first episodes")
+        display.show_phase("compiling")
         display(report(20))
         display(report(40))
         display(report(100))

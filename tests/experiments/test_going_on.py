@@ -74,7 +74,7 @@ def test_all_generations_before_the_last_are_whole(initial, batch, rounds, budge
     functions = Generation(algorithm, 1)
     sizes = [sum(round.policies for round in functions.rounds(number)) for number in range(300)]
     ends = np.cumsum([0, *sizes])
-    assert functions.before_last(budget) == ends[ends < budget][-1]
+    assert functions.evaluations_before_last(budget) == ends[ends < budget][-1]
 
 
 @pytest.mark.parametrize(

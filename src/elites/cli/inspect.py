@@ -79,7 +79,7 @@ class Correct(PhysicsOptions):
                 threads=self.threads,
                 physics=self.physics,
                 on_progress=bar,
-                on_stop=bar.stopping,
+                on_stop=bar.show_stop,
                 log=bar.log,
             )
         print(losses_table(corrected, RunFolder(self.folder).read_record().metrics))

@@ -112,7 +112,7 @@ class Resume(ExecutionArguments):
     folder: Folder
     """Folder of the run, or of a group of runs."""
     evaluations: Evaluations | None = None
-    """A larger budget; the result is that of a run which had it from the beginning, bit for bit."""
+    """Larger budget. The result is bit for bit that of a run planned with this budget."""
 
     def run(self) -> int:
         from elites.experiments.display import Display

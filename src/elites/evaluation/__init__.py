@@ -57,11 +57,11 @@ def make_evaluator(
 def refuse_cluster(task: Task, cluster: str | None) -> None:
     """Raises an error if a cluster is given for a task in JAX, or for a function.
 
-    Results on a cluster must not depend on which machine runs an episode. Those of JAX do, because processors
-    round differently.
+    Results on a cluster must not depend on which machine runs an episode. Results in JAX do, because
+    processors round differently.
     """
     if cluster is not None:
         raise ElitesError(
-            f"--cluster cannot distribute the episodes of {task.name}: processors round them differently; "
-            "`elites study run --cluster` distributes whole runs"
+            f"--cluster cannot distribute the episodes of {task.name}: their results would depend on the "
+            "processor; `elites study run --cluster` distributes whole runs"
         )

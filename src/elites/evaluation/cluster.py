@@ -124,39 +124,39 @@ class ClusterEvaluator(Evaluator):
         on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
         """See `Evaluator._run`. Episodes of a lost machine are run again by another one."""
-        whole, episodes = by_episode(evaluation), evaluation.seed.size // len(parameters)
+        results, episodes = by_episode(evaluation), evaluation.seed.size // len(parameters)
         transitions = evaluation.transitions is not None
         waiting = deque(self._parts(total))
-        flying: dict[Any, tuple[_Actor, Part]] = {}
-        alone_since = time.monotonic()
-        while waiting or flying:
+        in_flight: dict[Any, tuple[_Actor, Part]] = {}
+        no_machine_since = time.monotonic()
+        while waiting or in_flight:
             self._start_actors()
-            for actor in self._free(waiting):
+            for actor in self._free_actors(waiting):
                 part = waiting.popleft()
                 rows = np.arange(part.first, part.last) // episodes
                 sent = parameters[rows[0] : rows[-1] + 1]
                 call = actor.handle.evaluate.remote(
-                    sent, rows - rows[0], whole.seed[part.first : part.last], transitions, noise
+                    sent, rows - rows[0], results.seed[part.first : part.last], transitions, noise
                 )
-                flying[call] = (actor, part)
+                in_flight[call] = (actor, part)
                 actor.in_flight += 1
             starting = [actor.versions for actor in self._actors.values() if not actor.started]
-            if not flying and not starting:
-                if time.monotonic() - alone_since > NO_MACHINE_SECONDS:
+            if not in_flight and not starting:
+                if time.monotonic() - no_machine_since > NO_MACHINE_SECONDS:
                     raise ElitesError("no machine of the Ray cluster is left")
                 time.sleep(0.5)
                 continue
-            alone_since = time.monotonic()
-            done, _ = self._ray.wait([*flying, *starting], timeout=1.0)
+            no_machine_since = time.monotonic()
+            done, _ = self._ray.wait([*in_flight, *starting], timeout=1.0)
             for call in done:
-                if call in flying:
-                    actor, part = flying.pop(call)
+                if call in in_flight:
+                    actor, part = in_flight.pop(call)
                     actor.in_flight -= 1
                     result = self._await_result(call, actor)
                     if result is None:
                         waiting.appendleft(part)
                         continue
-                    _store(result, whole, part)
+                    _store(result, results, part)
                     if on_episode is not None:
                         for length in result.evaluation.length:
                             on_episode(int(length))
@@ -215,7 +215,7 @@ class ClusterEvaluator(Evaluator):
                 self._searched = -np.inf  # perhaps only the process died
             return None
 
-    def _free(self, waiting: deque[Part]) -> list[_Actor]:
+    def _free_actors(self, waiting: deque[Part]) -> list[_Actor]:
         """Actors that can take a part, once per part that they can take; the least busy ones first."""
         free = [
             (place, actor)
@@ -232,13 +232,13 @@ class ClusterEvaluator(Evaluator):
         return [Part(first, min(first + size, total)) for first in range(0, total, size)]
 
 
-def _store(result: PartResult, whole: Evaluation[np.ndarray], part: Part) -> None:
+def _store(result: PartResult, results: Evaluation[np.ndarray], part: Part) -> None:
     """Copies the results of a part into the evaluation of the batch, which has one row per episode."""
     for name in ("fitness", "descriptor", "length", "ending"):
-        getattr(whole, name)[part.first : part.last] = getattr(result.evaluation, name)
+        getattr(results, name)[part.first : part.last] = getattr(result.evaluation, name)
     if result.steps is None:
         return
-    for array, rows, extra in zip(whole.recorded, result.steps, EXTRA_ROWS, strict=True):
+    for array, rows, extra in zip(results.recorded, result.steps, EXTRA_ROWS, strict=True):
         start = 0
         for index, steps in enumerate(result.evaluation.length, part.first):
             length = int(steps) + extra

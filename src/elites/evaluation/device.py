@@ -1,7 +1,7 @@
 """Episodes of tasks that are pure JAX: a whole batch runs inside one program, on an accelerator or not.
 
 All episodes of a batch step together. Those that have ended keep stepping until the last one has ended;
-nothing of those steps reaches their fitness, descriptor or transitions.
+these extra steps do not change the results.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def rollout(
     *,
     transitions: bool,
     action_noise: float = 0.0,
-    runs: jax.Array | None = None,
+    enabled: jax.Array | None = None,
     functions: Batched | None = None,
 ) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
-    `action_noise` is as in `Evaluator.evaluate`. `runs` has the shape of the seeds: where it is
-    false, the episode is skipped. `functions` replaces the task's own functions.
+    `action_noise` is as in `Evaluator.evaluate`. `enabled` has the shape of the seeds; where it is false, the
+    episode is skipped. `functions` replaces the task's own functions.
     """
     functions = functions or batch_physics(task)
     shape, steps = seeds.shape, task.episode_length
@@ -99,7 +99,7 @@ def rollout(
         return jnp.clip(action + action_noise * noise, -1, 1)
 
     states, observation = functions.reset(flat)
-    alive = jnp.ones(count, bool) if runs is None else runs.reshape(-1)
+    alive = jnp.ones(count, bool) if enabled is None else enabled.reshape(-1)
     sizes = (task.observation_size, task.action_size, None, task.step_descriptor_size)
     dtypes = (jnp.float32, jnp.float32, jnp.float32, dtype)
     running = _Running(
@@ -137,8 +137,8 @@ def rollout(
             descriptor = alive[:, None] & after.descriptor
         else:
             descriptor = jnp.where(alive[:, None], after.descriptor, 0).astype(running.descriptor.dtype)
-        ended = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
-        ends = alive & (after.terminated | ~finite)
+        ending_if_over = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
+        is_over = alive & (after.terminated | ~finite)
         length = running.length + alive
         observed, acted = (jnp.where(alive[:, None], array, 0) for array in (after.observation, action))
         recorded = (observed, acted, reward, descriptor)
@@ -148,11 +148,11 @@ def rollout(
             if task.describes_episodes
             else after.state,
             observation=after.observation,
-            alive=alive & ~ends & (length < steps),
+            alive=alive & ~is_over & (length < steps),
             fitness=running.fitness + reward,
             descriptor=running.descriptor + descriptor,
             length=length,
-            ending=jnp.where(ends, ended, running.ending),
+            ending=jnp.where(is_over, ending_if_over, running.ending),
         ), recorded if transitions else None
 
     def run_steps(running: _Running) -> _Running:
@@ -215,7 +215,7 @@ def check_episode_descriptor(task: DeviceTask, shape: tuple[int, ...]) -> None:
 def _kept_at_end(alive: jax.Array, after: Any, before: Any, axis: int) -> Any:
     """The states after a step; those of episodes that had ended before it stay as they are."""
     return jax.vmap(
-        lambda runs, *states: jax.tree.map(functools.partial(jnp.where, runs), *states),
+        lambda running, *states: jax.tree.map(functools.partial(jnp.where, running), *states),
         in_axes=(0, axis, axis),
         out_axes=axis,
     )(alive, after, before)
@@ -239,12 +239,12 @@ def evaluate_inside(
     *,
     transitions: bool,
     action_noise: float,
-    runs: jax.Array,
+    enabled: jax.Array,
     physics: Physics | None = None,
 ) -> Evaluation[jax.Array]:
     """Evaluates genomes `[n, P]` inside a program; the arguments are those of `rollout`."""
     if isinstance(task, FunctionTask):
-        return evaluate_function(task, parameters, seeds, runs)
+        return evaluate_function(task, parameters, seeds, enabled)
     assert isinstance(task, DeviceTask)
     assert isinstance(genome, Policy)
     return rollout(
@@ -254,7 +254,7 @@ def evaluate_inside(
         seeds,
         transitions=transitions,
         action_noise=action_noise,
-        runs=runs,
+        enabled=enabled,
         functions=batch_physics(task, physics),
     )
 
@@ -297,24 +297,24 @@ class DeviceEvaluator(Evaluator):
         noise: float,
         on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        """See `Evaluator._run`. As many controllers run at a time as fit."""
+        """See `Evaluator._run`. Runs as many controllers at a time as fit into one call."""
         seeds, transitions = evaluation.seed, evaluation.transitions is not None
-        runs = np.arange(seeds.size).reshape(seeds.shape) < total
+        enabled = np.arange(seeds.size).reshape(seeds.shape) < total
         chunk = min(len(seeds), self.controllers_per_call(seeds.size // len(seeds), transitions))
         for start in range(0, len(seeds), chunk):
             rows = slice(start, start + chunk)
-            if not runs[rows].any():
+            if not enabled[rows].any():
                 break
             short = chunk - len(seeds[rows])  # the last chunk is padded, so that all share a program
             part = [
                 np.concatenate([array[rows], np.zeros((short, *array.shape[1:]), array.dtype)])
-                for array in (parameters, seeds, runs)
+                for array in (parameters, seeds, enabled)
             ]
-            ran = self._program(transitions, noise)(part[0], part[1], runs=part[2])
+            ran = self._program(transitions, noise)(part[0], part[1], enabled=part[2])
             for whole, piece in zip(jax.tree.leaves(evaluation), jax.tree.leaves(ran), strict=True):
                 whole[rows] = np.asarray(piece)[: chunk - short]
             if on_episode is not None:
-                for length in evaluation.length[rows][runs[rows]]:
+                for length in evaluation.length[rows][enabled[rows]]:
                     on_episode(int(length))
         return evaluation
 

@@ -67,7 +67,7 @@ class JaxEnvironment:
 
 
 class StatelessSimulator:
-    """A simulator as functions of their arguments alone, for `jax.pure_callback`.
+    """Pure functions over a simulator, for `jax.pure_callback`: a result depends only on the arguments.
 
     The simulator is made when it is first used.
     """

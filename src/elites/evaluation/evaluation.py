@@ -23,7 +23,9 @@ class Evaluation(NamedTuple, Generic[Array]):
     """
 
     seed: Array  # uint32
-    fitness: Array  # float32; on the host, rewards are summed in float64 and the sum is rounded once
+    fitness: (
+        Array  # float32; tasks outside JAX sum rewards in float64 and round once, tasks in JAX sum in float32
+    )
     descriptor: Array  # float32 […, descriptor_size]
     length: Array  # int32, steps
     ending: Array  # uint8, an Ending
@@ -82,9 +84,10 @@ def by_episode(evaluation: Evaluation[np.ndarray]) -> Evaluation[np.ndarray]:
 
 
 class Evaluator(ABC):
-    """Runs batches of controllers on one task. A result depends on task, controller and seed alone.
+    """Runs batches of controllers on one task.
 
-    On the device, rounding also depends on the batch, and physics amplifies such differences.
+    A result depends only on the task, the controller and the seed. Exception: under XLA or CUDA, rounding
+    also depends on the batch, and physics amplifies such differences.
     """
 
     def __init__(self, task: Task, sizes: tuple[int, ...]) -> None:
@@ -109,8 +112,9 @@ class Evaluator(ABC):
             parameters: `[n, P]`, one flat controller per row.
             seeds: whole numbers from 0, `[n]` for one episode per controller or `[n, m]` for m episodes.
             transitions: whether to record every step.
-            action_noise: standard deviation of Gaussian noise that is added to every action, within ±1. It is
-                a function of the episode's seed and the step. A function of vectors has no actions.
+            action_noise: standard deviation of the Gaussian noise on every action; noisy actions are clipped
+                to ±1. The noise depends only on the episode's seed and the step. Functions of vectors ignore
+                it.
             limit: the number of episodes to run, row by row; the others count as skipped, with NaN fitness.
             on_episode: called in the calling thread with the steps of each episode that has ended.
 

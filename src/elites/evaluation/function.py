@@ -16,9 +16,12 @@ from elites.tasks.function import FunctionTask
 
 
 def evaluate_function(
-    task: FunctionTask, parameters: jax.Array, seeds: jax.Array, runs: jax.Array
+    task: FunctionTask, parameters: jax.Array, seeds: jax.Array, enabled: jax.Array
 ) -> Evaluation[jax.Array]:
-    """Fitness and descriptor of vectors `[n, P]` for each seed, `[n]` or `[n, m]`. To be jitted."""
+    """Fitness and descriptor of vectors `[n, P]` for each seed, `[n]` or `[n, m]`. To be jitted.
+
+    `enabled` has the shape of the seeds; where it is false, the episode is skipped.
+    """
     shape = seeds.shape
     vectors = jnp.repeat(parameters, seeds.size // len(parameters), axis=0)
     fitness, descriptor = task(vectors, *((seeds.reshape(-1),) * task.takes_seeds))
@@ -26,13 +29,13 @@ def evaluate_function(
     _check_shapes(task, seeds.size, fitness.shape, descriptor.shape)
     finite = jnp.isfinite(fitness) & jnp.isfinite(descriptor).all(-1)
     ending = jnp.where(finite, jnp.uint8(Ending.TERMINATED), jnp.uint8(Ending.INVALID))
-    ending = jnp.where(runs.reshape(-1), ending, jnp.uint8(Ending.SKIPPED))
+    ending = jnp.where(enabled.reshape(-1), ending, jnp.uint8(Ending.SKIPPED))
     valid = ending == Ending.TERMINATED
     return Evaluation(
         seed=seeds,
         fitness=jnp.where(valid, fitness, jnp.nan).reshape(shape),
         descriptor=jnp.where(valid[:, None], descriptor, jnp.nan).reshape(*shape, -1),
-        length=runs.astype(jnp.int32),
+        length=enabled.astype(jnp.int32),
         ending=ending.reshape(shape),
         transitions=None,
     )

@@ -47,23 +47,28 @@ class Block(NamedTuple):
     initial_observations: np.ndarray
     state: np.ndarray
     observation: np.ndarray
-    raw: np.ndarray  # what the controllers return
-    moment: np.ndarray  # seed, step and spread of the noise on actions
+    outputs: np.ndarray  # of the controllers, before tanh
+    noise_inputs: np.ndarray  # seed, step and spread of the noise on actions
     action: np.ndarray
     reward_and_fitness: np.ndarray
     step_descriptor: np.ndarray
     episode_descriptor: np.ndarray  # if the episode ends here
-    flags: np.ndarray  # whether it ends, all was finite, and the episode's descriptor is
+    # Whether the episode ends, whether all numbers were finite, whether the episode's descriptor is finite.
+    flags: np.ndarray
     weights: np.ndarray  # [lanes, numbers]
     controllers: np.ndarray  # [lanes], the controller in each row of weights
-    dense: np.ndarray  # [lanes], whether its rows of inputs that are 0 must be read
+    # [lanes], whether weights of zero inputs must be read too, because a weight is not finite.
+    dense: np.ndarray
     slot: np.ndarray  # [lanes], the row of weights of each lane
     episode: np.ndarray  # [lanes], -1: none
     length: np.ndarray  # [lanes]
 
 
 class Batch(NamedTuple):
-    """The episodes of a call, `[episodes, …]`. Without records, those are of length 0."""
+    """The episodes of a call, `[episodes, …]`.
+
+    If nothing is recorded, the arrays of transitions have length 0.
+    """
 
     parameters: np.ndarray  # [controllers, P]
     seeds: np.ndarray
@@ -85,7 +90,7 @@ if numba.config.DISABLE_JIT:  # NUMBA_DISABLE_JIT=1 runs the same code interpret
         ctypes.CFUNCTYPE(None, *words)(address)(*arguments)
 
     def fetch_add(counter: np.ndarray, amount: int) -> int:
-        """Adds to a counter that threads share. Returns what it was."""
+        """Adds to a counter that threads share. Returns the previous value."""
         before = int(counter[0])
         counter[0] += amount
         return before
@@ -110,7 +115,7 @@ else:
 
     @intrinsic
     def fetch_add(typing: Any, counter: Any, amount: Any) -> Any:
-        """Adds to a counter that threads share. Returns what it was."""
+        """Adds to a counter that threads share. Returns the previous value."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             array = make_array(signature.args[0])(context, builder, value=values[0])
@@ -139,9 +144,9 @@ def run(
         block.episode[lane] = -1
         block.controllers[lane] = -1
     first = taken = ready = 0  # the episodes that begin next: the first one, how many began, and their number
-    running, turn, left = 0, 0, True
+    running, turn, episodes_left = 0, 0, True
     while True:
-        if left and running < used:
+        if episodes_left and running < used:
             for lane in range(used):
                 if block.episode[lane] >= 0:
                     continue
@@ -150,7 +155,7 @@ def run(
                     first = fetch_add(counter, ready)
                     ready = min(ready, total - first)
                     if ready <= 0:
-                        left = False
+                        episodes_left = False
                         break
                     for k in range(lanes):
                         block.seeds[0, k] = batch.seeds[first + min(k, ready - 1)]
@@ -171,7 +176,7 @@ def run(
                 if len(batch.actions) > 0:
                     for k in range(len(block.initial_observations)):
                         batch.observations[episode, 0, k] = block.initial_observations[k, taken]
-                block.moment[0, lane] = batch.seeds[episode]
+                block.noise_inputs[0, lane] = batch.seeds[episode]
                 block.episode[lane], block.length[lane] = episode, 0
                 load_controller(layout, block, batch.parameters, episode // per_controller, lane)
                 taken += 1
@@ -188,13 +193,15 @@ def run(
                     (
                         block.weights[slot].ctypes.data,
                         block.observation.ctypes.data,
-                        block.raw.ctypes.data,
+                        block.outputs.ctypes.data,
                         lane,
                         block.dense[slot],
                     ),
                 )
-                block.moment[1, lane] = block.length[lane]
-        call(code.act, (block.raw.ctypes.data, block.moment.ctypes.data, block.action.ctypes.data, 1))
+                block.noise_inputs[1, lane] = block.length[lane]
+        call(
+            code.act, (block.outputs.ctypes.data, block.noise_inputs.ctypes.data, block.action.ctypes.data, 1)
+        )
         call(
             code.step,
             (
@@ -238,11 +245,11 @@ def load_controller(layout: Layout, block: Block, parameters: np.ndarray, contro
         if not used:
             free = slot
     block.slot[lane], block.controllers[free] = free, controller
-    block.dense[free] = copy(layout, parameters[controller], block.weights[free])
+    block.dense[free] = copy_controller(layout, parameters[controller], block.weights[free])
 
 
 @compiled
-def copy(layout: Layout, parameters: np.ndarray, weights: np.ndarray) -> int:
+def copy_controller(layout: Layout, parameters: np.ndarray, weights: np.ndarray) -> int:
     """Copies a flat controller as `elites.native.perceptron` reads it.
 
     Returns whether any number is not finite.
@@ -288,7 +295,10 @@ def record(block: Block, batch: Batch, episode: int, lane: int) -> None:
 
 @compiled
 def finish(block: Block, batch: Batch, episode: int, lane: int) -> None:
-    """Writes the result of an episode that has ended; its ending is the last of it."""
+    """Writes the result of an episode that has ended.
+
+    The ending is written last, because another thread waits for it.
+    """
     ending = TERMINATED if block.flags[0, lane] != 0 else TRUNCATED
     if block.flags[1, lane] == 0 or block.flags[2, lane] == 0:
         ending = INVALID

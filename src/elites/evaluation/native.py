@@ -83,10 +83,10 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
             (after.terminated | ~finite, finite, episode_descriptor_finite),
         )
 
-    def act(raw: jax.Array, moment: Any, *, noisy: bool) -> tuple[jax.Array]:
-        action = jnp.tanh(raw)
+    def act(outputs: jax.Array, noise_inputs: Any, *, noisy: bool) -> tuple[jax.Array]:
+        action = jnp.tanh(outputs)
         if noisy:
-            seed, step, spread = moment
+            seed, step, spread = noise_inputs
             action = jnp.clip(action + spread * draw_step_noise(seed, step, task.action_size), -1, 1)
         return (action,)
 
@@ -94,7 +94,7 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
         jax.ShapeDtypeStruct((task.action_size,), jnp.float32),
         jax.ShapeDtypeStruct((), jnp.uint32),
     )
-    moment = seed, jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
+    noise_inputs = seed, jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
 
     def start() -> Any:
         return jax.eval_shape(begin, seed)[0]
@@ -103,7 +103,7 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
     def acting(noisy: bool) -> Compiled:
         function = functools.partial(act, noisy=noisy)
         return compile_function(
-            function, numbers, moment, lanes=lanes, known_as=known_as(f"act, noisy {noisy},")
+            function, numbers, noise_inputs, lanes=lanes, known_as=known_as(f"act, noisy {noisy},")
         )
 
     return Programs(
@@ -186,8 +186,8 @@ class NativeEvaluator(Evaluator):
             initial_observations=initial_observations.view(np.float32),
             state=state,
             observation=observation.view(np.float32),
-            raw=aligned((self.task.action_size, width)).view(np.float32),
-            moment=aligned((3, width)),
+            outputs=aligned((self.task.action_size, width)).view(np.float32),
+            noise_inputs=aligned((3, width)),
             action=action.view(np.float32),
             reward_and_fitness=reward_and_fitness.view(np.float32),
             step_descriptor=step_descriptor.view(np.float32 if real else np.int32),
@@ -214,7 +214,7 @@ class NativeEvaluator(Evaluator):
         self._stop[0] = 0
         threads, steps = len(self._blocks), self.task.episode_length
         for block in self._blocks:
-            block.moment[2].view(np.float32)[:] = noise
+            block.noise_inputs[2].view(np.float32)[:] = noise
         workers = [
             self._executor.submit(
                 episodes.run, code, self._layout, block, batch, steps, total, threads, counter, self._stop

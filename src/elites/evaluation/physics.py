@@ -1,4 +1,4 @@
-"""The physics of a task in JAX: what computes its episodes, and whether they are part of a program."""
+"""Chooses the physics of a task in JAX: XLA, native code or a CUDA kernel."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from elites.files import one_line
 from elites.options import Physics
 from elites.tasks.task import DeviceTask, Task
 
-# With a GPU, as far as was measured: an H200 with 16 cores and 20 seeds, where native code took 0.29 s per
-# generation of walker2d (22,000 operations a step) and 0.50 of ant (62,000), a kernel 0.33 and 0.40. With one
-# seed native code was 1.6 and 2.7 times as fast.
+# Measured on an H200 with 16 cores and 20 seeds: native code took 0.29 s per generation of walker2d (22,000
+# operations a step) and 0.50 s of ant (62,000), a kernel 0.33 s and 0.40 s. With one seed native code was 1.6
+# and 2.7 times as fast.
 SEEDS_PER_THREAD, SEEDS_PER_THREAD_IF_LONG = 1.25, 1.0  # up to these, native code is faster
 LONG_STEP = 40_000  # operations
 _NAMES: dict[Physics, str] = {"xla": "XLA", "native": "native code", "cuda": "a CUDA kernel"}

@@ -27,7 +27,7 @@ from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
 from elites.evaluation.shared import Layout, allocate, arrays_in, plan_layout
 from elites.evaluation.threads import choose_thread_count
-from elites.evaluation.worker import BEATS, STOP
+from elites.evaluation.worker import HEARTBEATS, STOP
 from elites.policies.layout import HIDDEN
 from elites.tasks import list_parameters
 from elites.tasks.episode import Transitions
@@ -93,7 +93,8 @@ class ProcessEvaluator(Evaluator):
     """Runs batches with one simulator per process; a process that is free takes the next episode.
 
     A worker that dies, or makes no step for longer than the task's `patience`, is replaced and its episode is
-    run again. An episode to which that happens three times ends the evaluation, as does an exception.
+    run again. The evaluation fails if this happens three times to one episode, or if an episode
+    raises an exception.
     """
 
     def __init__(
@@ -108,7 +109,8 @@ class ProcessEvaluator(Evaluator):
             )
         super().__init__(task, task.controller(hidden))
         self.patience = task.step_seconds
-        board, size = plan_layout({STOP: np.zeros(1, np.uint8), BEATS: np.zeros(processes, np.int64)})
+        # the board: shared memory with the stop flag and the heartbeats of all workers
+        board, size = plan_layout({STOP: np.zeros(1, np.uint8), HEARTBEATS: np.zeros(processes, np.int64)})
         self._board_layout: Layout = board
         self._board_file = allocate(size)
         self._board = arrays_in(self._board_file, board)
@@ -178,7 +180,7 @@ class ProcessEvaluator(Evaluator):
             ahead = 2 if len(waiting) > 2 * len(self._workers) else 1
             while worker.ready and waiting and len(worker.episodes) < ahead:
                 index = waiting.popleft()
-                order = {
+                request = {
                     "episode": index,
                     "episodes": episodes,
                     "action_noise": action_noise,
@@ -186,12 +188,12 @@ class ProcessEvaluator(Evaluator):
                     "twice": False,
                 }
                 if not self._compared:
-                    self._compared = order["twice"] = True
+                    self._compared = request["twice"] = True
                 worker.episodes.append(index)
                 new = worker.batch != self._batches
                 worker.batch = self._batches
                 with contextlib.suppress(ConnectionError):  # `_listen` notices a worker that is gone
-                    worker.send({**order, "batch": layout} if new else order, file if new else None)
+                    worker.send({**request, "batch": layout} if new else request, file if new else None)
 
         def finished(worker: _Worker, message: dict[str, Any]) -> None:
             nonlocal done
@@ -251,7 +253,7 @@ class ProcessEvaluator(Evaluator):
         for worker in list(self._workers.values()):
             if worker.ready and not worker.episodes:
                 continue
-            beat = int(self._board[BEATS][worker.slot])
+            beat = int(self._board[HEARTBEATS][worker.slot])
             if beat != worker.beat:
                 worker.beat, worker.active, worker.started = beat, now, True
                 continue
@@ -294,7 +296,7 @@ class ProcessEvaluator(Evaluator):
         with theirs:
             descriptors = (theirs.fileno(), self._board_file)
             process = start_child("elites.evaluation.worker", descriptors, self._lifeline[0], slot)
-        worker = _Worker(slot, process, ours, int(self._board[BEATS][slot]))
+        worker = _Worker(slot, process, ours, int(self._board[HEARTBEATS][slot]))
         self._workers[slot] = worker
         self._selector.register(ours, selectors.EVENT_READ, worker)
         setup = {

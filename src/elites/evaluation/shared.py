@@ -1,4 +1,7 @@
-"""Arrays in memory that processes share. It has no name: it is freed with the last process that holds it."""
+"""Arrays in memory that processes share.
+
+The memory has no name and is freed when the last process that holds it ends.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A worker process: runs episodes of a task, one at a time, for its parent. It never imports JAX.
 
-The two exchange lines of JSON over a socket; controllers, seeds and all results are in shared memory. It
-ignores Ctrl-C, which the parent handles, and never outlives its parent.
+Worker and parent exchange lines of JSON over a socket; controllers, seeds and all results are in shared
+memory. The worker ignores Ctrl-C, which the parent handles, and never outlives its parent.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from elites.imports import add_pickled
 from elites.output import safe_output
 from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
 
-STOP, BEATS = "stop", "beats"  # arrays that all workers of an evaluator share
+STOP, HEARTBEATS = "stop", "heartbeats"  # arrays that all workers of an evaluator share
 
 
 def main(channel_file: int, board: int, lifeline: int, parent: int, by_main_thread: int, slot: int) -> None:
-    """Executes the parent's orders until the parent is gone.
+    """Executes the parent's requests until the parent is gone.
 
-    The numbers are two file descriptors, the arguments of `end_with_parent`, and the worker's index on the
-    board.
+    The arguments are two file descriptors, those of `end_with_parent`, and the worker's index on the board.
     """
     gc.freeze()
     end_with_parent(lifeline, parent, by_main_thread)
@@ -39,25 +38,25 @@ def main(channel_file: int, board: int, lifeline: int, parent: int, by_main_thre
         socket.socket(fileno=channel_file) as channel,
         contextlib.suppress(ConnectionError),
     ):
-        orders = Orders(channel)
-        setup = orders.next()
+        requests = Requests(channel)
+        setup = requests.next()
         if setup is None:
             return
         shared = arrays_in(board, setup["board"])
         try:
             if setup["task"].startswith("gym:"):
                 import elites.tasks.gymnasium.simulator  # noqa: F401 # its time does not count as the task's
-            shared[BEATS][slot] += 1
+            shared[HEARTBEATS][slot] += 1
             add_pickled(setup["functions"])
-            worker = Worker(setup, shared[STOP], shared[BEATS][slot : slot + 1])
+            worker = Worker(setup, shared[STOP], shared[HEARTBEATS][slot : slot + 1])
         except BaseException as error:
             _send(channel, {"error": error_line(error)})
             return
         _send(channel, {"ready": True})
-        while (order := orders.next()) is not None:
-            if "batch" in order:
-                worker.take(orders.descriptors.popleft(), order["batch"])
-            _send(channel, worker.run(order))
+        while (request := requests.next()) is not None:
+            if "batch" in request:
+                worker.load_batch(requests.descriptors.popleft(), request["batch"])
+            _send(channel, worker.run(request))
         with contextlib.suppress(Exception):  # its results are safe
             worker.simulator.close()
 
@@ -76,7 +75,7 @@ class Worker:
         self.beats, self.stop, self.watched = beats, stop, WatchedStop(stop, self.beat)
         self.batch: dict[str, np.ndarray] = {}
 
-    def take(self, descriptor: int, layout: Any) -> None:
+    def load_batch(self, descriptor: int, layout: Any) -> None:
         """Switches to another batch."""
         self.batch = {}
         self.batch = arrays_in(descriptor, layout)
@@ -86,24 +85,24 @@ class Worker:
         """Shows the parent that this worker is alive."""
         self.beats[0] += 1
 
-    def run(self, order: dict[str, Any]) -> dict[str, Any]:
+    def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Runs one episode. Returns the message for the parent."""
-        batch, index = self.batch, order["episode"]
+        batch, index = self.batch, request["episode"]
         if self.stop[0]:
             return {"episode": index, "differs": ""}
         rows = None
         if "rewards" in batch:
             rows = Transitions(*(batch[name][index] for name in Transitions._fields))
-            if order["again"]:  # clears the rows of a worker that died
+            if request["again"]:  # clears the rows of a worker that died
                 for row in rows:
                     row[...] = 0
-        parameters = batch["parameters"][index // order["episodes"]]
-        seed, noise = int(batch["seed"][index]), order["action_noise"]
+        parameters = batch["parameters"][index // request["episodes"]]
+        seed, noise = int(batch["seed"][index]), request["action_noise"]
         self.beat()
         try:
             result = self.simulator.run(parameters, self.sizes, seed, self.watched, rows, noise)
             second = None
-            if order["twice"]:
+            if request["twice"]:
                 second = self.simulator.run(parameters, self.sizes, seed, self.watched, None, noise)
         except (Exception, SystemExit) as error:
             return {"error": error_line(error)}
@@ -131,15 +130,15 @@ def _send(channel: socket.socket, message: dict[str, Any]) -> None:
     channel.sendall(json.dumps(message).encode() + b"\n")
 
 
-class Orders:
-    """The parent's orders, line by line. The parent may send one ahead, so that a worker need not wait."""
+class Requests:
+    """The parent's requests, line by line. The parent may send one ahead, so that a worker need not wait."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel, self._text = channel, b""
-        self.descriptors: deque[int] = deque()  # files that were sent with orders, one for each new batch
+        self.descriptors: deque[int] = deque()  # files that were sent with requests, one for each new batch
 
     def next(self) -> dict[str, Any] | None:
-        """The next order; None at the end."""
+        """The next request; None at the end."""
         while b"\n" not in self._text:
             part, descriptors, _, _ = socket.recv_fds(self._channel, 2**20, 8)
             if not part:

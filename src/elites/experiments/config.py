@@ -44,7 +44,7 @@ class RunConfig(RunSettings):
         if isinstance(self.task, Task):
             object.__setattr__(self, "task_parameters", list_parameters(self.task) | self.task_parameters)
             object.__setattr__(self, "task", self.task.name)
-        find_algorithm(self.algorithm)  # an error if it is not a name
+        find_algorithm(self.algorithm)  # raises an error for an unknown algorithm
         for name, expected in {**read_types(RunConfig), "task": str}.items():
             object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
         object.__setattr__(self, "start", resolve_start(self.start))
@@ -104,7 +104,10 @@ class RunConfig(RunSettings):
         names = [metric.name for metric in (*archive, *generation)]
         repeated = sorted({name for name in names if names.count(name) > 1})
         require(
-            not repeated, "metrics", ", ".join(repeated), "of names that no other column has, each given once"
+            not repeated,
+            "metrics",
+            ", ".join(repeated),
+            "unique: each name may be given only once and must not be the name of another column",
         )
         return Metrics(archive, generation)
 

@@ -85,7 +85,7 @@ def correct(
     """Evaluates every elite of a run again and saves the corrected archive as `corrected.npz`.
 
     If the file exists and has the same settings, it is returned. Ctrl-C and SIGTERM raise KeyboardInterrupt;
-    the next call continues from the last save, at most some seconds before.
+    the next call continues from the last save, which is a few seconds old at most.
 
     Args:
         folder: folder of the run, finished or not.
@@ -160,7 +160,7 @@ def correct_archive(
     """Evaluates the elites again and saves the corrected archive. Raises StoppedError if `stop()`."""
     about = describe_correction(archive, **asdict(settings))
     shape = (len(archive.cell), settings.replications, archive.descriptor.shape[1])
-    require_correction(shape[0], shape[2], archive.parameters.shape[1], settings)
+    require_correction_memory(shape[0], shape[2], archive.parameters.shape[1], settings)
     fitness, descriptor = np.full(shape[:2], np.nan, np.float32), np.full(shape, np.nan, np.float32)
     finished = load_unfinished(path, about, shape)
     done = len(finished[0])
@@ -233,7 +233,7 @@ class _Progress:
             self.on_progress(min(self.done, self.total), self.total)
 
 
-def require_correction(elites: int, dimensions: int, parameters: int, settings: Settings) -> None:
+def require_correction_memory(elites: int, dimensions: int, parameters: int, settings: Settings) -> None:
     """Raises an error if the replications of this number of elites do not fit into memory."""
     drawn = 4 * parameters if settings.redraw else 0  # members for one elite at least
     require_bytes(
@@ -268,7 +268,7 @@ def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> l
 def load_existing_correction(
     path: Path, archive: SavedArchive, settings: Settings, log: Callable[[str], None]
 ) -> CorrectedArchive | None:
-    """The corrected archive in a file, if it has this archive and these settings."""
+    """The corrected archive in a file, if it belongs to this archive and these settings; else None."""
     if not path.exists():
         return None
     try:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from elites.experiments.execution import Execution, Report
 
 LINE_SECONDS = 15.0
-APART_SECONDS = 0.5
-PAGE_SECONDS = 0.5  # between the drawings of a notebook's table
-LAST_SECONDS = 1.0  # after a second Ctrl-C, before a process that does not react is ended
+MIN_REPORT_SECONDS = 0.5  # between reports that the rate uses
+NOTEBOOK_SECONDS = 0.5  # between the drawings of a notebook's table
+GRACE_SECONDS = 1.0  # after a second Ctrl-C, before a process that does not react is ended
 BAR_WIDTH = 8  # columns at least
 STARTING = "starting"
 FRAMES, ASCII_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
@@ -58,12 +58,12 @@ class LiveView:
         self._logged = self._started
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
         self._width = self.console.width
-        self._drawn: Live | _Page | None = None
+        self._drawn: Live | _NotebookOutput | None = None
 
     def __enter__(self) -> Self:
         self._ended = 0.0
         if self.in_notebook:
-            self._drawn = _Page(self._bundle)
+            self._drawn = _NotebookOutput(self._bundle)
             self._drawn.start()
         elif self.is_live:
             self._drawn = Live(get_renderable=self._panel, console=self.console)
@@ -105,21 +105,24 @@ class LiveView:
         text = "\n".join(map(printable, message.split("\n")))
         self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def phase(self, doing: str) -> None:
-        """Shows the current activity: the first one at once, as a line if there is no live view."""
+    def show_phase(self, doing: str) -> None:
+        """Sets the current activity.
+
+        The first one is shown at once; without a live view it is printed as a line.
+        """
         is_first, self.doing = self.doing == STARTING, doing
         if is_first and not self.is_live:
             self.log(doing)
         elif is_first and isinstance(self._drawn, Live):
             self._drawn.refresh()
 
-    def stopping(self, awaited: str, times: int) -> None:
+    def show_stop(self, awaited: str, times: int) -> None:
         """Shows what a stop waits for. `times` is the number of Ctrl-C so far."""
         if not self.is_live:
             write_stop(awaited, times)
         self._awaited = awaited if times == 1 else "stopping at once"
         if times == 2 and self._end_process is not None:
-            timer = threading.Timer(LAST_SECONDS, self._end)
+            timer = threading.Timer(GRACE_SECONDS, self._end)
             timer.daemon = True
             timer.start()
 
@@ -128,15 +131,15 @@ class LiveView:
             self.__exit__(KeyboardInterrupt, None, None)
             self._end_process()
 
-    def pace(self, done: int, total: int) -> tuple[float, str]:
+    def update_bar(self, done: int, total: int) -> tuple[float, str]:
         """Updates the bar. Returns the rate per second and the remaining time, as text."""
         now = time.perf_counter()
         self.done, self.total = done, total
-        if len(self._recent) > 1 and self._recent[-1][0] - self._recent[-2][0] < APART_SECONDS:
+        if len(self._recent) > 1 and self._recent[-1][0] - self._recent[-2][0] < MIN_REPORT_SECONDS:
             self._recent.pop()  # reports in quick succession: keep only some of them
         self._recent.append((now, done))
         (then, before), *_ = self._recent
-        rate = (done - before) / (now - then) if now - then >= APART_SECONDS else 0.0
+        rate = (done - before) / (now - then) if now - then >= MIN_REPORT_SECONDS else 0.0
         return rate, _clock((total - done) / rate) if rate else "…"
 
     def line_is_due(self, seconds: float = LINE_SECONDS) -> bool:
@@ -207,10 +210,10 @@ class Display(LiveView):
         """The callbacks of an Execution that this display shows."""
         return {
             "on_generation": self,
-            "on_resume": self.resumed,
-            "on_correction": self.correction,
-            "on_phase": self.phase,
-            "on_stop": self.stopping,
+            "on_resume": self.show_resumed,
+            "on_correction": self.show_correction,
+            "on_phase": self.show_phase,
+            "on_stop": self.show_stop,
             "log": self.log,
         }
 
@@ -218,7 +221,7 @@ class Display(LiveView):
         """Only if the run was stopped. After a finished run, the summary replaces the panel."""
         return bool(self.rows) and self.done < self.total
 
-    def resumed(self, report: Report) -> None:
+    def show_resumed(self, report: Report) -> None:
         """Shows the progress of a run that is resumed."""
         done, total = report.metrics["evaluations"], report.evaluations
         self.done, self.total, so_far = done, total, f"{done:,} of {total:,}"
@@ -226,7 +229,7 @@ class Display(LiveView):
         if not self.is_live:
             self.log(f"continuing from {so_far} evaluations: {_values_text(report)} ({_seeds(report)})")
 
-    def correction(self, done: int, total: int) -> None:
+    def show_correction(self, done: int, total: int) -> None:
         """Shows the progress of a correction."""
         self.doing = f"correcting: {done:,} of {total:,} episodes"
         if self.line_is_due():
@@ -234,7 +237,7 @@ class Display(LiveView):
 
     def __call__(self, report: Report) -> None:
         done, total = report.metrics["evaluations"], report.evaluations
-        rate, left = self.pace(done, total)
+        rate, left = self.update_bar(done, total)
         self.rows = _rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {left} left")
         if self.line_is_due() or (done >= total and not self.is_live):
             self.log(
@@ -259,7 +262,7 @@ class Bar(LiveView):
         self._unit, self.doing = unit, doing
 
     def __call__(self, done: int, total: int) -> None:
-        _, left = self.pace(done, total)
+        _, left = self.update_bar(done, total)
         self.doing = f"{done:,} of {total:,} {self._unit}, {left} left"
         if self.line_is_due():
             self.log(f"{self.title}: {done:,} of {total:,} {self._unit}")
@@ -308,7 +311,7 @@ def _standard_console() -> Console:
     return Console(force_jupyter=False, force_interactive=None if is_terminal else False)
 
 
-class _Page:
+class _NotebookOutput:
     """An output of a notebook's cell that a thread redraws regularly."""
 
     def __init__(self, bundle: Callable[[], Mapping[str, str]]) -> None:
@@ -323,7 +326,7 @@ class _Page:
         self._thread.start()
 
     def _draw(self) -> None:
-        while not self._over.wait(PAGE_SECONDS):
+        while not self._over.wait(NOTEBOOK_SECONDS):
             self._handle.update(self._bundle(), raw=True)
 
     def stop(self) -> None:
@@ -361,7 +364,7 @@ def _values_text(report: Report) -> str:
 
 
 def _rows(report: Report, evaluations: str) -> dict[str, str]:
-    rows = {"evaluations": evaluations, "shown": _seeds(report), **_values(report)}
+    rows = {"evaluations": evaluations, "metrics of": _seeds(report), **_values(report)}
     if added := _added(report):
         rows["added"] = f"{added} in the last generation"
     timings = report.timings

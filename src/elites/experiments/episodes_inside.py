@@ -136,8 +136,8 @@ class DeviceProgram:
                     states, batch = self.functions.ask(states, keys, generation, index, round)
                 else:
                     batch = self.functions.starting_batch(starting)
-                seeds = self.functions.episodes(keys, evaluations, round)
-                runs = self.functions.within(budget, evaluations, round)
+                seeds = self.functions.episode_seeds(keys, evaluations, round)
+                enabled = self.functions.mask_budget(budget, evaluations, round)
                 whole = (self.functions.count * round.policies, *round.shape[1:])
                 evaluation = evaluate_inside(
                     task,
@@ -146,7 +146,7 @@ class DeviceProgram:
                     seeds.reshape(whole),
                     transitions=round.transitions,
                     action_noise=round.action_noise,
-                    runs=runs.reshape(whole),
+                    enabled=enabled.reshape(whole),
                     physics=self.physics,
                 )
                 evaluation = jax.tree.map(

@@ -46,9 +46,10 @@ class _Results(NamedTuple):
 
 
 class _TrainingExecutor(ThreadPoolExecutor):
-    """A thread that trains during the episodes, in order. Without `in_thread`, the caller itself trains.
+    """Trains in one thread while episodes run, in the order of the calls.
 
-    It is for accelerators: the thread that calls a program waits while transitions are copied to them.
+    Without `in_thread`, the calling thread trains. The thread is for accelerators: a call of a program blocks
+    while its transitions are copied to the device.
     """
 
     def __init__(self, in_thread: bool) -> None:
@@ -123,14 +124,14 @@ class EpisodesOutside(Replications):
         return [self._finish(result) for result in results.values()]
 
     def _ask(self, part: int, planned: _PlannedRound) -> _AskedPart:
-        """The genomes and the seeds of a round, on their way to the host."""
+        """Asks for the genomes of a round, and starts to copy them and their seeds to the host."""
         state = self.state[part]
         if (genomes := self.starting_genomes(planned.generation)) is not None:
             batch = self.compiled.starting_batch(genomes)
         else:
             numbers = np.int32(planned.generation), np.int32(planned.number)
             state, batch = self.compiled.ask(state, self.keys[part], *numbers, planned.round)
-        seeds = self.compiled.episodes(self.keys[part], np.int32(planned.evaluations), planned.round)
+        seeds = self.compiled.episode_seeds(self.keys[part], np.int32(planned.evaluations), planned.round)
         return _AskedPart(state, batch, *to_host((batch.parameters, seeds)))
 
     def _tell(
@@ -234,7 +235,7 @@ class EpisodesOutside(Replications):
 
 
 def _joined(arrays: list[jax.Array]) -> np.ndarray:
-    """Arrays of the host as one, replications first. A single one is not copied."""
+    """Concatenates host arrays along the replications; a single array is not copied."""
     return np.asarray(arrays[0]) if len(arrays) == 1 else np.concatenate(arrays)
 
 

@@ -1,8 +1,11 @@
 """A generation, for any number of replications of a run that differ only in their seeds.
 
 This module defines keys, episode seeds, the budget, counts and log rows. All arrays have a leading axis of
-replications; a single run is a group of one. `replications.py` drives the generations: episodes of a pure-JAX
-task run inside the program, all others outside. `loop.py` logs them.
+replications; a single run is a group of one. `episodes_inside.py` and `episodes_outside.py` drive the
+generations: episodes of a pure-JAX task run inside the program unless its physics is native; all others run
+outside. `loop.py` logs them.
+
+A *program* is a function compiled by JAX; a *dispatch* is one call of it.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ class CompiledFunctions(NamedTuple):
     init: Callable[..., Any]
     ask: Callable[..., Any]
     starting_batch: Callable[..., Any]
-    episodes: Callable[..., Any]
+    episode_seeds: Callable[..., Any]
     tell: Callable[..., Any]
     row: Callable[..., Any]
     archives: Callable[..., Any]
@@ -124,7 +127,7 @@ class Generation:
             jax.jit(self.init),
             jax.jit(self.ask, static_argnums=4, donate_argnums=() if keep_input_states else (0,)),
             jax.jit(self.starting_batch),
-            jax.jit(self.episodes, static_argnums=2),
+            jax.jit(self.episode_seeds, static_argnums=2),
             jax.jit(self.tell, static_argnums=7, donate_argnums=0),
             jax.jit(self.row),
             jax.jit(self.archives),
@@ -140,7 +143,7 @@ class Generation:
         opening = self.algorithm.opening
         return opening[generation] if generation < len(opening) else self.algorithm.generation
 
-    def before_last(self, budget: int) -> int:
+    def evaluations_before_last(self, budget: int) -> int:
         """Evaluations before the last generation of a budget."""
         done = 0
         for rounds in self.algorithm.opening:
@@ -181,7 +184,7 @@ class Generation:
         whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
         return whole
 
-    def episodes(self, keys: Keys, evaluations: jax.Array, round: Round) -> jax.Array:
+    def episode_seeds(self, keys: Keys, evaluations: jax.Array, round: Round) -> jax.Array:
         """The seed of each episode of a round, `[replications, …]`, after this number of evaluations.
 
         A seed is a function of the replication's key and the number of the evaluation.
@@ -192,7 +195,7 @@ class Generation:
         )(keys.episodes)
         return seeds.reshape(self.count, *round.shape)
 
-    def within(self, budget: jax.Array, evaluations: jax.Array, round: Round) -> jax.Array:
+    def mask_budget(self, budget: jax.Array, evaluations: jax.Array, round: Round) -> jax.Array:
         """Whether each episode of a round is within the budget, `[replications, …]`."""
         return jnp.broadcast_to(within_budget(budget, evaluations, round), (self.count, *round.shape))
 
@@ -332,8 +335,10 @@ def _shared_generation(
 
 
 def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
-    """Whether each episode of a round is within the budget, `[policies, …]`: of NumPy, or of JAX if it is
-    given JAX's arrays."""
+    """Whether each episode of a round is within the budget, `[policies, …]`.
+
+    The result is a JAX array if an argument is one.
+    """
     return (np.arange(round.evaluations, dtype=np.int32) < budget - evaluations).reshape(round.shape)
 
 

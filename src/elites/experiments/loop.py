@@ -58,12 +58,12 @@ class Outcome:
 def run_to_end(
     home: Path,
     folders: list[RunFolder],
-    current: Replications,
+    replications: Replications,
     execution: Execution,
     interrupts: Interrupts | None = None,
 ) -> list[Outcome]:
     """Runs the replications, each in its folder, until the end or a stop. The checkpoints are in `home`."""
-    if current.algorithm.training_precision == "bfloat16" and not products.gains_speed():
+    if replications.algorithm.training_precision == "bfloat16" and not products.gains_speed():
         execution.log("this processor has no bfloat16 products: training is not faster than in float32")
     with ExitStack() as stack:
         for folder in folders:
@@ -71,45 +71,47 @@ def run_to_end(
                 stack.enter_context(folder_lock(folder.path))
         if interrupts is None:
             interrupts = stack.enter_context(Interrupts(STOP_AWAITS, execution.on_stop))
-        return _run_to_end(home, folders, current, execution, interrupts)
+        return _run_to_end(home, folders, replications, execution, interrupts)
 
 
 def _run_to_end(
     home: Path,
     folders: list[RunFolder],
-    current: Replications,
+    replications: Replications,
     execution: Execution,
     interrupts: Interrupts,
 ) -> list[Outcome]:
     group = GroupFolder(home)
     checkpoints = group.checkpoints
     group.remove_partials()
-    budget = current.configs[0].evaluations
+    budget = replications.configs[0].evaluations
     identity = RunIdentity([replace(folder.read_record(), evaluations=budget) for folder in folders])
-    header = _restore(checkpoints, identity, folders, current, execution) if checkpoints.paths() else None
+    header = None
+    if checkpoints.paths():
+        header = _restore(checkpoints, identity, folders, replications, execution)
     for folder in folders:
         folder.extend(budget)
-    corrects = current.configs[0].correct_every > 0
-    timings = ["generation", *current.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
+    corrects = replications.configs[0].correct_every > 0
+    timings = ["generation", *replications.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
     with ExitStack() as stack:
         with error_in_one_line(f"cannot write to {home}"):
             logs = [
                 stack.enter_context(
                     Logs(
                         folder.path,
-                        current.recorder.columns,
+                        replications.recorder.columns,
                         [*timings, *["corrections_s"] * corrects],
-                        correction_columns(current.metrics.archive) if corrects else (),
-                        current.algorithm.operators,
+                        correction_columns(replications.metrics.archive) if corrects else (),
+                        replications.algorithm.operators,
                         header.logs[index] if header else {},
                     )
                 )
                 for index, folder in enumerate(folders)
             ]
-        loggers = open_loggers(folders, logs, execution.loggers, current.evaluations, execution.log)
+        loggers = open_loggers(folders, logs, execution.loggers, replications.evaluations, execution.log)
         stack.callback(loggers.close)
         places = home, folders, logs, loggers, checkpoints
-        outcomes = _Loop(*places, current, identity, header, interrupts, execution).run()
+        outcomes = _Loop(*places, replications, identity, header, interrupts, execution).run()
         loggers.close(outcomes[0].finished)
         return outcomes
 
@@ -118,19 +120,19 @@ def _restore(
     checkpoints: Checkpoints,
     identity: RunIdentity,
     folders: list[RunFolder],
-    current: Replications,
+    replications: Replications,
     execution: Execution,
 ) -> CheckpointHeader:
     """Continues from the last good checkpoint, if the logs are those that it was written with."""
     execution.on_phase("reading the checkpoint")
-    empty, current.state = outline(current.state), []  # frees memory for the loaded states
-    states, header, problems = checkpoints.load(current.states(empty), identity)
-    current.restore(states)
+    empty, replications.state = outline(replications.state), []  # frees memory for the loaded states
+    states, header, problems = checkpoints.load(replications.states(empty), identity)
+    replications.restore(states)
     for folder, marks in zip(folders, header.logs, strict=True):
         check_logs(folder.path, marks)
     for message in problems:
         execution.log(f"{message}; continuing from the previous one")
-    current.counters = Counters(header.generation, header.evaluations, header.environment_steps)
+    replications.counters = Counters(header.generation, header.evaluations, header.environment_steps)
     return header
 
 
@@ -185,25 +187,25 @@ class _Loop:
         logs: list[Logs],
         loggers: Loggers,
         checkpoints: Checkpoints,
-        current: Replications,
+        replications: Replications,
         identity: RunIdentity,
         header: CheckpointHeader | None,
         interrupts: Interrupts,
         execution: Execution,
     ) -> None:
         """`header` is that of the checkpoint from which the runs continue."""
-        self.folders, self.current, self.logs, self.execution = folders, current, logs, execution
+        self.folders, self.replications, self.logs, self.execution = folders, replications, logs, execution
         self.checkpoints, self.identity, self.interrupts = checkpoints, identity, interrupts
-        self.config, self.loggers = current.configs[0], loggers
-        self.pictures = Pictures(execution.pictures, self.config.evaluations, current.evaluations)
-        self.seeds = tuple(config.seed for config in current.configs)
+        self.config, self.loggers = replications.configs[0], loggers
+        self.pictures = Pictures(execution.pictures, self.config.evaluations, replications.evaluations)
+        self.seeds = tuple(config.seed for config in replications.configs)
         self.elapsed_before = header.elapsed if header else 0.0
-        self.logged = current.evaluations
-        self.corrected = header.corrected if header else 0  # evaluations at the last correction
-        self.writing = f"cannot write to {home}; its last checkpoint is intact"
-        self.saved_at, self.cost = time.perf_counter(), 0.0
-        self.saved = header.generation if header else None  # generation of the newest checkpoint
-        self.spent = self.correcting = 0.0  # seconds, for the next row of timings
+        self.logged_evaluations = replications.evaluations
+        self.corrected_evaluations = header.corrected if header else 0  # evaluations at the last correction
+        self.write_error = f"cannot write to {home}; its last checkpoint is intact"
+        self.saved_at, self.checkpoint_cost = time.perf_counter(), 0.0
+        self.saved_generation = header.generation if header else None  # generation of the newest checkpoint
+        self.checkpoint_seconds = self.correction_seconds = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation
         self.pending = Pending(header.pending, header.pending_s) if header else Pending()
 
@@ -211,15 +213,15 @@ class _Loop:
         while not self.done():
             if self.correction_is_due():
                 try:
-                    with error_in_one_line(self.writing):
+                    with error_in_one_line(self.write_error):
                         self.correct()
                 except StoppedError:
                     return self.stop_early()
                 continue
             if self.state_is_due():
                 self.checkpoint()
-            self.execution.on_phase(f"generation {self.current.generation + 1:,}")
-            for finished in self.current.advance(until=self.next_event()):
+            self.execution.on_phase(f"generation {self.replications.generation + 1:,}")
+            for finished in self.replications.advance(until=self.next_event()):
                 self.log(finished)
             self.draw_pictures()
             stopping = self.stop_requested() and not self.done()
@@ -228,12 +230,12 @@ class _Loop:
             if stopping:
                 return self.stop_early()
         self.execution.on_phase("writing the archive")
-        with error_in_one_line(self.writing):
-            archives = self.current.saved_archives()
+        with error_in_one_line(self.write_error):
+            archives = self.replications.saved_archives()
             for index, (folder, archive) in enumerate(zip(self.folders, archives, strict=True)):
                 self.logs[index].sync()
                 if self.config.keeps_members:
-                    members = self.current.members(index)
+                    members = self.replications.members(index)
                     assert members is not None
                     folder.write_members(members)
                 folder.write_archive(archive)  # marks the run as finished
@@ -241,7 +243,7 @@ class _Loop:
         return self.outcomes(finished=True)
 
     def outcomes(self, *, finished: bool) -> list[Outcome]:
-        evaluations, metrics = self.current.evaluations, self.metrics or self.current.summaries()
+        evaluations, metrics = self.replications.evaluations, self.metrics or self.replications.summaries()
         return [
             Outcome(folder.path, finished, evaluations, own)
             for folder, own in zip(self.folders, metrics, strict=True)
@@ -257,50 +259,51 @@ class _Loop:
         An extended run computes that generation again: the budget may have cut it, and the end of a run adds
         rows to the logs that a longer run does not have there.
         """
-        current = self.current
-        at_last = current.evaluations == current.functions.before_last(current.budget)
-        return self.execution.keep_state and at_last and self.saved != current.generation
+        replications = self.replications
+        before_last = replications.functions.evaluations_before_last(replications.budget)
+        at_last = replications.evaluations == before_last
+        return self.execution.keep_state and at_last and self.saved_generation != replications.generation
 
     def checkpoint_is_due(self) -> bool:
         """True after `checkpoint_seconds` and within `CHECKPOINT_SHARE`; with 0 s, whenever possible."""
         seconds, waited = self.execution.checkpoint_seconds, time.perf_counter() - self.saved_at
-        return seconds == 0 or waited > max(seconds, self.cost / CHECKPOINT_SHARE)
+        return seconds == 0 or waited > max(seconds, self.checkpoint_cost / CHECKPOINT_SHARE)
 
     def elapsed(self) -> float:
-        return self.elapsed_before + time.perf_counter() - self.current.started
+        return self.elapsed_before + time.perf_counter() - self.replications.started
 
     def stop_requested(self) -> bool:
-        hours, seconds = self.execution.max_hours, time.perf_counter() - self.current.started
+        hours, seconds = self.execution.max_hours, time.perf_counter() - self.replications.started
         return self.interrupts.requested or (hours is not None and seconds >= 3600 * hours)
 
     def done(self) -> bool:
-        return self.current.evaluations >= self.config.evaluations and not self.correction_is_due()
+        return self.replications.evaluations >= self.config.evaluations and not self.correction_is_due()
 
     def next_event(self) -> int:
         """Evaluations of the next snapshot, correction, last generation or end."""
-        now, every = self.current.evaluations, self.config.correct_every
+        now, every = self.replications.evaluations, self.config.correct_every
         events = [snapshot for snapshot in _snapshots(self.config) if snapshot > now]
         events += [(now // every + 1) * every] if every else []
-        last = self.current.functions.before_last(self.current.budget)
+        last = self.replications.functions.evaluations_before_last(self.replications.budget)
         events += [last] if last > now and self.execution.keep_state else []
         return min([*events, self.config.evaluations])
 
     def log(self, finished: FinishedGeneration) -> None:
         """Writes rows of the logs and snapshots that are due; reports the generation."""
         metrics, evaluations = finished.metrics, finished.evaluations
-        before, self.logged, self.metrics = self.logged, evaluations, metrics
+        before, self.logged_evaluations, self.metrics = self.logged_evaluations, evaluations, metrics
         timings = {
             **finished.timings,
             "generation": finished.number,
-            "checkpoint_s": self.spent,
+            "checkpoint_s": self.checkpoint_seconds,
             "elapsed_s": self.elapsed(),
-            "corrections_s": self.correcting,
+            "corrections_s": self.correction_seconds,
         }
-        self.spent = self.correcting = 0.0
-        with error_in_one_line(self.writing):
+        self.checkpoint_seconds = self.correction_seconds = 0.0
+        with error_in_one_line(self.write_error):
             crossed = [snapshot for snapshot in _snapshots(self.config) if before < snapshot <= evaluations]
             if crossed:
-                for folder, archive in zip(self.folders, self.current.saved_archives(), strict=True):
+                for folder, archive in zip(self.folders, self.replications.saved_archives(), strict=True):
                     folder.write_snapshot(crossed[-1], archive)
             for log, offspring in zip(self.logs, finished.offspring, strict=True):
                 log.add_offspring(offspring)
@@ -318,17 +321,17 @@ class _Loop:
                     timings,
                     self.config.evaluations,
                     self.seeds,
-                    self.current.metrics.shown,
+                    self.replications.metrics.shown,
                 )
             )
 
     def draw_pictures(self) -> None:
         """Draws the archives for the loggers, if pictures are due."""
-        evaluations, clock = self.current.evaluations, time.perf_counter()
-        elapsed = clock - self.current.started
+        evaluations, clock = self.replications.evaluations, time.perf_counter()
+        elapsed = clock - self.replications.started
         if not self.pictures.is_due(evaluations, elapsed, last=self.loggers.has_others):
             return
-        archives = self.current.saved_archives()
+        archives = self.replications.saved_archives()
         if all(len(archive.fitness) for archive in archives):
             try:
                 self.loggers.pictures(evaluations, draw(archives))
@@ -348,33 +351,34 @@ class _Loop:
         )
 
     def checkpoint(self) -> None:
-        clock, current = time.perf_counter(), self.current
+        clock, replications = time.perf_counter(), self.replications
         self.execution.on_phase("writing a checkpoint")
-        with error_in_one_line(self.writing):
+        with error_in_one_line(self.write_error):
             self.checkpoints.save(
-                current.states(current.state),
+                replications.states(replications.state),
                 self.identity.header(
-                    generation=current.generation,
-                    evaluations=current.evaluations,
-                    environment_steps=current.counters.environment_steps,
-                    corrected=self.corrected,
+                    generation=replications.generation,
+                    evaluations=replications.evaluations,
+                    environment_steps=replications.counters.environment_steps,
+                    corrected=self.corrected_evaluations,
                     elapsed=self.elapsed(),
                     logs=[log.sync() for log in self.logs],
                     pending=self.pending.counts,
                     pending_s=self.pending.seconds,
                 ),
             )
-            if 0 < current.evaluations < self.config.evaluations:  # at the end it would count as finished
-                for folder, archive in zip(self.folders, current.saved_archives(), strict=True):
+            # At the end it would count as finished.
+            if 0 < replications.evaluations < self.config.evaluations:
+                for folder, archive in zip(self.folders, replications.saved_archives(), strict=True):
                     folder.write_archive(archive)
-        self.saved, self.saved_at = current.generation, time.perf_counter()
-        self.cost = self.spent = self.saved_at - clock
+        self.saved_generation, self.saved_at = replications.generation, time.perf_counter()
+        self.checkpoint_cost = self.checkpoint_seconds = self.saved_at - clock
 
     def correction_is_due(self) -> bool:
         """True after the first generation that reaches a multiple of `correct_every`, and at the end."""
-        every, now = self.config.correct_every, self.current.evaluations
-        reached = every > 0 and now // every > self.corrected // every
-        return reached or (every > 0 and now >= self.config.evaluations > self.corrected)
+        every, now = self.config.correct_every, self.replications.evaluations
+        reached = every > 0 and now // every > self.corrected_evaluations // every
+        return reached or (every > 0 and now >= self.config.evaluations > self.corrected_evaluations)
 
     def correct(self) -> None:
         """Corrects the current archives, and writes a row of `corrections.csv` for each."""
@@ -387,34 +391,34 @@ class _Loop:
         )
         rows = []
         for index, (folder, archive) in enumerate(
-            zip(self.folders, self.current.saved_archives(), strict=True)
+            zip(self.folders, self.replications.saved_archives(), strict=True)
         ):
             path = folder.corrected()
-            members = self.current.members(index) if config.correct_redraw else None
+            members = self.replications.members(index) if config.correct_redraw else None
             corrected = load_existing_correction(
                 path, archive, settings, self.execution.log
             ) or correct_archive(
                 path,
                 archive,
                 settings,
-                self.current.evaluator,
+                self.replications.evaluator,
                 members,
                 stop=self.stop_requested,
                 on_progress=self.execution.on_correction,
             )
             row: dict[str, Any] = {
-                "generation": self.current.generation,
-                "evaluations": self.current.evaluations,
+                "generation": self.replications.generation,
+                "evaluations": self.replications.evaluations,
                 "elites": len(archive.cell),
                 "invalid": int(corrected.invalid),
             }
-            for metric in self.current.metrics.archive:
+            for metric in self.replications.metrics.archive:
                 _, row[metric.name], row[metric.loss.name] = corrected.change(metric)
             rows.append(row)
         for log, row in zip(self.logs, rows, strict=True):
             log.corrections.append(row)
-        self.corrected = self.current.evaluations
-        self.correcting = time.perf_counter() - clock
+        self.corrected_evaluations = self.replications.evaluations
+        self.correction_seconds = time.perf_counter() - clock
 
 
 def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:

@@ -58,8 +58,8 @@ class RunResources:
     """Minimum time between checkpoints in seconds; 0: as often as possible. Checkpoints use at most 2 % of
     the run time."""
     keep_state: bool = True
-    """Saved state of a finished run, which `resume` needs to extend it. Its size is that of the archive, plus
-    up to 300 MB for a replay buffer."""
+    """Whether to save the state of a finished run; `resume` needs it to extend the run. It takes as much
+    space as the archive, plus up to 300 MB for a replay buffer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from elites.errors import ElitesError, require
 from elites.evaluation import refuse_cluster
 from elites.evaluation.physics import choose_physics
 from elites.experiments.config import RunConfig, load_config, versions
-from elites.experiments.correct import Settings, require_correction
+from elites.experiments.correct import Settings, require_correction_memory
 from elites.experiments.display import displayed
 from elites.experiments.episodes_inside import EpisodesInside
 from elites.experiments.episodes_outside import EpisodesOutside
@@ -85,7 +85,7 @@ def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Ex
 def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, *, group: bool) -> Outcome:
     """Executes replications in a new folder: as a group, which may have a single one, or as the run itself.
 
-    Records that a killed process left there, before those of the group were complete, are written again.
+    If a killed process left an incomplete group there, its records are written again.
     """
     if not (group and GroupFolder(path).is_incomplete()):
         refuse_taken(path)
@@ -102,12 +102,12 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
         require_memory(algorithm, physics)
         with new_folders:
             pass
-        # Seeds that run one after the other are continued wherever they are; here, at the beginning.
+        # Seeds that run one after another are started by `_resume`: it continues each from its current state.
         return _resume(path, execution, None)
     genomes = None if start is None else lambda: start.parameters
-    # What is wrong with a run is known before anything is written.
-    with make_replications(configs, execution, genomes) as current, new_folders as folders:
-        outcomes = run_to_end(path, folders, current, execution)
+    # Errors in the configuration are raised before anything is written.
+    with make_replications(configs, execution, genomes) as replications, new_folders as folders:
+        outcomes = run_to_end(path, folders, replications, execution)
     return _group_outcome(path, outcomes) if group else outcomes[0]
 
 
@@ -130,7 +130,7 @@ def make_replications(
     if configs[0].correct_every:
         elites = min(len(algorithm.cells.centroids), configs[0].evaluations)
         settings = Settings(replications=configs[0].correct_replications, redraw=configs[0].correct_redraw)
-        require_correction(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
+        require_correction_memory(elites, task.descriptor_size, algorithm.genome.parameter_count, settings)
     driver = EpisodesInside if runs_inside(algorithm, configs[0].physics) else EpisodesOutside
     return driver(configs, algorithm, execution, start_genomes)
 
@@ -179,8 +179,8 @@ def resume(
     Args:
         folder: folder of the run or the group.
         execution: threads, limits and callbacks.
-        evaluations: a larger budget. The result is that of a run which had it from the beginning, bit for
-            bit. A finished run must have kept its state (`Execution.keep_state`).
+        evaluations: larger budget. The result is bit for bit that of a run planned with this budget. A
+            finished run must have kept its state (`Execution.keep_state`).
         task: the run's task again. It is needed in another process if its environment, its descriptor or the
             function that it optimises was defined in a notebook or inside a function.
         progress: as for `run`.
@@ -221,10 +221,12 @@ def _resume_runs(
             _refuse_different(folders, same, GroupFolder(home).seeds())
         start_genomes = functools.partial(_read_genomes, home, configs[0])
         if not is_group or configs[0].shares_program:
-            configs = _extended(home, folders, configs, evaluations or budget)
+            configs = _extend_configs(home, folders, configs, evaluations or budget)
             return _continue(home, folders, configs, original_versions, execution, start_genomes)
         pairs = zip(folders, configs, strict=True)
-        configs = [_extended(run.path, [run], [config], evaluations or budget)[0] for run, config in pairs]
+        configs = [
+            _extend_configs(run.path, [run], [config], evaluations or budget)[0] for run, config in pairs
+        ]
         outcomes = []
         with Interrupts(STOP_AWAITS, execution.on_stop) as interrupts:
             for run, config in zip(folders, configs, strict=True):
@@ -233,10 +235,10 @@ def _resume_runs(
                 if interrupts.requested or (left is not None and left <= 0):
                     outcomes.append(_outcome_so_far(run, config))
                     continue
-                within = dataclasses.replace(execution, max_hours=left)
+                limited = dataclasses.replace(execution, max_hours=left)
                 with folder_lock(run.path):
                     outcomes += _continue(
-                        run.path, [run], [config], original_versions, within, start_genomes, interrupts
+                        run.path, [run], [config], original_versions, limited, start_genomes, interrupts
                     )
         return outcomes
 
@@ -266,7 +268,7 @@ def _continue(
     for run in folders:
         run.refuse_folders()
     outcomes = [
-        _archived(run, config, log=execution.log if checkpoints.paths() else None)
+        _read_outcome(run, config, log=execution.log if checkpoints.paths() else None)
         for run, config in zip(folders, configs, strict=True)
     ]
     known = [outcome for outcome in outcomes if outcome is not None]
@@ -290,11 +292,11 @@ def _continue(
         rows = [{"evaluations": outcome.evaluations, **outcome.metrics} for outcome in known]
         seeds = tuple(config.seed for config in configs)
         execution.on_resume(Report(medians(rows), {}, configs[0].evaluations, seeds))
-    with make_replications(configs, execution, start_genomes) as current:
-        return run_to_end(home, folders, current, execution, interrupts)
+    with make_replications(configs, execution, start_genomes) as replications:
+        return run_to_end(home, folders, replications, execution, interrupts)
 
 
-def _extended(
+def _extend_configs(
     home: Path, folders: list[RunFolder], configs: list[RunConfig], evaluations: int | None
 ) -> list[RunConfig]:
     """The configurations with a larger budget, if one is given; an error if the runs cannot be extended.
@@ -363,10 +365,12 @@ def _group_outcome(path: Path, outcomes: Sequence[Outcome]) -> Outcome:
 
 def _outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
     """The current outcome of a run."""
-    return _archived(run, config) or Outcome(run.path, False, 0, {})
+    return _read_outcome(run, config) or Outcome(run.path, False, 0, {})
 
 
-def _archived(run: RunFolder, config: RunConfig, log: Callable[[str], None] | None = None) -> Outcome | None:
+def _read_outcome(
+    run: RunFolder, config: RunConfig, log: Callable[[str], None] | None = None
+) -> Outcome | None:
     """The outcome of a run so far, from its archive; None if there is none.
 
     A damaged archive is an error. With `log`, it is a line: the checkpoint has the archive, too.
