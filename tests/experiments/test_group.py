@@ -272,14 +272,22 @@ def test_a_group_continues_with_another_number_of_parts(tmp_path, monkeypatch):
             np.testing.assert_allclose(archive.fitness, archives[0].fitness, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["map-elites", "pga-map-elites"])
+@pytest.mark.parametrize(
+    ("name", "batches"),
+    [
+        ("map-elites", [40, 20, 40, 40, 40]),
+        ("pga-map-elites", [40, 20, 40, 40, 40]),
+        ("map-elites-sampling", [40, 20, 2]),  # the budget ends with one of three episodes of a controller
+    ],
+)
 def test_the_episodes_of_all_seeds_are_one_batch_and_each_seed_has_the_bits_of_a_single_run(
-    name, tmp_path, monkeypatch
+    name, batches, tmp_path, monkeypatch
 ):
+    """Also in the last generation, which the budget cuts."""
     config = RunConfig(
         algorithm=name,
         task="qd-hopper",
-        evaluations=90,
+        evaluations=85,
         seed=5,
         hyper_parameters=chosen(name, initial=30),  # two generations of random ones, not equally large
         task_parameters={"episode_length": 30},
@@ -294,9 +302,9 @@ def test_the_episodes_of_all_seeds_are_one_batch_and_each_seed_has_the_bits_of_a
     monkeypatch.setattr(ThreadEvaluator, "evaluate", counted)
     execution = Execution(on_generation=reports.append, checkpoint_seconds=0, log=quiet)
     group = run(config, tmp_path / "group", seeds=2, execution=execution)
-    assert sizes == [40, 20, 40, 40, 40]
+    assert sizes == batches
     assert group.finished
-    assert group.evaluations == 90
+    assert group.evaluations == 85
     assert {report.seeds for report in reports} == {(5, 6)}
     for outcome in group.runs:
         seed = int(outcome.folder.name.removeprefix("seed-"))

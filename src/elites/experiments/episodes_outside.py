@@ -212,26 +212,36 @@ class EpisodesOutside(Replications):
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, planned: _PlannedRound
     ) -> Evaluation[np.ndarray]:
-        """Runs the episodes within the budget; the others count as skipped."""
-        (replications, policies), round = parameters.shape[:2], planned.round
+        """Runs the episodes within the budget, in one batch; the others count as skipped."""
+        replications, round = len(parameters), planned.round
         limit = int(np.count_nonzero(within_budget(self.budget, planned.evaluations, round)))
         if limit == round.evaluations:
-            whole = self.evaluator.evaluate(
-                parameters.reshape(replications * policies, -1),
-                seeds.reshape(replications * policies, *seeds.shape[2:]),
-                transitions=round.transitions,
-                action_noise=round.action_noise,
-            )
-            return Evaluation(
-                *jax.tree.map(lambda array: array.reshape(replications, policies, *array.shape[1:]), whole)
-            )
-        parts = [
-            self.evaluator.evaluate(
-                own, numbers, transitions=round.transitions, action_noise=round.action_noise, limit=limit
-            )
-            for own, numbers in zip(parameters, seeds, strict=True)
-        ]
-        return Evaluation(*jax.tree.map(lambda *arrays: np.stack(arrays), *parts))
+            return self._run(parameters, seeds, round)
+        # The first controllers of all replications come first in the batch, and those beyond the budget last.
+        whole, rest = divmod(limit, round.episodes)
+        ordered = parameters.swapaxes(0, 1), seeds.swapaxes(0, 1)
+        by_controller = self._run(*ordered, round, limit=whole * replications * round.episodes)
+        result = jax.tree.map(lambda array: array.swapaxes(0, 1).copy(), by_controller)
+        if rest:  # of the episodes of one controller
+            place = slice(whole, whole + 1)
+            last = self._run(parameters[:, place], seeds[:, place, :rest], round)
+            for array, episodes in zip(jax.tree.leaves(result), jax.tree.leaves(last), strict=True):
+                array[:, place, :rest] = episodes
+        return Evaluation(*result)
+
+    def _run(
+        self, parameters: np.ndarray, seeds: np.ndarray, round: Round, limit: int | None = None
+    ) -> Evaluation[np.ndarray]:
+        """Runs a batch. The arrays have two leading axes."""
+        first, second = parameters.shape[:2]
+        result = self.evaluator.evaluate(
+            parameters.reshape(first * second, -1),
+            seeds.reshape(first * second, *seeds.shape[2:]),
+            transitions=round.transitions,
+            action_noise=round.action_noise,
+            limit=limit,
+        )
+        return Evaluation(*jax.tree.map(lambda array: array.reshape(first, second, *array.shape[1:]), result))
 
 
 def _joined(arrays: list[jax.Array]) -> np.ndarray:
