@@ -11,6 +11,7 @@ A *program* is a function compiled by JAX; a *dispatch* is one call of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import jax
@@ -24,8 +25,11 @@ from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import Training
 from elites.metrics.contribution import BY_OPERATOR, IMPROVED, MADE, NEW
 from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
+from elites.policies import Policy
+from elites.results.archive import SavedArchive, make_saved_archive
 from elites.results.lineage import RECORD
 from elites.results.schemas import COUNTS
+from elites.tasks import describe_task
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
 
@@ -434,3 +438,18 @@ def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[st
         counts[f"{MADE}{name}"] = new + improved + sum(others)
         counts[f"{NEW}{name}"], counts[f"{IMPROVED}{name}"] = new, improved
     return counts
+
+
+def pack_archive(
+    algorithm: Algorithm, archive: Archive, *, name: str, seed: int, evaluations: int
+) -> SavedArchive:
+    """The archive of a replication in the form in which it is saved. `name` is that of the algorithm."""
+    sizes = algorithm.genome.sizes if isinstance(algorithm.genome, Policy) else ()
+    about = {
+        "algorithm": name,
+        "hyper_parameters": asdict(algorithm.config),
+        "task": describe_task(algorithm.task),
+        "seed": seed,
+        "evaluations": evaluations,
+    }
+    return make_saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)

@@ -19,12 +19,11 @@ from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
 from elites.experiments.display import displayed
 from elites.experiments.execution import Execution
-from elites.experiments.generation import make_generation, make_keys
+from elites.experiments.generation import make_generation, make_keys, pack_archive
 from elites.experiments.run import run, start_runs
 from elites.options import Seed, converted
-from elites.results.archive import SavedArchive, make_saved_archive
+from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
-from elites.tasks import describe_task
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
 
@@ -129,8 +128,9 @@ class Optimiser:
         if self._batch is None:
             raise ElitesError("tell was called without ask")
         rounds = self._functions.rounds(self.generation)
-        round, count = rounds[self._round], len(self._batch.parameters[0])
-        blank = blank_evaluation(self.task, np.arange(self.evaluations, self.evaluations + count), False)
+        round = rounds[self._round]
+        seeds = self._compiled.episode_seeds(self._keys, np.int32(self.evaluations), round)
+        blank = blank_evaluation(self.task, np.asarray(seeds[0]), False)
         given, places = np.asarray(fitness, np.float32), np.asarray(descriptor, np.float32)
         if given.shape != blank.fitness.shape or places.shape != blank.descriptor.shape:
             raise ElitesError(
@@ -141,7 +141,7 @@ class Optimiser:
         evaluation = blank._replace(
             fitness=np.where(valid, given, np.nan),
             descriptor=np.where(valid[:, None], places, np.nan),
-            length=np.ones(count, np.int32),
+            length=np.ones(round.policies, np.int32),
             ending=np.where(valid, Ending.TERMINATED, Ending.INVALID).astype(np.uint8),
         )
         whole = jax.tree.map(lambda array: jnp.asarray(array)[None], evaluation)
@@ -158,7 +158,7 @@ class Optimiser:
             )
         )
         self._batch = None
-        self.evaluations += count
+        self.evaluations += round.evaluations
         self._round = (self._round + 1) % len(rounds)
         self.generation += self._round == 0
         return np.asarray(status[0])
@@ -166,14 +166,9 @@ class Optimiser:
     def archive(self) -> SavedArchive:
         """The elites so far, best first."""
         archive = jax.tree.map(lambda array: np.asarray(array[0]), self._compiled.archives(self._state))
-        about = {
-            "algorithm": self.name,
-            "hyper_parameters": dataclasses.asdict(self.algorithm.config),
-            "task": describe_task(self.task),
-            "seed": self.seed,
-            "evaluations": self.evaluations,
-        }
-        return make_saved_archive(archive, self.algorithm.cells, self.algorithm.operators, (), about)
+        return pack_archive(
+            self.algorithm, archive, name=self.name, seed=self.seed, evaluations=self.evaluations
+        )
 
 
 def _evaluated_elsewhere(vectors: Any) -> tuple[Any, Any]:

@@ -9,7 +9,6 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 import jax
@@ -31,13 +30,12 @@ from elites.experiments.generation import (
     count_evaluations,
     make_generation,
     make_keys,
+    pack_archive,
 )
 from elites.memory import require_bytes
 from elites.options import Physics
-from elites.policies import Policy
-from elites.results.archive import SavedArchive, make_saved_archive
+from elites.results.archive import SavedArchive
 from elites.results.members import Members, make_members
-from elites.tasks import describe_task
 
 DISPATCH_SECONDS = 2.0  # of work per dispatch to the device; a run can stop only between dispatches
 StartGenomes = Callable[[], np.ndarray]  # returns the genomes [n, P] that runs begin with
@@ -161,8 +159,16 @@ class Replications(ABC):
 
     def saved_archives(self) -> list[SavedArchive]:
         """The archives in the form in which they are saved."""
-        pairs = zip(self.configs, self.archives(), strict=True)
-        return [self._saved(config, archive) for config, archive in pairs]
+        return [
+            pack_archive(
+                self.algorithm,
+                archive,
+                name=config.algorithm,
+                seed=config.seed,
+                evaluations=self.evaluations,
+            )
+            for config, archive in zip(self.configs, self.archives(), strict=True)
+        ]
 
     def summaries(self) -> list[dict[str, float]]:
         """The metrics of each archive."""
@@ -184,18 +190,6 @@ class Replications(ABC):
         state = jax.tree.map(lambda array: array[place], self.state[part])
         grid = self.algorithm.members(state)
         return None if grid is None else make_members(grid, self.evaluations)
-
-    def _saved(self, config: RunConfig, archive: Archive) -> SavedArchive:
-        algorithm = self.algorithm
-        sizes = algorithm.genome.sizes if isinstance(algorithm.genome, Policy) else ()
-        about = {
-            "algorithm": config.algorithm,
-            "hyper_parameters": asdict(algorithm.config),
-            "task": describe_task(algorithm.task),
-            "seed": config.seed,
-            "evaluations": self.evaluations,
-        }
-        return make_saved_archive(archive, algorithm.cells, algorithm.operators, sizes, about)
 
 
 def runs_inside(algorithm: Algorithm, physics: Physics | None) -> bool:
