@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elites.cli.command import Flag, Folder, exit_at_once
-from elites.experiments.options import PhysicsOptions
-from elites.options import Evaluations, Replications, Seed, Threads
+from elites.experiments.options import EpisodeOptions
+from elites.options import Evaluations, Replications, Seed
 from elites.reports.style import Format, Style
 
 
@@ -42,7 +42,7 @@ class Show(Style):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Correct(PhysicsOptions):
+class Correct(EpisodeOptions):
     """Evaluate every elite of a run again, to see how much of its archive was luck.
 
     Saves all replications, and the corrected archive of their means, as corrected.npz in the run's folder.
@@ -59,8 +59,6 @@ class Correct(PhysicsOptions):
     """Seed of the replications; they share no episode with the run."""
     redraw: Flag = False
     """deep-grid: a random member of the cell for each replication, instead of its best."""
-    threads: Threads | None = None
-    """Number of threads. Default: one per core."""
 
     def run(self) -> int:
         from elites.experiments.display import Bar

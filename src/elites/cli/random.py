@@ -11,8 +11,8 @@ import tyro
 
 from elites.cli.options import TaskOptions
 from elites.errors import require
-from elites.experiments.options import PhysicsOptions
-from elites.options import Count, Seed, Threads
+from elites.experiments.options import EpisodeOptions
+from elites.options import Count, Seed
 from elites.policies.layout import HIDDEN
 from elites.text import shortened
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Random(PhysicsOptions, TaskOptions):
+class Random(EpisodeOptions, TaskOptions):
     """Evaluate random controllers and print their fitness, descriptors and speed."""
 
     tasks: tyro.conf.Positional[tuple[str, ...]] = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
@@ -30,8 +30,6 @@ class Random(PhysicsOptions, TaskOptions):
     """Number of random controllers per task."""
     seed: Seed = 0
     """Seed of the controllers and of their episodes."""
-    threads: Threads | None = None
-    """Number of threads. Default: one per core."""
 
     def run(self) -> int:
         from elites.evaluation.physics import refuse_physics

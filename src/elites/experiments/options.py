@@ -15,6 +15,7 @@ from elites.options import (
     RowInterval,
     Seconds,
     Snapshots,
+    Threads,
     Workers,
 )
 
@@ -27,6 +28,14 @@ class PhysicsOptions:
     """Tasks in JAX: implementation of the physics, xla, native (machine code in threads) or cuda (a GPU
     kernel). They round differently. Default: that of the run; for a new run native if the task can be
     compiled, but cuda on a GPU with more than 1.25 seeds per CPU thread (1 if steps are long)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeOptions(PhysicsOptions):
+    """Options of a command that evaluates controllers and trains nothing."""
+
+    threads: Threads | None = None
+    """Number of threads (worker processes for gym: tasks). Default: one per core."""
 
 
 @dataclass(frozen=True, kw_only=True)
