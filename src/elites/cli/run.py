@@ -128,7 +128,7 @@ class Resume(ExecutionArguments):
 def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.experiments.display import Bar
-    from elites.files import in_bytes
+    from elites.files import format_bytes
     from elites.metrics.metric import METRICS, describe_values, installed_metrics
     from elites.results.folder import RunFolder
 
@@ -154,6 +154,6 @@ def conclude(outcome: Outcome) -> int:
     if kept:
         print(
             f"`elites resume {outcome.folder} --evaluations N` continues from here; the saved state takes "
-            f"{in_bytes(kept)} (--no-keep-state does not save it)"
+            f"{format_bytes(kept)} (--no-keep-state does not save it)"
         )
     return 0

@@ -254,9 +254,9 @@ def _doubles(at: int, count: int) -> np.ndarray:
 
 def _shapes(model: str) -> dict[int, list[tuple[np.ndarray, np.ndarray, float]]]:
     """The capsules of each link, from the robot's model file: Bullet has no function for them."""
-    from elites.tasks.qdgym.simulator import ASSETS, _anatomy
+    from elites.tasks.qdgym.simulator import ASSETS, load_joints
 
-    links = {joint.link_name.decode(): joint.link for joint in _anatomy(model)}
+    links = {joint.link_name.decode(): joint.link for joint in load_joints(model)}
     capsules: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {}
     root = ElementTree.parse(ASSETS / "mjcf" / model).getroot()
     for body in root.iter("body"):

@@ -32,7 +32,8 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
         ),
     ]
     if corrected.invalid:
-        title += f"; left out for an episode that gave NaN: {corrected.invalid}"
+        count = corrected.invalid
+        title += f"; {count} elite{'s' * (count != 1)} left out because an episode gave NaN"
     return "\n".join([title, *aligned(rows), *(f"  left out: {problem}" for problem in problems)])
 
 

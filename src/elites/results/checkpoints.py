@@ -193,7 +193,7 @@ class RunIdentity:
         if changes:
             raise ElitesError(
                 f"{path} was written with other settings: {', '.join(changes)}; "
-                "with the earlier ones the run can be continued"
+                "use the earlier settings to continue the run"
             )
 
 

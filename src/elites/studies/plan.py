@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elites.experiments.config import RunConfig
-from elites.files import in_bytes
+from elites.files import format_bytes
 from elites.results.folder import RunFolder
 from elites.studies.remaining import is_done
 from elites.studies.study import Job, Study
@@ -141,7 +141,7 @@ def describe(
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
         if left.corrections
         else "none",
-        "disk": f"up to {in_bytes(left.disk)}",
+        "disk": f"up to {format_bytes(left.disk)}",
         "time": "not measured"
         if left.seconds is None
         else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "

@@ -13,7 +13,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, in_bytes, require_space
+from elites.files import error_in_one_line, format_bytes, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
@@ -92,8 +92,8 @@ def _execute(
         run_threads = execution.threads or max(1, plan.cores() // workers)
         where = (
             f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
-            f"with up to {in_bytes(plan.predict_memory(left, measured, workers))} of memory; "
-            f"{in_bytes(measured.available)} are free"
+            f"with up to {format_bytes(plan.predict_memory(left, measured, workers))} of memory; "
+            f"{format_bytes(measured.available)} are free"
         )
         pool = Processes(folder, dataclasses.replace(execution, workers=workers, threads=run_threads))
     else:

@@ -270,11 +270,12 @@ def describe_power(rows: Sequence[Comparison]) -> str:
         return ""
     count, least = rows[0].comparisons, min(row.least for row in impossible)
     seeds = min(min(row.seeds) for row in impossible)
-    subject = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
+    subject = "none" if len(impossible) == len(rows) else f"{len(impossible)}"
+    can = "can" if subject == "none" else "cannot"
     return (
-        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {subject} be significant "
-        f"at {LEVEL:g}, whatever their values: the smallest corrected p-value that they can reach is "
-        f"{least:.2g}. It takes {seeds_needed(count)} replications of each."
+        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')}, {subject} of the "
+        f"comparisons {can} be significant at {LEVEL:g}, whatever the values: the smallest possible corrected p-value is "
+        f"{least:.2g}. At least {counted(seeds_needed(count), 'replication')} of each algorithm are needed."
     )
 
 

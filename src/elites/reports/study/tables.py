@@ -59,7 +59,13 @@ def runs_table(study: StudyResults) -> Table:
                 rows.append((task, variant, str(seeds), ended, at, *common, f"{corrected} of {seeds}"))
     common = ["common budget"] if study.without_common_budget else []
     columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
-    return Table(ReportTable.RUNS, "What was run.", columns, rows, frozenset(range(2, len(columns))))
+    return Table(
+        ReportTable.RUNS,
+        "Runs of each algorithm on each task.",
+        columns,
+        rows,
+        frozenset(range(2, len(columns))),
+    )
 
 
 def cost_table(study: StudyResults) -> Table:
@@ -85,7 +91,7 @@ def cost_table(study: StudyResults) -> Table:
         *("task", "algorithm", "runs", "environment steps", "wall time"),
         *("evaluations per second", "steps per second"),
     )
-    caption = "What a run took, in the median. Replications that train together have the time of all of them."
+    caption = "Cost of a run (medians). Replications that train together have the time of all of them."
     return Table(ReportTable.COST, caption, columns, rows, frozenset(range(2, len(columns))))
 
 

@@ -73,7 +73,7 @@ def read_results(folder: Path, table: Path, compared_tasks: Sequence[tuple[str, 
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
     budgets = {c.run.task: c.common.evaluations for c in curves}
     limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
-    notes += [*_making_notes(curves), *damaged, *_budget_notes(curves, budgets)]
+    notes += [*_version_notes(curves), *damaged, *_budget_notes(curves, budgets)]
     return StudyResults(folder, record, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
@@ -294,8 +294,8 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
     return tuple(float(kept[at].sum() / max(1, made[at].sum())) for at in (early, late))  # type: ignore[return-value]
 
 
-def _making_notes(curves: Sequence[Curves]) -> list[str]:
-    """Notes on find_differences in versions or physics, as runs of several machines may have them."""
+def _version_notes(curves: Sequence[Curves]) -> list[str]:
+    """Notes on runs that were made with different versions of packages or different physics."""
     cells: dict[tuple[str, str], list[RunRecord]] = {}
     for run in (one.run for one in curves):
         cells.setdefault((run.task, run.variant), []).append(run.record)
