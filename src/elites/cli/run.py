@@ -81,10 +81,10 @@ class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
 def _warn_if_replay_cannot_draw(config: RunConfig) -> None:
     """Prints a line if `elites replay` cannot draw the run: environments may need other packages for it."""
     from elites.tasks.gymnasium import GymnasiumTask
-    from elites.tasks.gymnasium.remote import why_not_drawn
+    from elites.tasks.gymnasium.remote import no_drawing_reason
 
     task = config.make_task()
-    if isinstance(task, GymnasiumTask) and (reason := why_not_drawn(task)):
+    if isinstance(task, GymnasiumTask) and (reason := no_drawing_reason(task)):
         print(f"`elites replay` cannot draw this run yet: {reason}", flush=True)
 
 

@@ -423,7 +423,7 @@ class _Loop:
 
 def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:
     """Removes the checkpoints of a finished run, except its last state if `keep_state`."""
-    checkpoints.clear(but=checkpoints.extensible() if execution.keep_state else None)
+    checkpoints.clear(but=checkpoints.find_extensible() if execution.keep_state else None)
 
 
 def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

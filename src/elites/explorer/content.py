@@ -13,7 +13,7 @@ import numpy as np
 
 from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
 from elites.explorer.blocks import Blocks, quantised
-from elites.metrics.metric import METRICS, Elites, find_metric, losing_metrics
+from elites.metrics.metric import METRICS, Elites, find_metric, load_archive_metrics
 from elites.reports.colours import operator_colours
 from elites.reports.corrections import find_correction
 from elites.results.archive import SavedArchive, load_archive
@@ -153,7 +153,7 @@ def _metrics(content: Content) -> list[dict[str, Any]]:
     archive, rows = content.archive, []
     offset = float(archive.about["task"]["qd_offset"])
     elites = Elites(archive.fitness, archive.descriptor, len(archive.centroids), offset)
-    for metric in losing_metrics(content.record.metrics if content.record is not None else ()):
+    for metric in load_archive_metrics(content.record.metrics if content.record is not None else ()):
         row = {"label": shortened(metric.label), "found": metric.text(metric.value(elites))}
         if content.corrected is not None:
             _, after, loss = content.corrected.change(metric)

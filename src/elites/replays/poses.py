@@ -51,7 +51,7 @@ class Movement(NamedTuple):
     fitness: float  # of these steps
 
 
-def why_not_recorded(task: Any) -> str:
+def no_poses_reason(task: Any) -> str:
     """The reason why the episodes of a task have no poses; empty if they have."""
     from elites.tasks.brax import BraxTask
     from elites.tasks.function import FunctionTask
@@ -88,7 +88,7 @@ def record(
 
     The beginning of an episode does not depend on its end, so only these steps are run.
     """
-    reason = why_not_recorded(task)
+    reason = no_poses_reason(task)
     if reason:
         raise ElitesError(reason)
     short = replace(task, episode_length=min(steps, task.episode_length))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import installed_metrics, losing_metrics
+from elites.metrics.metric import installed_metrics, load_archive_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
@@ -27,7 +27,7 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
         ("", "original", "corrected", "loss"),
         *(
             (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
-            for metric in losing_metrics(metric_paths)
+            for metric in load_archive_metrics(metric_paths)
             for before, after, loss in [corrected.change(metric)]
         ),
     ]

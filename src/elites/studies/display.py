@@ -35,7 +35,7 @@ class StudyDisplay(LiveView):
         self.study, self.finished = StudyFolder(study), finished
         self.states: Sequence[State] = ()
 
-    def ended(self, state: State) -> None:
+    def report_end(self, state: State) -> None:
         """Prints the end of a job."""
         name = state.job.name
         if state.stage == "failed":

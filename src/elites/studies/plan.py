@@ -40,8 +40,8 @@ class Measured:
 
 def make_cost_key(config: RunConfig) -> str:
     """A key for runs that cost the same."""
-    of_task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
-    return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
+    task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
+    return json.dumps([*task, config.algorithm, config.hyper_parameters])
 
 
 def predict_cost(

@@ -112,7 +112,7 @@ def _execute(
         display.doing = "starting"
         with display:
             states = execute(
-                *(left, pool, display, display.ended, clock.is_over, display.show_stop),
+                *(left, pool, display, display.report_end, clock.is_over, display.show_stop),
                 evaluations_so_far=lambda job: min(
                     RunFolder(folder / run).evaluations() for run in job.folders
                 ),

@@ -55,17 +55,12 @@ def runs_table(study: StudyResults) -> Table:
                 at = _spread(curves.end.evaluations for curves in replications)
                 corrected = sum(bool(study.correction(curves)) for curves in replications)
                 seeds = len(replications)
-                common = [f"{study.budgets[task]:,}"] if study.without_common_budget else []
+                common = [f"{study.budgets[task]:,}"] if study.tasks_without_common_budget else []
                 rows.append((task, variant, str(seeds), ended, at, *common, f"{corrected} of {seeds}"))
-    common = ["common budget"] if study.without_common_budget else []
+    common = ["common budget"] if study.tasks_without_common_budget else []
     columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
-    return Table(
-        ReportTable.RUNS,
-        "Runs of each algorithm on each task.",
-        columns,
-        rows,
-        frozenset(range(2, len(columns))),
-    )
+    caption = "Runs of each algorithm on each task."
+    return Table(ReportTable.RUNS, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
 def cost_table(study: StudyResults) -> Table:

@@ -19,7 +19,13 @@ from elites.results.folder import RunFolder
 from elites.results.schemas import MAX_COUNT, OPTIONAL, RunRecord, check_columns
 from elites.results.tables import metric_names
 from elites.studies.results.metrics_table import MetricsTable
-from elites.studies.results.runs import Run, describe_differences, find_differences, find_runs, has_usual_task
+from elites.studies.results.runs import (
+    Run,
+    describe_differences,
+    find_differences,
+    find_runs,
+    has_default_task,
+)
 from elites.studies.results.study_results import (
     POINTS,
     Curves,
@@ -108,7 +114,7 @@ def _compared_evaluations(
 
     across: dict[Path, tuple[int, int]] = {}
     for tasks in compared_tasks:
-        chosen = [run for run in runs if run.record.task in tasks and has_usual_task(run)]
+        chosen = [run for run in runs if run.record.task in tasks and has_default_task(run)]
         if len({run.task for run in chosen}) > 1:
             ended = ends(chosen)
             across |= {path: (end, min(ended.values())) for path, end in ended.items()}

@@ -183,7 +183,7 @@ def find_defaults(what: str, name: str) -> dict[str, Any] | None:
     return recorded
 
 
-def has_usual_task(run: Run, free: str | None = None) -> bool:
+def has_default_task(run: Run, free: str | None = None) -> bool:
     """Whether a run's task is a built-in one with its default parameters, `free` apart."""
     defaults, given = find_defaults("tasks", run.record.task), run.record.task_parameters
     return defaults is not None and all(

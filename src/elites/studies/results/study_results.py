@@ -88,7 +88,7 @@ class StudyResults:
         return replace(self, basis=Basis.POOLED, pooled=scores)
 
     @property
-    def without_common_budget(self) -> list[str]:
+    def tasks_without_common_budget(self) -> list[str]:
         """The tasks with runs that are not compared at the common budget."""
         return [task for task in self.tasks if self.budgets[task] < self.limits[task]]
 
