@@ -83,7 +83,7 @@ def merge_studies(
             _refuse_other_plan(read[0], piece)
         runs = _collect_runs(read)
         _refuse_other_settings(runs)
-        differing = find_differences([record for _, record in cell] for cell in _cells(runs))
+        differing = find_differences([record for _, record in group] for group in _combinations(runs))
         if differing and not mixed:
             raise ElitesError(
                 f"the runs were made with different {describe_differences(differing)}; --mixed allows it"
@@ -201,19 +201,19 @@ def _collect_runs(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, 
     return runs
 
 
-def _cells(
+def _combinations(
     runs: Mapping[str, tuple[RunFolder, RunRecord]],
 ) -> Iterator[list[tuple[RunFolder, RunRecord]]]:
     """The runs of each task and algorithm."""
-    cells: dict[str, list[tuple[RunFolder, RunRecord]]] = {}
+    combinations: dict[str, list[tuple[RunFolder, RunRecord]]] = {}
     for place, run in runs.items():
-        cells.setdefault(place.rpartition("/")[0], []).append(run)
-    yield from cells.values()
+        combinations.setdefault(place.rpartition("/")[0], []).append(run)
+    yield from combinations.values()
 
 
 def _refuse_other_settings(runs: Mapping[str, tuple[RunFolder, RunRecord]]) -> None:
     """Raises an error if replications differ in more than the seed and the physics."""
-    for (first, expected), *others in _cells(runs):
+    for (first, expected), *others in _combinations(runs):
         for run, record in others:
             expected_settings, settings = expected.settings(), record.settings()
             for name, other in expected_settings.items():

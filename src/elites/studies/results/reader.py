@@ -302,10 +302,10 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
 
 def _version_notes(curves: Sequence[Curves]) -> list[str]:
     """Notes on runs that were made with different versions of packages or different physics."""
-    cells: dict[tuple[str, str], list[RunRecord]] = {}
+    combinations: dict[tuple[str, str], list[RunRecord]] = {}
     for run in (one.run for one in curves):
-        cells.setdefault((run.task, run.variant), []).append(run.record)
-    differing = find_differences(cells.values())
+        combinations.setdefault((run.task, run.variant), []).append(run.record)
+    differing = find_differences(combinations.values())
     return [f"Runs were made with different {describe_differences(differing)}."] if differing else []
 
 

@@ -161,8 +161,8 @@ def mujoco_task(
 
     `reward` and `ends` are plain functions of an `elites.RobotState`, which Numba compiles. They may use
     numbers, arrays, NumPy's functions, and other functions of yours that are decorated with `numba.njit`.
-    They must depend on nothing but that state. A reward that is not finite, or an index out of range, makes the episode
-    invalid.
+    They must depend on nothing but that state. A reward that is not finite, or an index out of range, makes
+    the episode invalid.
 
     Args:
         file: the model, an MJCF file. A run records a digest of it and of the files that it names.
