@@ -91,7 +91,8 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
 def find_differences(combinations: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
     """The versions and the physics in which runs differ.
 
-    `combinations` has the runs of each task and algorithm. A run without a package did not need it, so this is no difference.
+    `combinations` has the runs of each task and algorithm. A run without a package did not need it, so this
+    is no difference.
     """
     versions: dict[str, set[str]] = {}
     physics: set[str] = set()
