@@ -44,7 +44,7 @@ PAN = """new Promise((done) => {
     last = now;
     const begun = performance.now();
     setZoom(state.zoom[0], 0.5 + 0.2 * Math.sin(picture / 20), 0.5 + 0.2 * Math.cos(picture / 20));
-    tell();
+    notifyListeners();
     work.push(performance.now() - begun);
     if (++picture < 120) return requestAnimationFrame(step);
     const share = (values, at) => values.slice(5).sort((one, other) => one - other)[Math.floor(at * 114)];

@@ -118,7 +118,7 @@ class Browser:
 
     def settle(self):
         """Waits until nothing moves on the maps, the address is written and the last picture drawn."""
-        self.wait("views.every((view) => !view.moving) && !changed.size && !hashLater")
+        self.wait("views.every((view) => !view.moving) && !changed.size && !hashTimer")
         self.run(TWO_PICTURES)
 
     def run(self, script):

@@ -43,45 +43,45 @@ def effort(forces):
     return np.sum(forces**2)
 
 
-def reward(moment):
+def reward(state):
     """Something of everything."""
     return (
-        moment.velocity[0]
-        - 0.1 * effort(moment.actuator_force)
-        + 0.01 * moment.time * moment.position[1]
-        + moment.qpos[3] * moment.qvel[-1]
-        - 0.2 * np.abs(moment.ctrl).max()
-        + 0.001 * moment.sensordata[2]
-        + moment.xpos[2, 2] * moment.xquat[3, 0]
-        + 0.1 * moment.cvel[2, 4]
-        + 0.01 * moment.cfrc_ext[3, 5]
-        + 0.5 * moment.contacts[0] * (1 - moment.contacts[1])
+        state.velocity[0]
+        - 0.1 * effort(state.actuator_force)
+        + 0.01 * state.time * state.position[1]
+        + state.qpos[3] * state.qvel[-1]
+        - 0.2 * np.abs(state.ctrl).max()
+        + 0.001 * state.sensordata[2]
+        + state.xpos[2, 2] * state.xquat[3, 0]
+        + 0.1 * state.cvel[2, 4]
+        + 0.01 * state.cfrc_ext[3, 5]
+        + 0.5 * state.contacts[0] * (1 - state.contacts[1])
     )
 
 
-def ends(moment):
-    return moment.xpos[1, 2] < 0.22 or moment.velocity[0] > 2
+def ends(state):
+    return state.xpos[1, 2] < 0.22 or state.velocity[0] > 2
 
 
-def late(moment):
+def late(state):
     """1, and too far into the forces when half a second has passed."""
-    return 1.0 if moment.time < 0.495 else moment.actuator_force[len(moment.qpos)]
+    return 1.0 if state.time < 0.495 else state.actuator_force[len(state.qpos)]
 
 
-def unbounded(moment):
-    return 1 / (moment.time - moment.time)
+def unbounded(state):
+    return 1 / (state.time - state.time)
 
 
-def beyond(moment):
-    return moment.qpos[100]
+def beyond(state):
+    return state.qpos[100]
 
 
-def wordy(moment):
+def wordy(state):
     return "far"
 
 
-def moved(moment):
-    moment.qpos[0] = 0
+def moved(state):
+    state.qpos[0] = 0
     return 0.0
 
 
@@ -89,10 +89,10 @@ def plain(forces):
     return 1.0
 
 
-def uncompiled(moment):
-    return plain(moment.ctrl)
+def uncompiled(state):
+    return plain(state.ctrl)
 
 
-def ends_late(moment):
+def ends_late(state):
     """False, and too far into the forces when half a second has passed."""
-    return moment.time >= 0.495 and moment.actuator_force[len(moment.qpos)] > 0
+    return state.time >= 0.495 and state.actuator_force[len(state.qpos)] > 0

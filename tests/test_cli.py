@@ -38,7 +38,7 @@ def test_tasks_that_cannot_run_here_are_marked_with_the_reason(monkeypatch, tmp_
     assert marks == {name: expected[kind] for name in TASKS if (kind := name.split("-")[0]) in expected}
     assert first == (
         f"(1)  cannot run here: ELITES_BULLET is {tmp_path}, which holds no Bullet; "
-        f"`elites install-bullet --to {tmp_path}` puts it there"
+        f"`elites install-bullet --folder {tmp_path}` puts it there"
     )
     assert (
         second == "(2)  cannot run here: brax tasks need brax, which is not installed; install elites[brax]"

@@ -24,19 +24,19 @@ def test_characters_that_an_encoding_lacks_are_escaped():
     output = Output(io.TextIOWrapper(raw, encoding="ascii", write_through=True))
     assert output.write("σ … x\n") == 6
     assert raw.getvalue() == b"\\u03c3 \\u2026 x\n"
-    assert output.was_lost == ""
+    assert output.loss_reason == ""
 
 
 def test_output_that_cannot_be_written_is_dropped():
     output = Output(Full())
     output.write("text")
     output.flush()
-    assert output.was_lost == "No space left on device"
+    assert output.loss_reason == "No space left on device"
     closed = io.StringIO()
     closed.close()
     output = Output(closed)
     output.write("text")
-    assert output.was_lost
+    assert output.loss_reason
 
 
 def test_a_broken_pipe_is_not_lost_output():
@@ -47,7 +47,7 @@ def test_a_broken_pipe_is_not_lost_output():
         output.write("text")
         output.flush()
         assert isinstance(output.failure, BrokenPipeError)
-        assert output.was_lost == ""
+        assert output.loss_reason == ""
 
 
 @pytest.mark.parametrize(

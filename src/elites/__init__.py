@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from elites.tasks.gymnasium import GymnasiumTask, gymnasium_task
     from elites.tasks.gymnasium.simulator import Episode
     from elites.tasks.mujoco import MujocoTask
-    from elites.tasks.mujoco.moment import Moment
     from elites.tasks.mujoco.robot import RobotTask, mujoco_task
+    from elites.tasks.mujoco.robot_state import RobotState
     from elites.tasks.qdgym import QDGymTask
     from elites.tasks.task import DeviceTask, StepResult, Task
 
@@ -95,7 +95,7 @@ _HOME = {
     "MAPElites": "elites.algorithms.map_elites",
     "MAPElitesConfig": "elites.algorithms.map_elites",
     "Metric": "elites.metrics.metric",
-    "Moment": "elites.tasks.mujoco.moment",
+    "RobotState": "elites.tasks.mujoco.robot_state",
     "MujocoTask": "elites.tasks.mujoco",
     "NativeEvaluator": "elites.evaluation.native",
     "Optimiser": "elites.experiments.optimise",
@@ -179,7 +179,6 @@ __all__ = [
     "MAPElites",
     "MAPElitesConfig",
     "Metric",
-    "Moment",
     "MujocoTask",
     "NativeEvaluator",
     "Optimiser",
@@ -191,6 +190,7 @@ __all__ = [
     "QDGymTask",
     "Replay",
     "Report",
+    "RobotState",
     "RobotTask",
     "Round",
     "RunConfig",

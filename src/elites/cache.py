@@ -1,4 +1,4 @@
-"""Caches of compiled code, on disk and within a process, and fewer garbage collections."""
+"""Caches of compiled code and centroids on disk, of results in a process; fewer garbage collections."""
 
 import functools
 import gc
@@ -34,7 +34,7 @@ def cache_folder(name: str) -> Path | None:
         tempfile.TemporaryFile(dir=folder).close()
     except (OSError, RuntimeError) as error:
         warnings.warn(
-            f"compiled code is not kept for the next start: {error}; set ELITES_CACHE to a writable folder",
+            f"nothing is cached for the next start: {error}; set ELITES_CACHE to a writable folder",
             stacklevel=2,
         )
         return None
@@ -42,7 +42,7 @@ def cache_folder(name: str) -> Path | None:
 
 
 def keep_compiled_programs() -> None:
-    """Enables JAX's compilation cache, in our folder by default."""
+    """Enables JAX's compilation cache, in the package's cache folder by default."""
     import jax
 
     if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def keep_in_process(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def collect_garbage_rarely() -> None:
-    """Only for processes of the package's own.
+    """Makes Python collect garbage less often. Call it only in the command and in worker processes.
 
     JAX's tracing makes many objects that stay, and little garbage. With Python's defaults, a quarter of the
     time of tracing is spent on collecting garbage.

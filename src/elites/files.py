@@ -1,6 +1,6 @@
 """Files: atomic writes, and arrays that are read only after their declared sizes were checked.
 
-Neither a reader nor a crash leaves half a file.
+Readers never see half a file, and a crash never leaves one.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise ElitesError(
-            f"{what} {in_bytes(needed)} and {in_bytes(free)} are free on the disk of {folder}; "
+            f"{what} {format_bytes(needed)} and {format_bytes(free)} are free on the disk of {folder}; "
             "free some, or take another folder"
         )
 
 
-def in_bytes(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A number of bytes as text, with a unit."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= size:
@@ -121,7 +121,10 @@ class Array:
     """Numbers in the range of float32, those and NaN or infinity for what is missing, or any."""
 
     def check(self, name: str, dtype: np.dtype, shape: tuple[int, ...], lengths: dict[str, int]) -> None:
-        """Raises ValueError if an array is something else. `lengths` are those of the arrays before it."""
+        """Raises ValueError if the type or shape of an array is not allowed.
+
+        `lengths` holds the lengths of earlier arrays.
+        """
         if dtype.kind.replace("u", "i") not in self.kinds or (dtype.kind == "f" and dtype.itemsize > 8):
             raise ValueError(
                 f"{name} is {dtype}; it must be {' or '.join(KINDS[kind] for kind in self.kinds)}"
@@ -160,8 +163,8 @@ def _shape(lengths: list[str | int]) -> str:
 class ArrayFile:
     """The arrays of an npz file, read one by one.
 
-    What they declare is compared with the size of the file before anything is allocated. ValueError says what
-    is wrong. Nothing but plain arrays is read.
+    The sizes that arrays declare are compared with the file before anything is allocated. ValueError says
+    what is wrong. Only plain arrays are read.
     """
 
     def __init__(self, path: Path) -> None:

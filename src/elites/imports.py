@@ -27,8 +27,8 @@ def find_import_path(function: Callable[..., Any]) -> str | None:
     """The import path of a function; None if no other process can import it."""
     name = getattr(function, "__qualname__", None)
     module = getattr(function, "__module__", None)
-    of_an_object = inspect.ismethod(function) and not inspect.isclass(function.__self__)
-    if name is None or of_an_object or "<" in name:  # a lambda, or inside another function
+    is_bound_method = inspect.ismethod(function) and not inspect.isclass(function.__self__)
+    if name is None or is_bound_method or "<" in name:  # a lambda, or inside another function
         return None
     if module == "__main__":
         module = _script()

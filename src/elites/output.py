@@ -45,7 +45,7 @@ class Output:
             os.close(null)
 
     @property
-    def was_lost(self) -> str:
+    def loss_reason(self) -> str:
         """The reason why text was lost; empty if none was, or if the reader stopped, as `head` does."""
         if self.failure is None or isinstance(self.failure, BrokenPipeError):
             return ""

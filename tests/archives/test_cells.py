@@ -44,7 +44,7 @@ def test_bins_of_candidates_give_the_cells_of_a_search_in_all_centroids(dimensio
     beyond = inside + 3 * span * rng.normal(size=inside.shape)
     for descriptors in (inside, ties, edges, beyond, np.where(rng.random((600, 1)) < 0.1, np.nan, inside)):
         given = jnp.array(descriptors, jnp.float32)
-        expected = cells._centroid_by_centroid(given, centroids, jnp.asarray(cells.spans(bounds)))
+        expected = cells._search_one_by_one(given, centroids, jnp.asarray(cells.spans(bounds)))
         np.testing.assert_array_equal(made.assign(given), expected)
 
 

@@ -200,7 +200,7 @@ def test_a_metric_is_refused_in_one_line(refusal):
     run = "run map-elites qd-hopper --metrics"
     assert "metric 'spread:_spread' is not an elites.Metric" in refusal(f"{run} spread:_spread")
     assert "has no object 'nothing'" in refusal(f"{run} spread:nothing")
-    assert "each given once" in refusal(f"{run} spread:spread spread:spread")
+    assert "each name may be given only once" in refusal(f"{run} spread:spread spread:spread")
 
 
 def test_a_custom_task_is_identified_by_its_path(command, here):

@@ -85,7 +85,7 @@ def test_the_page_opens_with_the_best_elite(opened, walker, tmp_path):
     assert opened.run("document.querySelectorAll('#facts code').length") == 2
     assert f"--cell {archive.cell[0]}" in opened.run("document.querySelector('#facts code').textContent")
     assert opened.run("location.hash") == ""
-    assert_looks_like(opened, "found", tmp_path)
+    assert_looks_like(opened, "recorded", tmp_path)
 
 
 def test_the_pointer_shows_numbers_and_a_click_chooses(opened, walker):
@@ -123,13 +123,13 @@ def test_the_view_switches_between_the_recorded_and_the_corrected_archive(opened
         assert corrected.kept[shown[cell]]
     assert_looks_like(opened, "corrected", tmp_path)
     opened.press("1")
-    assert opened.run("state.view") == "found"
+    assert opened.run("state.view") == "recorded"
     assert opened.run("views[0].now.rows.filter((row) => row >= 0).length") == len(corrected.cell)
 
 
 def test_cells_move_smoothly_unless_reduced_motion_is_set(opened, page):
     begin = (
-        "(() => { change({view: 'corrected'}); tell(); "
+        "(() => { change({view: 'corrected'}); notifyListeners(); "
         "return views[0].moving && views[0].now !== views[0].target; })()"
     )
     opened.prefer(prefers_reduced_motion="no-preference")
@@ -287,7 +287,7 @@ def test_the_address_holds_the_view(opened, page, walker):
     opened.open(
         page, "view=nothing&cell=0.x&zoom=-1_a_b&only=constructor_1_2&pins=9.9&axes=7.7&tab=%3Cscript%3E"
     )
-    assert opened.run("state.view") == "found"
+    assert opened.run("state.view") == "recorded"
     assert opened.run("JSON.stringify(state.filters)") == "{}"
     for wrong in ("zoom=1e9_0.5_0.5", "zoom=2_5_5", "at=1e99"):
         opened.open(page, wrong)
@@ -353,16 +353,16 @@ def test_parallel_axes_filter_by_drawing(opened, tmp_path):
 
 
 def test_pictures_are_exported(opened):
-    svg = opened.run("asSvg()")
+    svg = opened.run("makeSvg()")
     assert svg.startswith("<svg")
     assert svg.count("<path") >= opened.run("views[0].now.rows.filter((row) => row >= 0).length")
     assert opened.run(
-        "new DOMParser().parseFromString(asSvg(), 'image/svg+xml').querySelector('parsererror') === null"
+        "new DOMParser().parseFromString(makeSvg(), 'image/svg+xml').querySelector('parsererror') === null"
     )
-    assert opened.run("asPng().then((blob) => blob.size)") > 5000
+    assert opened.run("makePng().then((blob) => blob.size)") > 5000
     opened.run("change({colour: 'operator'})")
     opened.settle()
-    assert opened.run("HEADER.operators.every(({name}) => asSvg().includes(`>${name}</text>`))")
+    assert opened.run("HEADER.operators.every(({name}) => makeSvg().includes(`>${name}</text>`))")
     opened.press_button("#save")
     assert opened.run("byId('dialog').open")
     opened.press("Escape")
@@ -390,10 +390,10 @@ def test_any_number_of_dimensions(dims, cells, kind, browser, make_folder, tmp_p
         browser.move(x, y)
         assert "fitness" in browser.run("byId('tip').innerText")
     if dims == 4:
-        browser.run("change({layout: '', view: 'found', hover: null})")
+        browser.run("change({layout: '', view: 'recorded', hover: null})")
         assert_looks_like(browser, "four", tmp_path)
     if dims == 1:
-        browser.run("change({view: 'found', hover: null})")
+        browser.run("change({view: 'recorded', hover: null})")
         assert_looks_like(browser, "one", tmp_path)
     assert browser.problems == []
 
@@ -480,7 +480,7 @@ def test_without_a_correction_it_says_how_to_get_one(browser, make_folder, tmp_p
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, synthetic_archive(cells=64), corrected=False))
     browser.press_button("#views [data-key=corrected]")
-    assert browser.run("state.view") == "found"
+    assert browser.run("state.view") == "recorded"
     assert "elites correct" in browser.run("byId('note').textContent")
     assert browser.run("byId('colours').options.length") == 4
     assert browser.problems == []

@@ -5,7 +5,7 @@ import pytest
 
 import elites
 from elites.replays.bullet import BulletCamera
-from elites.replays.poses import read_robot, record, why_not_recorded
+from elites.replays.poses import no_poses_reason, read_robot, record
 
 
 def rotated(quaternions, vectors):
@@ -74,5 +74,5 @@ def test_limbs_are_connected():
 def test_a_task_without_a_robot_is_reported():
     from tests.toy import POINT
 
-    assert "no robot" in why_not_recorded(POINT)
-    assert why_not_recorded(elites.make_task("qd-walker")) == ""
+    assert "no robot" in no_poses_reason(POINT)
+    assert no_poses_reason(elites.make_task("qd-walker")) == ""

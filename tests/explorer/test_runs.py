@@ -45,7 +45,7 @@ def use_everything(browser):
         "(button) => button.dataset.key)"
     )
     views, tabs = browser.run(keys % "#views"), browser.run(keys % "#tabs")
-    assert "found" in views
+    assert "recorded" in views
     assert len(tabs) >= 3
     for view in views:
         browser.press_button(f"#views [data-key={view}]")
@@ -202,7 +202,7 @@ def test_a_page_of_vectors_without_an_environment(browser, tmp_path):
     browser.wait("mainStage.message.textContent.includes('without an environment')")
     assert "archive.parameters[0]" in browser.run("document.querySelector('#facts').innerText")
     saved = browser.run(
-        "asNpy(runs[0], 3).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
+        "makeNpy(runs[0], 3).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
     )
     parameters = np.load(io.BytesIO(bytes(saved)))
     np.testing.assert_array_equal(parameters, elites.load_archive(folder).parameters[3])
@@ -248,7 +248,7 @@ def test_a_served_page_evaluates_an_elite_again(address, hopper, browser):
     browser.problems.clear()
     browser.open(address)
     saved = browser.run(
-        "asNpy(runs[0], 2).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
+        "makeNpy(runs[0], 2).then((blob) => blob.arrayBuffer()).then((raw) => [...new Uint8Array(raw)])"
     )
     np.testing.assert_array_equal(np.load(io.BytesIO(bytes(saved))), archive.parameters[2])
     browser.wait("mainStage.shown.length === 4")

@@ -19,10 +19,10 @@ class Recorder:
         self._call("open", run)
         return {"id": run.remembered.get("id", f"id of {run.name}")}
 
-    def row(self, row):
+    def log_row(self, row):
         self._call("row", dict(row))
 
-    def picture(self, evaluations, png):
+    def log_picture(self, evaluations, png):
         self._call("picture", evaluations, png)
 
     def close(self, finished):

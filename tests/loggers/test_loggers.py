@@ -152,7 +152,7 @@ def test_a_logger_that_is_missing_on_resume_is_left_out(tmp_path):
         ("tests.loggers.recorder:Tape", r"recorder\.py has no object 'Tape'"),
         (
             "tests.loggers.recorder:NOT_A_LOGGER",
-            "is not a class of loggers; it must have the methods open, row",
+            "is not a class of loggers; it must have the methods open, log_row",
         ),
         (dict, "logger <class 'dict'> is not a class of loggers"),
     ],

@@ -189,7 +189,7 @@ def test_code_with_a_known_name_is_found_without_tracing(cache):
         return X
 
     def compiled_as(name, **options):
-        return compile_function(lambda x: (x * 2 + 1,), example, known_as=name, **options)
+        return compile_function(lambda x: (x * 2 + 1,), example, cache_name=name, **options)
 
     made = compiled_as("double")
     again = compiled_as("double")
@@ -202,11 +202,11 @@ def test_code_with_a_known_name_is_found_without_tracing(cache):
 
 
 def test_a_damaged_name_is_made_again(cache):
-    compile_function(lambda x: (x * 2,), X, known_as="twice")
+    compile_function(lambda x: (x * 2,), X, cache_name="twice")
     (file,) = cache[0].glob("*.key")
     for content in (b"", file.read_bytes()[:-1], bytes(100)):
         file.write_bytes(content)
-        [[doubled]] = compile_function(lambda x: (x * 2,), X, known_as="twice")(np.float32([1, 2, 3]))
+        [[doubled]] = compile_function(lambda x: (x * 2,), X, cache_name="twice")(np.float32([1, 2, 3]))
         assert doubled.tolist() == [2, 4, 6]
 
 

@@ -165,7 +165,7 @@ def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
     assert "corrected by 4 replications of each of" in losses_table(corrected)
     assert not corrected.invalid
     fitness[0, 0] = np.nan
-    assert "; left out for an episode that gave NaN: 1" in losses_table(
+    assert "; 1 elite left out because an episode gave NaN" in losses_table(
         corrected_archive(archive, fitness, descriptor, about)
     )
 

@@ -452,7 +452,7 @@ def test_the_checkpoint_before_a_damaged_one_is_taken(changes, checkpoints):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": 4}, "was written with other settings: seed was 3, is 4; with the earlier ones"),
+        ({"seed": 4}, "was written with other settings: seed was 3, is 4; use the earlier settings"),
         ({"hyper_parameters": {"batch": 10}}, "hyper_parameters.batch was 20, is 10"),
         ({"hyper_parameters": {"batch": 20, "wings": 1}}, "hyper_parameters.wings was null, is 1"),
         ({"evaluations": 10}, "evaluations was 1000000, is 10"),

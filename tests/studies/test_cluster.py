@@ -76,7 +76,7 @@ def quiet(_):
 @pytest.mark.slow
 def test_a_custom_robot_with_a_function_of_a_notebook(cluster, tmp_path):
     (tmp_path / "cart.xml").write_text(robots.CART.format(more=""))
-    task = mujoco_task(tmp_path / "cart.xml", reward=lambda moment: moment.qpos[2], episode_length=20)
+    task = mujoco_task(tmp_path / "cart.xml", reward=lambda state: state.qpos[2], episode_length=20)
     parameters, seeds = controllers(task, 6), np.arange(6)
     with ClusterEvaluator(task, cluster.address) as there, ThreadEvaluator(task, threads=1) as here:
         theirs, ours = (evaluator.evaluate(parameters, seeds) for evaluator in (there, here))

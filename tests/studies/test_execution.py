@@ -171,7 +171,7 @@ def test_earlier_progress_is_shown_from_the_start():
     class Pool:
         started = ()
 
-        def room(self):
+        def has_room(self):
             return True
 
         def start(self, job):
@@ -197,7 +197,7 @@ def test_earlier_progress_is_shown_from_the_start():
 def message_on(state):
     console = Console(width=200, color_system=None)
     with console.capture() as captured:
-        StudyDisplay(Path("nowhere"), 0, console).ended(state)
+        StudyDisplay(Path("nowhere"), 0, console).report_end(state)
     return captured.get()
 
 
@@ -412,7 +412,7 @@ class FakePool:
     def __init__(self, most, turns):
         self.most, self.turns, self.running, self.stopped = most, turns, {}, False
 
-    def room(self):
+    def has_room(self):
         return len(self.running) < self.most
 
     def start(self, job):

@@ -188,7 +188,7 @@ def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
         edit(run.config, versions=versions, physics="native")
     merging_fails([a, b], out, r"different physics \(native and xla\)")
     assert cli.main(["study", "merge", str(a), str(b), "--out", str(out), "--mixed"]) == 0
-    assert "they were made with different physics (native and xla)" in capsys.readouterr().out
+    assert "the merged runs were made with different physics (native and xla)" in capsys.readouterr().out
     assert "different physics (native and xla)" in study_report(out)
 
 
@@ -203,7 +203,7 @@ def test_only_finished_runs_are_merged(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/all has 5 runs, 3 seeds from 0 to 2",
         "left out: 5 that are not finished",
-        "2 of them are not corrected yet",
+        "2 of the merged runs are not corrected yet",
     ]
     left = remaining.select_unfinished(tmp_path / "all", study_of(tmp_path, 0, 3).jobs())
     assert sorted(job.name for job in left) == [

@@ -19,7 +19,7 @@ from elites.tasks import list_parameters
 from elites.tasks.episode import Ending
 from elites.tasks.in_memory import provide_functions
 from elites.tasks.mujoco.library import model_path
-from elites.tasks.mujoco.moment import Moment
+from elites.tasks.mujoco.robot_state import RobotState
 from tests import robots
 from tests.conftest import controllers
 
@@ -70,14 +70,14 @@ def replayed(task, path, seed, actions):
         mujoco.mj_rnePostConstraint(model, data)
         touching = [{*pair} for pair in data.contact.geom.tolist()]
         floor = model.geom("floor").id
-        moment = Moment(
+        state = RobotState(
             contacts=np.array([float(any({floor, geom} in touching for geom in foot)) for foot in geoms]),
             position=data.xpos[body, :2],
             velocity=(data.xpos[body, :2] - before) / (model.opt.timestep * task.frame_skip),
-            **{name: getattr(data, name) for name in Moment._fields[:-3]},
+            **{name: getattr(data, name) for name in RobotState._fields[:-3]},
         )
-        rewards.append(robots.reward(moment))
-        ended.append(bool(robots.ends(moment)))
+        rewards.append(robots.reward(state))
+        ended.append(bool(robots.ends(state)))
     return np.array(rewards), ended
 
 
@@ -215,7 +215,7 @@ def test_a_wrong_robot_is_refused_in_one_line(files, model, given, message):
         (robots.moved, "failed at the beginning of an episode: ValueError: assignment destination is read"),
         (robots.wordy, "returned 'far'; it must return a number, or true or false"),
         (robots.uncompiled, r"by Numba: Untyped global name 'plain': .* \(robots\.py, line \d+\)"),
-        (lambda moment: moment.wings, "AttributeError: 'Moment' object has no attribute 'wings'"),
+        (lambda state: state.wings, "AttributeError: 'RobotState' object has no attribute 'wings'"),
     ],
 )
 def test_a_wrong_function_is_refused_in_one_line(files, function, message):
@@ -269,12 +269,12 @@ def test_a_changed_robot_is_refused(tmp_path, files):
 
 
 def test_functions_of_a_notebook(files, monkeypatch):
-    task = mujoco_task(files["cart"], reward=lambda moment: moment.qpos[2])
+    task = mujoco_task(files["cart"], reward=lambda state: state.qpos[2])
     (path,) = task.pickled_functions()
     assert path == task.reward
     assert task.simulator().step(np.zeros(2, np.float32))[1] == pytest.approx(0.4, abs=0.05)
     recorded = json.loads(json.dumps(list_parameters(task)))
-    again = mujoco_task(files["cart"], reward=lambda moment: 0 + moment.qpos[2])
+    again = mujoco_task(files["cart"], reward=lambda state: 0 + state.qpos[2])
     monkeypatch.delitem(imports._pickles, path)
     with pytest.raises(ElitesError, match=r"no file has it; pass the task with that function again"):
         make_task(task.name, **recorded)
@@ -290,7 +290,7 @@ def test_a_run_of_a_robot_in_a_module(files, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     Path("cart.xml").write_bytes(files["cart"].read_bytes())
     Path("own_cart.py").write_text(
-        "import elites\n\n\ndef reward(moment):\n    return moment.velocity[0]\n\n\n"
+        "import elites\n\n\ndef reward(state):\n    return state.velocity[0]\n\n\n"
         "robot = elites.mujoco_task('cart.xml', feet=['front_foot'], reward=reward, episode_length=20)\n"
     )
     monkeypatch.setattr("elites.evaluation.offset.CONTROLLERS", 16)

@@ -21,7 +21,7 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devn
 
 @pytest.fixture(scope="module")
 def wheel_files(tmp_path_factory):
-    """What `elites install-bullet --to` fetches."""
+    """What `elites install-bullet --folder` fetches."""
     folder = tmp_path_factory.mktemp("bullet") / "files"
     try:
         install_bullet(folder, log=lambda _: None)
@@ -88,12 +88,12 @@ def test_the_cache_folder_serves_without_any_variable(wheel_files, no_bullet):
 def test_a_second_install_needs_no_network(wheel_files, no_bullet, monkeypatch, capsys):
     for name, value in OFFLINE.items():
         monkeypatch.setenv(name, value)
-    assert main(["install-bullet", "--to", str(wheel_files)]) == 0
+    assert main(["install-bullet", "--folder", str(wheel_files)]) == 0
     assert "is installed" in capsys.readouterr().out
 
 
 def test_an_unavailable_wheel_gives_one_line_and_leaves_no_files(no_bullet):
-    done = command("install-bullet", "--to", no_bullet / "new" / "files", **OFFLINE)
+    done = command("install-bullet", "--folder", no_bullet / "new" / "files", **OFFLINE)
     assert done.returncode == 2
     assert re.fullmatch(
         r"elites: there is no pybullet 3\.2\.7 wheel for Python 3\.11 on this platform "
@@ -105,7 +105,7 @@ def test_an_unavailable_wheel_gives_one_line_and_leaves_no_files(no_bullet):
 
 def test_a_folder_that_holds_something_else_is_refused(no_bullet, capsys):
     (no_bullet / "thesis.tex").touch()
-    assert main(["install-bullet", "--to", str(no_bullet)]) == 2
+    assert main(["install-bullet", "--folder", str(no_bullet)]) == 2
     assert "is not an empty folder; it must be new or empty" in capsys.readouterr().err
     assert (no_bullet / "thesis.tex").exists()
 

@@ -44,7 +44,8 @@ class MAPElitesConfig(AlgorithmConfig):
     sigma2: Spread = 0.05
     """Spread of the GA variation along the line between the parents (σ2)."""
     line_draw: Literal["offspring", "tensor"] = "offspring"
-    """A random number along that line for each offspring, or for each weight and bias tensor of it."""
+    """Random numbers along the line between the parents: one per offspring, or one per weight and bias
+    tensor."""
 
     def shortest_opening(self) -> dict[str, Any]:
         """See `AlgorithmConfig.shortest_opening`."""

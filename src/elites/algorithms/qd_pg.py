@@ -52,7 +52,7 @@ class QDPGConfig(critics.CriticConfig, AlgorithmConfig):
     pg_learning_rate: Rate = 0.001
     """Learning rate of an offspring's Adam."""
     state_descriptor: Literal["contacts", "mean"] = "contacts"
-    """The contacts of the step, or the mean of all contacts in the episode so far."""
+    """Descriptor of a state: the step descriptor (contacts), or its mean over the episode so far (mean)."""
     neighbours: Count = 5
     """Number of nearest state descriptors in the measure of novelty (k)."""
     stored_descriptors: Count = 10_000
@@ -165,11 +165,11 @@ class QDPG(Algorithm):
 
     def _state_descriptors(self, evaluation: Evaluation[jax.Array]) -> jax.Array:
         """The descriptor of the state after each step, `[n, T, d]`."""
-        contacts = jnp.asarray(evaluation.recorded.step_descriptors, jnp.float32)
-        contacts = (contacts - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
+        steps = jnp.asarray(evaluation.recorded.step_descriptors, jnp.float32)
+        steps = (steps - self.cells.bounds[:, 0].astype(np.float32)) / spans(self.cells.bounds)
         if self.config.state_descriptor == "contacts":
-            return contacts
-        return jnp.cumsum(contacts, axis=1) / jnp.arange(1, contacts.shape[1] + 1)[:, None]
+            return steps
+        return jnp.cumsum(steps, axis=1) / jnp.arange(1, steps.shape[1] + 1)[:, None]
 
     def _candidates(
         self, key: jax.Array, descriptors: jax.Array, evaluation: Evaluation[jax.Array]

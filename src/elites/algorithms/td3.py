@@ -88,9 +88,9 @@ class TD3(Algorithm):
     def __init__(self, task: Task, config: TD3Config | None = None) -> None:
         super().__init__(task, config)
         self.environment = make_training_environment(task)
-        config, copies = self.config, task.observation_size if self.config.repeat_transitions else 1
-        self.distinct = config.buffer_size // copies  # different transitions in the buffer
-        require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {copies}")
+        config, repeats = self.config, task.observation_size if self.config.repeat_transitions else 1
+        self.distinct = config.buffer_size // repeats  # different transitions in the buffer
+        require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {repeats}")
         self.steps = config.batch * config.evaluate_every  # of a generation
         most = (2**31 - 1) // config.batch
         require(
@@ -99,7 +99,7 @@ class TD3(Algorithm):
             config.evaluate_every,
             f"at most {most:,} with batch {config.batch:,}",
         )
-        waiting = config.random_steps // copies
+        waiting = config.random_steps // repeats
 
         def phase(generation: int) -> Phase:
             before = generation * self.steps
@@ -173,18 +173,18 @@ class TD3(Algorithm):
     def _act(self, state: State, key: jax.Array, *, at_random: jax.Array) -> State:
         """One step in the environment, added to the buffer. After an episode ends, the next one starts."""
         action_key, seed_key = jax.random.split(key)
-        place, size = state.place, (self.task.action_size,)
+        episode, size = state.place, (self.task.action_size,)
         noise = self.config.exploration_noise * jax.random.normal(action_key, size)
         action = jnp.where(
             at_random,
             jax.random.uniform(action_key, size, minval=-1, maxval=1),
-            jnp.clip(self.policy.act(state.td3.actor, place.observation) + noise, -1, 1),
+            jnp.clip(self.policy.act(state.td3.actor, episode.observation) + noise, -1, 1),
         )
-        moved, reward, terminated = self.environment.step(place, action)
+        moved, reward, terminated = self.environment.step(episode, action)
         finite = jnp.isfinite(action).all() & jnp.isfinite(reward) & jnp.isfinite(moved.observation).all()
         buffer = replay_buffer.add_one(
             state.buffer,
-            place.observation,
+            episode.observation,
             action,
             reward,
             moved.observation,
@@ -193,9 +193,9 @@ class TD3(Algorithm):
         )
         over = terminated | (moved.steps >= self.task.episode_length) | ~finite
         seed = jax.random.bits(seed_key)
-        place = jax.lax.cond(over, lambda: self.environment.begin(seed), lambda: moved)
+        episode = jax.lax.cond(over, lambda: self.environment.begin(seed), lambda: moved)
         progress = state.progress._replace(training_steps=state.progress.training_steps + 1)
-        return state._replace(buffer=buffer, place=place, progress=progress)
+        return state._replace(buffer=buffer, place=episode, progress=progress)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]

@@ -79,13 +79,13 @@ def find_nearest_centroids(
     descriptors: ArrayLike, centroids: ArrayLike, spans: ArrayLike, *, bins: Bins | None = None
 ) -> jax.Array:
     """The index of the centroid nearest to each descriptor `[n, d]`; the first one in case of a tie."""
-    in_all: Search = partial(_in_slices, _centroid_by_centroid, 1024)  # fits into the cache of a core
+    search_all: Search = partial(_search_in_slices, _search_one_by_one, 1024)  # fits into the cache of a core
     cell: jax.Array = jax.lax.platform_dependent(
         jnp.asarray(descriptors),
         jnp.asarray(centroids),
         jnp.asarray(spans),
-        cpu=in_all if bins is None else partial(_in_bins, bins, in_all),
-        default=partial(_in_slices, _all_centroids_at_once, 16_384),
+        cpu=search_all if bins is None else partial(_search_bins, bins, search_all),
+        default=partial(_search_in_slices, _search_all_at_once, 16_384),
     )
     return cell
 
@@ -137,18 +137,18 @@ def _candidates(place: np.ndarray, per_dimension: int, centroids: np.ndarray) ->
     return np.flatnonzero(closest <= farthest.min() * (1 + 1e-4) + 1e-9)
 
 
-def _in_bins(
+def _search_bins(
     bins: Bins, otherwise: Search, descriptors: jax.Array, centroids: jax.Array, spans: jax.Array
 ) -> jax.Array:
     """Searches the candidates of the bin of each descriptor; all centroids if one is beyond the bounds."""
     low, high = bins.low, bins.low + bins.span
     inside = ((descriptors >= low) & (descriptors <= high)).all()
-    search = partial(_in_slices, partial(_among_candidates, bins), 4096)
+    search = partial(_search_in_slices, partial(_search_candidates, bins), 4096)
     cell: jax.Array = jax.lax.cond(inside, search, otherwise, descriptors, centroids, spans)
     return cell
 
 
-def _among_candidates(
+def _search_candidates(
     bins: Bins, descriptors: jax.Array, centroids: jax.Array, spans: jax.Array
 ) -> jax.Array:
     """A step takes one candidate of each descriptor."""
@@ -164,7 +164,7 @@ def _among_candidates(
     return jax.lax.scan(step, start, jnp.asarray(bins.candidates))[0].cell
 
 
-def _in_slices(
+def _search_in_slices(
     search: Search, size: int, descriptors: jax.Array, centroids: jax.Array, spans: jax.Array
 ) -> jax.Array:
     """Searches for `size` descriptors at a time, so that memory does not grow with their number."""
@@ -176,7 +176,7 @@ def _in_slices(
     return cells.reshape(-1)[:count]
 
 
-def _centroid_by_centroid(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
+def _search_one_by_one(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
     """For CPUs: a step takes one centroid and all descriptors. This is vectorised, unlike `argmin`."""
     compare, start = _comparison(descriptors, spans)
 
@@ -201,7 +201,7 @@ def _comparison(
     """A function that compares the best centroids with others, given their numbers and coordinates, and the
     best before the first comparison.
 
-    Distances in 1, 2 and 4 dimensions have the same bits as those of `_all_centroids_at_once` on a CPU, so
+    Distances in 1, 2 and 4 dimensions have the same bits as those of `_search_all_at_once` on a CPU, so
     that runs repeat those of earlier versions.
     """
     coordinates = tuple(descriptors.T)  # separate: a sum over a short axis is slow
@@ -224,7 +224,7 @@ def _comparison(
     return compare, Best(jnp.full(count, jnp.inf, descriptors.dtype), jnp.zeros(count, jnp.int32))
 
 
-def _all_centroids_at_once(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
+def _search_all_at_once(descriptors: jax.Array, centroids: jax.Array, spans: jax.Array) -> jax.Array:
     """For GPUs: one reduction, since each step of a loop would launch a kernel."""
     differences = (descriptors[:, None] - centroids) / spans
     return jnp.argmin((differences**2).sum(-1), axis=1).astype(jnp.int32)
@@ -266,9 +266,9 @@ def make_cvt(count: int, bounds: Sequence[tuple[float, float]], version: int = C
     """A centroidal Voronoi tessellation: shipped for common sizes, otherwise computed once and cached."""
     require(count <= SAMPLES, "cells", count, f"at most {SAMPLES}")
     low, high = np.array(bounds, float).T
-    unit = _shipped(count, len(bounds), version)
+    unit = _load_shipped(count, len(bounds), version)
     if unit is None:
-        unit = _cached(count, len(bounds), version)
+        unit = _load_or_compute(count, len(bounds), version)
     return Cells(low + (high - low) * unit, np.array(bounds, float), ())
 
 
@@ -338,7 +338,7 @@ def _two_nearest(points: np.ndarray, centroids: np.ndarray) -> tuple[np.ndarray,
     return nearest[:, 0], distances[:, 0] * (1 + 1e-9), distances[:, 1] * (1 - 1e-9)
 
 
-def _shipped(count: int, dimensions: int, version: int) -> np.ndarray | None:
+def _load_shipped(count: int, dimensions: int, version: int) -> np.ndarray | None:
     resource = files("elites.archives") / "centroids" / f"{count}x{dimensions}-{version}.npy"
     if not resource.is_file():
         return None
@@ -346,7 +346,7 @@ def _shipped(count: int, dimensions: int, version: int) -> np.ndarray | None:
         return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
 
 
-def _cached(count: int, dimensions: int, version: int) -> np.ndarray:
+def _load_or_compute(count: int, dimensions: int, version: int) -> np.ndarray:
     folder = cache_folder("centroids")
     path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{version}.npz"
     if path is not None and path.exists():

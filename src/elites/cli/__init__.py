@@ -112,12 +112,12 @@ def parse(arguments: Sequence[str]) -> Command:
     except SystemExit as stopped:
         if stopped.code in (0, None):
             raise
-        raise ElitesError(f"{one_line(message.getvalue())}; see {program} --help") from None
+        raise ElitesError(f"{extract_message(message.getvalue())}; see {program} --help") from None
     check_fields(parsed)
     return parsed
 
 
-def one_line(box: str) -> str:
+def extract_message(box: str) -> str:
     """The message of a box drawn by tyro, without its title, its frame and its help texts."""
     box = box.rpartition("For full helptext")[0] or box
     options = re.findall(r"^[│ ] {5}(\S+) ?(.*?) *│?$", box, re.MULTILINE)  # with their values
@@ -139,9 +139,11 @@ def one_line(box: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns its exit status: 0, 2 after bad input, 130 after a second Ctrl-C.
+    """Runs the command. Returns its exit status.
 
-    A run goes on if its output cannot be written. A command that only prints then has the status 1.
+    It is 0, 1 if a run of a study failed or printed output was lost, 2 after bad input, 130 if it was
+    interrupted; a run that stops cleanly has 0. A run continues if its output cannot be written; only a
+    command that just prints then fails.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     collect_garbage_rarely()
@@ -150,9 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if output is None:
             return status
         output.flush()
-        if not output.was_lost:
+        if not output.loss_reason:
             return status
-        print(f"elites: the output was lost: {output.was_lost}", file=sys.stderr)
+        print(f"elites: the output was lost: {output.loss_reason}", file=sys.stderr)
         return status or (LOST if arguments[0] in ONLY_PRINT else 0)
 
 

@@ -69,11 +69,11 @@ def _as_typed(default: object) -> str:
 class InstallBullet:
     """Download the Bullet library, the physics of the qd- tasks, if pybullet has no wheel for this Python."""
 
-    to: Path | None = None
-    """Folder for the files, which ELITES_BULLET=FOLDER then names. Default: the cache folder."""
+    folder: Path | None = None
+    """Folder for the files; set ELITES_BULLET to this folder to use them. Default: the cache folder."""
 
     def run(self) -> int:
         from elites.tasks.qdgym.install import install_bullet
 
-        install_bullet(self.to)
+        install_bullet(self.folder)
         return 0

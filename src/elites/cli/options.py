@@ -45,19 +45,19 @@ class TaskOptions:
     tasks it is measured."""
 
     descriptor: str | None = None
-    """mujoco- tasks: feet, position or velocity. gym: tasks: module:function that computes the descriptor of
-    an episode."""
+    """mujoco- and mujoco: tasks: feet, position or velocity. gym: tasks: module:function that computes the
+    descriptor of an episode."""
     step_descriptor: str | None = None
     """gym: tasks: module:function that computes the descriptor of a step. Without --descriptor, the
     descriptor of an episode is the mean over its steps."""
     descriptor_bounds: tuple[Finite, ...] | None = None
     """gym: and mujoco: tasks: lowest and highest value of each descriptor dimension, in pairs. Default:
-    those of the descriptor, else 0 1."""
+    the descriptor's bounds, or 0 1."""
     descriptor_names: tuple[str, ...] | None = None
     """gym: tasks: names of the descriptor dimensions in figures and summaries."""
     environment_options: str | None = None
-    """Options as JSON. gym: tasks: arguments of the environment, such as '{"gravity": -9.8}'. mujoco- tasks:
-    options of Gymnasium's version 5 and all other parameters, such as '{"healthy_reward": 0}'."""
+    """Further options as JSON. gym: tasks: arguments of the environment, such as '{"gravity": -9.8}'. mujoco-
+    and mujoco: tasks: any parameters of the task, such as '{"ctrl_cost_weight": 0}'."""
     fresh: bool | None = None
     """gym: tasks: whether each episode has a new environment. Default: true."""
     patience: Patience | None = None

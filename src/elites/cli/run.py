@@ -81,10 +81,10 @@ class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
 def _warn_if_replay_cannot_draw(config: RunConfig) -> None:
     """Prints a line if `elites replay` cannot draw the run: environments may need other packages for it."""
     from elites.tasks.gymnasium import GymnasiumTask
-    from elites.tasks.gymnasium.remote import why_not_drawn
+    from elites.tasks.gymnasium.remote import no_drawing_reason
 
     task = config.make_task()
-    if isinstance(task, GymnasiumTask) and (reason := why_not_drawn(task)):
+    if isinstance(task, GymnasiumTask) and (reason := no_drawing_reason(task)):
         print(f"`elites replay` cannot draw this run yet: {reason}", flush=True)
 
 
@@ -128,7 +128,7 @@ class Resume(ExecutionArguments):
 def conclude(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.experiments.display import Bar
-    from elites.files import in_bytes
+    from elites.files import format_bytes
     from elites.metrics.metric import METRICS, describe_values, installed_metrics
     from elites.results.folder import RunFolder
 
@@ -154,6 +154,6 @@ def conclude(outcome: Outcome) -> int:
     if kept:
         print(
             f"`elites resume {outcome.folder} --evaluations N` continues from here; the saved state takes "
-            f"{in_bytes(kept)} (--no-keep-state does not save it)"
+            f"{format_bytes(kept)} (--no-keep-state does not save it)"
         )
     return 0

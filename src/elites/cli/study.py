@@ -26,7 +26,7 @@ from elites.studies.resources import StudyExecution
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions(PhysicsOptions):
-    """What a study consists of."""
+    """Options that define a study."""
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
     """performance, reproducibility, ablation, contribution, or a TOML file of your own."""
@@ -91,9 +91,10 @@ class StudyMerge:
     out: Path
     """New folder for all of their runs."""
     without_parameters: Flag = False
-    """Runs without controllers' parameters and lineages: a smaller folder with the same report."""
+    """Whether to leave out the controllers' parameters and the lineages. The folder is smaller; reports stay
+    the same."""
     mixed: Flag = False
-    """Merge despite different versions of packages, or different physics."""
+    """Whether to join runs that were made with different versions of packages, or with different physics."""
 
     def run(self) -> int:
         """Joins the folders. Returns the exit status."""

@@ -48,7 +48,7 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
     reset = jax.jit(lambda seed: task.reset(seed))  # traced once
     version = task.code_version
 
-    def known_as(function: str) -> str | None:
+    def make_cache_name(function: str) -> str | None:
         return None if version is None else f"{function} of {version}"
 
     @functools.cache
@@ -96,22 +96,28 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
     )
     noise_inputs = seed, jax.ShapeDtypeStruct((), jnp.int32), jax.ShapeDtypeStruct((), jnp.float32)
 
-    def start() -> Any:
+    def example_state() -> Any:
         return jax.eval_shape(begin, seed)[0]
 
     @functools.cache
-    def acting(noisy: bool) -> Compiled:
+    def make_act(noisy: bool) -> Compiled:
         function = functools.partial(act, noisy=noisy)
         return compile_function(
-            function, numbers, noise_inputs, lanes=lanes, known_as=known_as(f"act, noisy {noisy},")
+            function, numbers, noise_inputs, lanes=lanes, cache_name=make_cache_name(f"act, noisy {noisy},")
         )
 
     return Programs(
-        compile_function(begin, seed, lanes=lanes, known_as=known_as("reset")),
+        compile_function(begin, seed, lanes=lanes, cache_name=make_cache_name("reset")),
         compile_function(
-            advance, start, numbers, lanes=lanes, state=True, fused=True, known_as=known_as("step")
+            advance,
+            example_state,
+            numbers,
+            lanes=lanes,
+            state=True,
+            fused=True,
+            cache_name=make_cache_name("step"),
         ),
-        acting,
+        make_act,
     )
 
 

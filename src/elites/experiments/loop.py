@@ -313,7 +313,7 @@ class _Loop:
                 for log, row in zip(self.logs, rows, strict=True):
                     log.metrics.append(row)
                     log.timings.append(spent)
-                self.loggers.rows(rows)
+                self.loggers.log_rows(rows)
         if self.execution.on_generation is not None:
             self.execution.on_generation(
                 Report(
@@ -334,7 +334,7 @@ class _Loop:
         archives = self.replications.saved_archives()
         if all(len(archive.fitness) for archive in archives):
             try:
-                self.loggers.pictures(evaluations, draw(archives))
+                self.loggers.log_pictures(evaluations, draw(archives))
             except Exception as error:  # a figure must not end a run
                 self.pictures.count = 0
                 self.execution.log(f"the archive cannot be drawn for the loggers: {one_line(error)}")
@@ -423,7 +423,7 @@ class _Loop:
 
 def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:
     """Removes the checkpoints of a finished run, except its last state if `keep_state`."""
-    checkpoints.clear(but=checkpoints.extensible() if execution.keep_state else None)
+    checkpoints.clear(but=checkpoints.find_extensible() if execution.keep_state else None)
 
 
 def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

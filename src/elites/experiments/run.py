@@ -314,7 +314,7 @@ def _extend_configs(
         return configs
     checkpoints = GroupFolder(home).checkpoints
     begun = checkpoints.paths() or any(run.has_archive for run in folders)
-    if begun and checkpoints.extensible() is None:
+    if begun and checkpoints.find_extensible() is None:
         raise ElitesError(
             f"{home} has no saved state to continue from (--keep-state; the runs of a study keep none); "
             f"`elites run … --from {folders[0]}` begins a new run with its elites"

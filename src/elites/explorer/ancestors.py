@@ -43,11 +43,11 @@ def find_ancestors(run: RunFolder, archive: SavedArchive, snapshots: Sequence[Sa
     try:
         log = run.read_lineage()
     except ElitesError as error:
-        return replace(_in_snapshots(archive, snapshots), unknown=f"replaced since; {error}")
-    return _in_snapshots(archive, snapshots) if log is None else _in_log(archive, log)
+        return replace(_trace_in_snapshots(archive, snapshots), unknown=f"replaced since; {error}")
+    return _trace_in_snapshots(archive, snapshots) if log is None else _trace_in_log(archive, log)
 
 
-def _in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
+def _trace_in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
     """The first parents of every elite, their first parents and so on, then the second parents of all these.
 
     All lines advance by one parent at a time, those of the best elites first, until there are enough.
@@ -82,7 +82,7 @@ def _in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
     )
 
 
-def _in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> Ancestors:
+def _trace_in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]) -> Ancestors:
     known: dict[int, tuple[SavedArchive, int]] = {}
     for snapshot in snapshots:
         known |= {int(evaluation): (snapshot, row) for row, evaluation in enumerate(snapshot.evaluation)}

@@ -13,7 +13,7 @@ import numpy as np
 
 from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
 from elites.explorer.blocks import Blocks, quantised
-from elites.metrics.metric import METRICS, Elites, find_metric, losing_metrics
+from elites.metrics.metric import METRICS, find_metric
 from elites.reports.colours import operator_colours
 from elites.reports.corrections import find_correction
 from elites.results.archive import SavedArchive, load_archive
@@ -21,7 +21,6 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import RunRecord
 from elites.results.tables import metric_names
-from elites.text import shortened
 
 MAX_ROWS = 400  # of a curve
 MAX_SNAPSHOTS = 100
@@ -104,7 +103,6 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "labels": _labels(about["task"]),
         "bounds": archive.bounds.tolist(),
         "grid": archive.grid.tolist(),
-        "metrics": _metrics(content),
         "elites": _elites(archive, operators, blocks),
         "has_parameters": archive.has_parameters,
         "parameters": _parameters(archive, blocks),
@@ -146,20 +144,6 @@ def _labels(task: dict[str, Any]) -> list[str]:
     """The labels of the descriptor's dimensions; descriptors of archives without a phrase are contacts."""
     phrase = str(task.get("descriptor_phrase", "contact of {}"))
     return [phrase.replace("{}", str(name).replace("_", " ")) for name in task["descriptor_names"]]
-
-
-def _metrics(content: Content) -> list[dict[str, Any]]:
-    """The value of each metric, the corrected value, and the loss, as text."""
-    archive, rows = content.archive, []
-    offset = float(archive.about["task"]["qd_offset"])
-    elites = Elites(archive.fitness, archive.descriptor, len(archive.centroids), offset)
-    for metric in losing_metrics(content.record.metrics if content.record is not None else ()):
-        row = {"label": shortened(metric.label), "found": metric.text(metric.value(elites))}
-        if content.corrected is not None:
-            _, after, loss = content.corrected.change(metric)
-            row |= {"corrected": metric.text(after), "loss": metric.loss.text(loss)}
-        rows.append(row)
-    return rows
 
 
 def _elites(archive: SavedArchive, operators: list[str], blocks: Blocks) -> dict[str, Any]:

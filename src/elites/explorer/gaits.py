@@ -12,7 +12,7 @@ from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.options import Physics
 from elites.replays.choice import best_per_region
-from elites.replays.poses import Movement, Robot, read_robot, record, why_not_recorded
+from elites.replays.poses import Movement, Robot, no_poses_reason, read_robot, record
 
 Gaits = Literal["none", "best", "all"]
 """The elites with movements in the page: none, the best elite of each region, or all."""
@@ -35,7 +35,7 @@ def describe_gaits(
 ) -> dict[str, Any]:
     """The header's entries: `gaits`, and `no_movement_reason`, the reason why there are none."""
     archive = content.archive
-    reason = "This page was made without movements." if gaits == "none" else why_not_recorded(task)
+    reason = "This page was made without movements." if gaits == "none" else no_poses_reason(task)
     if not archive.has_parameters:
         reason = "The parameters of the controllers were left out of this archive, so nothing can move."
     if reason:
@@ -92,7 +92,7 @@ def describe_again(
     content: Content, task: Any, elite: int, seed: int, blocks: Blocks
 ) -> dict[str, Any] | None:
     """The header's entry of an elite's movement in another episode; None if its task has no robot."""
-    if why_not_recorded(task) or content.record is None:
+    if no_poses_reason(task) or content.record is None:
         return None
     steps, every = _pace(read_robot(task))
     hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])

@@ -17,7 +17,10 @@ Product = Callable[[jax.Array, jax.Array], jax.Array]
 
 @jax.custom_vjp
 def bfloat16_product(inputs: jax.Array, weights: jax.Array) -> jax.Array:
-    """The float32 product of inputs and weights, rounded to bfloat16; its gradient is computed likewise."""
+    """The product of inputs and weights that are rounded to bfloat16, with float32 sums.
+
+    Its gradient is computed in the same way.
+    """
     return _forward(inputs, weights)[0]
 
 

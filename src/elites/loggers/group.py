@@ -39,13 +39,13 @@ class Loggers:
         self._open[name] = []
         self._guard(name, lambda: begin(self._open[name]))
 
-    def rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def log_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Logs a row of each run."""
-        self._each(lambda logger, index: logger.row(rows[index]))
+        self._each(lambda logger, index: logger.log_row(rows[index]))
 
-    def pictures(self, evaluations: int, pictures: Sequence[bytes]) -> None:
+    def log_pictures(self, evaluations: int, pictures: Sequence[bytes]) -> None:
         """Logs a picture of each run's archive."""
-        self._each(lambda logger, index: logger.picture(evaluations, pictures[index]))
+        self._each(lambda logger, index: logger.log_picture(evaluations, pictures[index]))
 
     def close(self, finished: bool = False) -> None:
         """Closes all that are open."""

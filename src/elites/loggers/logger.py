@@ -29,20 +29,20 @@ class Logger(Protocol):
         If they include a `url`, it is shown to the user.
         """
 
-    def row(self, row: Mapping[str, float | None]) -> None:
+    def log_row(self, row: Mapping[str, float | None]) -> None:
         """Logs a row of `metrics.csv`, by column; None is an empty cell.
 
         When a killed run is resumed, the rows after its last checkpoint are logged again, unchanged.
         """
 
-    def picture(self, evaluations: int, png: bytes) -> None:
+    def log_picture(self, evaluations: int, png: bytes) -> None:
         """Logs a picture of the archive after this number of evaluations."""
 
     def close(self, finished: bool) -> None:
         """Ends the log, at the end of the run or of a part of it: `finished` if the budget is spent."""
 
 
-METHODS = ("open", "row", "picture", "close")
+METHODS = ("open", "log_row", "log_picture", "close")
 
 
 def numbers(row: Mapping[str, float | None]) -> dict[str, float]:

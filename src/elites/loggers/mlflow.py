@@ -49,7 +49,7 @@ class MLflow:
         local = {"tracking_uri": uri} if uri.startswith("sqlite:") else {}  # others may contain a password
         return {"run_id": self._run_id, **local}
 
-    def row(self, row: Mapping[str, float | None]) -> None:
+    def log_row(self, row: Mapping[str, float | None]) -> None:
         """Logs a step for each row; its number is that of the evaluations."""
         from mlflow.entities import Metric
 
@@ -59,7 +59,7 @@ class MLflow:
         if time.monotonic() - self._sent > FLUSH_SECONDS:
             self._flush()
 
-    def picture(self, evaluations: int, png: bytes) -> None:
+    def log_picture(self, evaluations: int, png: bytes) -> None:
         """Logs an image `archive`."""
         from PIL import Image
 

@@ -30,14 +30,14 @@ class TensorBoard:
             self._write(step=0, summary=hparams_pb(plain))
         return {}
 
-    def row(self, row: Mapping[str, float | None]) -> None:
+    def log_row(self, row: Mapping[str, float | None]) -> None:
         """Writes a scalar for each number."""
         event = self._event(wall_time=time.time(), step=row["evaluations"])
         for tag, number in numbers(row).items():
             event.summary.value.add(tag=tag, simple_value=number)
         self._append(event)
 
-    def picture(self, evaluations: int, png: bytes) -> None:
+    def log_picture(self, evaluations: int, png: bytes) -> None:
         """Writes an image `archive`."""
         event = self._event(wall_time=time.time(), step=evaluations)
         image = event.summary.value.add(tag="archive").image

@@ -44,13 +44,13 @@ class WandB:
         )
         return {"id": self._run.id, **({"url": self._run.url} if online else {})}
 
-    def row(self, row: Mapping[str, float | None]) -> None:
+    def log_row(self, row: Mapping[str, float | None]) -> None:
         """Logs a step for each row; its number is that of the evaluations."""
         step = int(row["evaluations"] or 0)
         if step >= self._run.starting_step:  # earlier ones were logged before the run was resumed
             self._run.log(numbers(row), step=step)
 
-    def picture(self, evaluations: int, png: bytes) -> None:
+    def log_picture(self, evaluations: int, png: bytes) -> None:
         """Logs an image `archive`."""
         import wandb
         from PIL import Image

@@ -239,8 +239,9 @@ def installed_metrics(paths: Iterable[str]) -> tuple[list[Metric | GenerationMet
     return metrics, problems
 
 
-def losing_metrics(paths: Iterable[str]) -> list[Metric]:
-    """The metrics of an archive, with their losses: the built-in ones, and those at these import paths."""
+def load_archive_metrics(paths: Iterable[str]) -> list[Metric]:
+    """The metrics of an archive, for which losses are reported: the built-in ones, and those at these import
+    paths."""
     own = (metric for metric in installed_metrics(paths)[0] if isinstance(metric, Metric))
     return [*METRICS, *own]
 

@@ -34,7 +34,7 @@ _OPTIONS_OF_TRACING = (
     "jax_legacy_prng_key",
     "jax_enable_custom_prng",
 )
-LOCK = threading.RLock()  # LLVM's start is not safe in threads
+LOCK = threading.RLock()  # LLVM's initialisation is not thread-safe
 _ALIGNMENT = 64  # bytes
 
 
@@ -67,11 +67,11 @@ def host() -> Host:
     with LOCK:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-    found = llvm.get_host_cpu_features()
-    lanes = 16 if found.get("avx512f") else 8 if found.get("avx") else 4
+    available = llvm.get_host_cpu_features()
+    lanes = 16 if available.get("avx512f") else 8 if available.get("avx") else 4
     # Otherwise LLVM would use half of a register on some processors.
-    features = [found.flatten(), *(["-prefer-256-bit"] if lanes == 16 else [])]
-    fuses = lanes == 16 or bool(found.get("fma")) or "aarch64" in llvm.get_default_triple()
+    features = [available.flatten(), *(["-prefer-256-bit"] if lanes == 16 else [])]
+    fuses = lanes == 16 or bool(available.get("fma")) or "aarch64" in llvm.get_default_triple()
     return Host(llvm.get_host_cpu_name(), ",".join(features), lanes, fuses)
 
 
@@ -84,11 +84,11 @@ def machine_code(ir: str) -> bytes:
 
 
 def _machine() -> Any:
-    now = host()
+    processor = host()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=now.name,
-        features=now.features,
+        cpu=processor.name,
+        features=processor.features,
         opt=2,
         reloc="static" if target.name.startswith("x86") else "default",
         codemodel="jitdefault",  # whole addresses: code and its constants may be far apart in memory
@@ -188,7 +188,7 @@ def compile_function(
     lanes: int | None = None,
     state: bool = False,
     fused: bool = False,
-    known_as: str | None = None,
+    cache_name: str | None = None,
 ) -> Compiled:
     """Compiles a function of pytrees of arrays, which returns a tuple of such pytrees, to machine code.
 
@@ -196,8 +196,8 @@ def compile_function(
     no later step needs are left out of it. With `fused`, multiply-adds are fused if the processor can do
     that, as under XLA.
 
-    An example may also be a function that returns the example. `known_as` is a name that no other function or
-    example has in any process. With it, code in the cache is found without examples or tracing.
+    An example may also be a function that returns the example. `cache_name` identifies the function and its
+    examples in all processes. With it, cached code is found without tracing.
     Raises UnknownPrimitiveError, with the operation's name, if an operation is not supported.
     """
     width = host().lanes if lanes is None else lanes
@@ -208,7 +208,7 @@ def compile_function(
         state=state,
         fused=fused and host().fuses,
         target=(width, host()),
-        known_as=known_as,
+        cache_name=cache_name,
         make=lambda program, short: machine_code(emit(program, width, short)),
     )
     return Compiled(made, width)
@@ -221,11 +221,11 @@ def load_or_make_code(
     fused: bool,
     target: Any,
     make: Callable[[Program, Program | None], bytes],
-    known_as: str | None = None,
+    cache_name: str | None = None,
 ) -> Code:
     """The code that `make` makes from a function's program and its shorter one, or the cached code.
 
-    `target` is everything else that the code depends on. `known_as` is as in `compile_function`.
+    `target` is everything else that the code depends on. `cache_name` is as in `compile_function`.
     """
     import jax
 
@@ -233,18 +233,18 @@ def load_or_make_code(
     settings = state, fused, target, llvmlite.__version__, jax.__version__
     compiler = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
     alias = None
-    if folder is not None and known_as is not None:
+    if folder is not None and cache_name is not None:
         config = [getattr(jax.config, option, None) for option in _OPTIONS_OF_TRACING]
         alias = (
-            folder / f"{fingerprint([known_as.encode(), repr((settings, config)).encode(), *compiler])}.key"
+            folder / f"{fingerprint([cache_name.encode(), repr((settings, config)).encode(), *compiler])}.key"
         )
         if (key := _read_key(alias)) and (made := _cached(folder / f"{key}.bin")):
             return made
     closed, arguments, results = trace_jaxpr(function, *(one() if callable(one) else one for one in examples))
-    key = fingerprint([*_described(closed), repr((arguments, results, settings)).encode(), *compiler])
+    key = fingerprint([*_serialise_jaxpr(closed), repr((arguments, results, settings)).encode(), *compiler])
     made = None if folder is None else _cached(folder / f"{key}.bin")
     if made is None:
-        program, takes, gives = from_jaxpr(closed, arguments, results)
+        program, inputs, outputs = from_jaxpr(closed, arguments, results)
         kept = None
         if state:
             program, kept = program.without_dead_state()
@@ -253,7 +253,7 @@ def load_or_make_code(
             program = program.with_fused_products()
             short = short and short.with_fused_products()
         work = (short or program).work()
-        made = Code(make(program, short), takes, gives, kept, program.operations(), work)
+        made = Code(make(program, short), inputs, outputs, kept, program.operations(), work)
         if folder is not None:
             _keep(folder / f"{key}.bin", msgspec.msgpack.encode(made))
     if alias is not None:
@@ -312,7 +312,7 @@ def _keep(file: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _described(closed: Any, seen: dict[int, int] | None = None) -> Iterator[bytes]:
+def _serialise_jaxpr(closed: Any, seen: dict[int, int] | None = None) -> Iterator[bytes]:
     """All of a jaxpr, as bytes that are the same in every process. `seen` has the ids of earlier jaxprs."""
     from jax.extend import core
 
@@ -343,7 +343,7 @@ def _described(closed: Any, seen: dict[int, int] | None = None) -> Iterator[byte
             if any(hasattr(one, "eqns") or hasattr(one, "jaxpr") for one in values):
                 yield key.encode()
                 for one in values:
-                    yield from _described(one, seen)
+                    yield from _serialise_jaxpr(one, seen)
             elif key not in _NOT_PART_OF_THE_RESULT:
                 yield key.encode()
                 for one in values:  # long arrays are shortened in their text

@@ -78,7 +78,7 @@ class CudaDriver:
         try:
             self._library = ctypes.CDLL("libcuda.so.1")
         except OSError as error:
-            raise CudaError(f"NVIDIA's driver is not there: {error}") from None
+            raise CudaError(f"NVIDIA's driver is not installed: {error}") from None
         device, context = ctypes.c_int(), ctypes.c_void_p()
         self.device = f"gpu{ordinal}"
         self._do("cuInit", ctypes.c_uint(0))

@@ -79,7 +79,7 @@ class _Rebuild:
     def __init__(self, program: Program) -> None:
         self.program, self.nodes, self.blocks = program, program.graph.nodes, in_order(program)
         self.live, self.graph = program.live(), _ShortGraph()
-        self.new_of: dict[int, int] = {}  # node of each node of the program
+        self.renumbered: dict[int, int] = {}  # node of each node of the program
         self.dropped: list[set[int]] = [set()]  # factors, for each block that is being built
 
     def result(self) -> tuple[Program, set[int]]:
@@ -91,15 +91,15 @@ class _Rebuild:
 
     def input(self, at: int) -> int:
         node = self.nodes[at]
-        self.new_of[at] = self.graph.new("input", (), node.dtype, OUTERMOST, node.value)
-        return self.new_of[at]
+        self.renumbered[at] = self.graph.new("input", (), node.dtype, OUTERMOST, node.value)
+        return self.renumbered[at]
 
     def translate(self, at: int) -> int:
         """The new node; constants are made when they are needed."""
-        if at not in self.new_of:
+        if at not in self.renumbered:
             assert self.nodes[at].op == "const", self.nodes[at]
-            self.new_of[at] = self.graph.const(self.nodes[at].value, self.nodes[at].dtype)
-        return self.new_of[at]
+            self.renumbered[at] = self.graph.const(self.nodes[at].value, self.nodes[at].dtype)
+        return self.renumbered[at]
 
     def block(self, block: int) -> None:
         for at in self.blocks.get(block, []):
@@ -107,10 +107,10 @@ class _Rebuild:
             if node.op == "loop":
                 self.loop(at)
             elif node.op == "select":
-                self.new_of[at] = self.graph.select(*(self.translate(arg) for arg in node.args))
+                self.renumbered[at] = self.graph.select(*(self.translate(arg) for arg in node.args))
             elif node.op not in ("const", "input", "param", "index", "out"):
                 args = [self.translate(arg) for arg in node.args]
-                self.new_of[at] = self.graph.op(node.op, *args, dtype=node.dtype)
+                self.renumbered[at] = self.graph.op(node.op, *args, dtype=node.dtype)
                 if (factor := self.graph.dropped_factor(node.op, args)) is not None:
                     self.dropped[-1].add(factor)
 
@@ -121,8 +121,8 @@ class _Rebuild:
 
         def body(index: int, values: list[int]) -> tuple[None, list[int]]:
             nonlocal factors
-            self.new_of[loop.index] = index
-            self.new_of |= {loop.params[k]: value for k, value in zip(carried, values, strict=True)}
+            self.renumbered[loop.index] = index
+            self.renumbered |= {loop.params[k]: value for k, value in zip(carried, values, strict=True)}
             self.dropped.append(set())
             self.block(loop.block)
             factors = self.dropped.pop()  # of the last call: those before were attempts
@@ -133,7 +133,7 @@ class _Rebuild:
         self.dropped[-1] |= factors
         for out in self.blocks[self.nodes[at].block]:
             if self.nodes[out].op == "out" and self.nodes[out].args == (at,):
-                self.new_of[out] = results[self.nodes[out].value]
+                self.renumbered[out] = results[self.nodes[out].value]
 
 
 def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:

@@ -527,13 +527,13 @@ class _Tracer:
         at: tuple[int, ...],
         index_axes: Sequence[int],
         batch_axes: Sequence[int],
-        batch_of: Sequence[int],
+        index_batch_axes: Sequence[int],
     ) -> list[int]:
         """Where a window of a gather or scatter starts in the operand."""
         starts = [self.graph.const(0, "int32")] * axes
         for axis, node in zip(index_axes, index.tolist(), strict=True):
             starts[axis] = node
-        for axis, other in zip(batch_axes, batch_of, strict=True):
+        for axis, other in zip(batch_axes, index_batch_axes, strict=True):
             starts[axis] = self.graph.const(at[other], "int32")
         return starts
 

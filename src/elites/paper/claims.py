@@ -12,7 +12,7 @@ from elites.metrics.statistics import least_p, rank_sum_p, sign_p
 from elites.paper.presets import DEEP_GRID, GA_SHARE, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
 from elites.paper.verdicts import Check, Claim
 from elites.results.schemas import result_parameters
-from elites.studies.results.runs import Run, find_defaults, has_usual_task
+from elites.studies.results.runs import Run, find_defaults, has_default_task
 from elites.studies.results.study_results import Basis, Curves, RunValues, StudyResults
 
 FREE_PARAMETERS = {
@@ -79,11 +79,11 @@ def _claim_2(suite: Suite, data: Evidence) -> Iterator[Check]:
 
 def _claim_3(suite: Suite, data: Evidence) -> Iterator[Check]:
     yield from _best(data, MAX_FITNESS, suite.tasks, QD_OTHERS)
-    for task_of in (suite.uncertain, suite.deterministic):
+    for choose_task in (suite.uncertain, suite.deterministic):
         for robot in ("walker", "hopper"):
-            yield data.above(task_of(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
+            yield data.above(choose_task(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
         for robot in ("halfcheetah", "ant"):
-            yield data.like(task_of(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
+            yield data.like(choose_task(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
 
 
 def _claim_4(suite: Suite, data: Evidence) -> Iterator[Check]:
@@ -193,7 +193,7 @@ def _claim_12(suite: Suite, data: Evidence) -> Iterator[Check]:
 
 CLAIMS: tuple[tuple[str, str, Callable[[Suite, Evidence], Iterator[Check]]], ...] = (
     ("1", "PGA-MAP-Elites has the best QD-score on all four uncertain tasks.", _claim_1),
-    ("2", "And on all four deterministic ones.", _claim_2),
+    ("2", "PGA-MAP-Elites has the best QD-score on all four deterministic tasks.", _claim_2),
     (
         "3",
         "PGA-MAP-Elites has the best max-fitness of all QD algorithms; it ties with TD3 on halfcheetah and "
@@ -352,7 +352,7 @@ def _labels(study: StudyResults) -> dict[str, str]:
     labels: dict[str, str] = {}
     for run in (curves.run for curves in study.runs):
         free = FREE_PARAMETERS.get(run.record.task)
-        if has_usual_task(run, free):
+        if has_default_task(run, free):
             usual = (find_defaults("tasks", run.record.task) or {}).get(free or "")
             if run.record.task not in labels or run.record.task_parameters.get(free or "") == usual:
                 labels[run.record.task] = run.task

@@ -16,7 +16,7 @@ from elites.reports.contents import list_operators, select_content
 from elites.reports.figures import add_key, choose_size, draw_content
 from elites.reports.maps import Map, common_scale
 from elites.reports.plain import plain_text
-from elites.reports.style import OF_CORRECTIONS, Colour, Style
+from elites.reports.style import CORRECTION_COLOURS, Colour, Style
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.folder import RunFolder
 
@@ -55,7 +55,7 @@ def film(
     if out.suffix not in FORMATS:
         raise ElitesError(f"film is {out}; it must end in {' or '.join(FORMATS)}")
     style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
-    if colour in OF_CORRECTIONS:
+    if colour in CORRECTION_COLOURS:
         raise ElitesError(f"colour is {colour}; that of a film must be fitness, operator or generation")
     archives = read_snapshots(RunFolder(folder))
     operators = list_operators(archives) if colour == "operator" else None

@@ -51,7 +51,7 @@ class Movement(NamedTuple):
     fitness: float  # of these steps
 
 
-def why_not_recorded(task: Any) -> str:
+def no_poses_reason(task: Any) -> str:
     """The reason why the episodes of a task have no poses; empty if they have."""
     from elites.tasks.brax import BraxTask
     from elites.tasks.function import FunctionTask
@@ -88,7 +88,7 @@ def record(
 
     The beginning of an episode does not depend on its end, so only these steps are run.
     """
-    reason = why_not_recorded(task)
+    reason = no_poses_reason(task)
     if reason:
         raise ElitesError(reason)
     short = replace(task, episode_length=min(steps, task.episode_length))
@@ -254,9 +254,9 @@ def _doubles(at: int, count: int) -> np.ndarray:
 
 def _shapes(model: str) -> dict[int, list[tuple[np.ndarray, np.ndarray, float]]]:
     """The capsules of each link, from the robot's model file: Bullet has no function for them."""
-    from elites.tasks.qdgym.simulator import ASSETS, _anatomy
+    from elites.tasks.qdgym.simulator import ASSETS, load_joints
 
-    links = {joint.link_name.decode(): joint.link for joint in _anatomy(model)}
+    links = {joint.link_name.decode(): joint.link for joint in load_joints(model)}
     capsules: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {}
     root = ElementTree.parse(ASSETS / "mjcf" / model).getroot()
     for body in root.iter("body"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import in_bytes
+from elites.files import format_bytes
 from elites.memory import require_bytes
 from elites.options import EpisodeLength, Physics, Pixels, Seed, converted
 from elites.replays.choice import best_per_region, parse_grid
@@ -64,8 +64,10 @@ class Replay(NamedTuple):
         try:
             size = self.path.stat().st_size
             if size > MAX_INLINE_BYTES:
-                most = in_bytes(MAX_INLINE_BYTES)
-                return f"<p>The clip has {in_bytes(size)}. Up to {most} are shown here: see steps, size.</p>"
+                most = format_bytes(MAX_INLINE_BYTES)
+                return (
+                    f"<p>The clip has {format_bytes(size)}. Up to {most} are shown here: see steps, size.</p>"
+                )
             data = base64.b64encode(self.path.read_bytes()).decode()
         except OSError as error:
             return f"<p>{html.escape(f'{self.path}: {error.strerror}')}</p>"

@@ -9,7 +9,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.reports.colours import OPERATORS
 from elites.reports.maps import Map
-from elites.reports.style import OF_CORRECTIONS, Style
+from elites.reports.style import CORRECTION_COLOURS, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
 
@@ -29,7 +29,7 @@ def select_content(
     colour = style.colour
     if isinstance(archive, CorrectedArchive):
         drawn = _content_of_corrected(archive, style)
-    elif colour in OF_CORRECTIONS:
+    elif colour in CORRECTION_COLOURS:
         if corrected is None:
             raise ElitesError(
                 f"colour is {colour}, which takes replications of the elites: correct the archive"
@@ -51,7 +51,7 @@ def select_content(
 def _content_of_corrected(archive: CorrectedArchive, style: Style) -> Map:
     if style.colour == "fitness":
         return corrected_map(archive)
-    if style.colour in OF_CORRECTIONS:
+    if style.colour in CORRECTION_COLOURS:
         return maps_of_correction(archive)[style.colour]
     raise ElitesError(f"colour is {style.colour}, which only the original archive has")
 

@@ -17,7 +17,7 @@ from elites.metrics.metric import (
     Quantity,
     archive_metrics,
     archive_profile,
-    losing_metrics,
+    load_archive_metrics,
     summary,
 )
 from elites.reports.contents import corrected_map, maps_of_correction, select_content
@@ -242,7 +242,7 @@ def draw_corrected(
         _add_legend(axes, drawn)
     if maps[0].dimensions > 1:
         add_colour_bar(panels, maps, scale, pad=0.02, shrink=_shrink(maps[0]))
-    losses = ((metric.loss, corrected.change(metric)[2]) for metric in losing_metrics(metric_paths))
+    losses = ((metric.loss, corrected.change(metric)[2]) for metric in load_archive_metrics(metric_paths))
     text = ", ".join(f"{shortened(loss.label)} {loss.text(value)}" for loss, value in losses)
     lines = [f"{corrected.title}, {corrected.about['replications']} replications per elite", text]
     widest = int(72 * figure.get_figwidth() / (LETTER * TITLE))

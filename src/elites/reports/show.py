@@ -30,7 +30,7 @@ from elites.reports.figures import (
     format_axis,
 )
 from elites.reports.plain import legend_label, plain_text
-from elites.reports.style import OF_CORRECTIONS, Colour, Format, Style
+from elites.reports.style import CORRECTION_COLOURS, Colour, Format, Style
 from elites.reports.tables import losses_table, reproducibility_tables
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
@@ -110,7 +110,7 @@ def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
     """Reads the metrics and the archive of a run and draws them into its folder."""
     record, archive, metrics = run.read_record(), run.read_archive(), run.read_metrics()
     corrected, problem = find_correction(run, archive)
-    if style.colour in OF_CORRECTIONS and corrected is None:
+    if style.colour in CORRECTION_COLOURS and corrected is None:
         raise ElitesError(
             f"colour is {style.colour}, which takes a corrected archive: "
             + (problem or f"`elites correct {run}` makes it")

@@ -10,7 +10,7 @@ from elites.options import Finite, Inches, Percentile, check_fields
 from elites.text import shortened
 
 Colour = Literal["fitness", "operator", "generation", "spread", "loss", "own-cell"]
-OF_CORRECTIONS = ("spread", "loss", "own-cell")  # colours that take replications
+CORRECTION_COLOURS = ("spread", "loss", "own-cell")  # colours that need replications
 Format = Literal["png", "pdf", "svg"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from elites.metrics.corrected import luckiest, most_reproducible
-from elites.metrics.metric import installed_metrics, losing_metrics
+from elites.metrics.metric import installed_metrics, load_archive_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shortened
 
@@ -27,12 +27,13 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
         ("", "original", "corrected", "loss"),
         *(
             (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
-            for metric in losing_metrics(metric_paths)
+            for metric in load_archive_metrics(metric_paths)
             for before, after, loss in [corrected.change(metric)]
         ),
     ]
     if corrected.invalid:
-        title += f"; left out for an episode that gave NaN: {corrected.invalid}"
+        count = corrected.invalid
+        title += f"; {count} elite{'s' * (count != 1)} left out because an episode gave NaN"
     return "\n".join([title, *aligned(rows), *(f"  left out: {problem}" for problem in problems)])
 
 

@@ -50,7 +50,7 @@ def _checksum(array: np.ndarray) -> int:
 Packed = Mapping[str, np.ndarray] | _CheckedArrays
 
 
-def _partly_filled(node: Any) -> bool:
+def _has_empty_rows(node: Any) -> bool:
     return isinstance(node, Solutions | ReplayBuffer)
 
 
@@ -71,9 +71,9 @@ def _as_rows(array: np.ndarray, filled: np.ndarray) -> np.ndarray | None:
 def pack(state: Any) -> dict[str, np.ndarray]:
     """The state's arrays by path."""
     packed: dict[str, np.ndarray] = {}
-    for path, node in jax.tree_util.tree_flatten_with_path(state, is_leaf=_partly_filled)[0]:
+    for path, node in jax.tree_util.tree_flatten_with_path(state, is_leaf=_has_empty_rows)[0]:
         name = jax.tree_util.keystr(path)
-        if not _partly_filled(node):
+        if not _has_empty_rows(node):
             packed[name] = np.asarray(node)
             continue
         filled = _filled(node)
@@ -92,7 +92,7 @@ def outline(empty: Any) -> Any:
     """An initial state that takes little memory: one row stands for all rows of archives and buffers."""
 
     def outlined(node: Any) -> Any:
-        if not _partly_filled(node):
+        if not _has_empty_rows(node):
             return np.array(node)
         filled = _filled(node)
 
@@ -103,25 +103,25 @@ def outline(empty: Any) -> Any:
 
         return jax.tree.map(one_row, node)
 
-    return jax.tree.map(outlined, empty, is_leaf=_partly_filled)
+    return jax.tree.map(outlined, empty, is_leaf=_has_empty_rows)
 
 
 def unpack(empty: Any, packed: Packed) -> Any:
     """Restores a state, as arrays of the host. `empty`, an initial state, has the shapes and the rows that
     are not stored."""
-    nodes, structure = jax.tree_util.tree_flatten_with_path(empty, is_leaf=_partly_filled)
+    nodes, structure = jax.tree_util.tree_flatten_with_path(empty, is_leaf=_has_empty_rows)
     restored = []
     for path, node in nodes:
         name = jax.tree_util.keystr(path)
-        if not _partly_filled(node):
-            restored.append(_fitting(packed, name, node))
+        if not _has_empty_rows(node):
+            restored.append(_read_matching(packed, name, node))
             continue
         arrays, filled = [], _filled(node)
         places = _places(packed[f"{name}#rows"], name, filled.size)
         for index, leaf in enumerate(jax.tree.leaves(node)):
             whole = _as_rows(np.array(leaf), filled)
             if whole is None:
-                arrays.append(_fitting(packed, f"{name}#{index}", leaf))
+                arrays.append(_read_matching(packed, f"{name}#{index}", leaf))
                 continue
             stored = packed[f"{name}#{index}"]
             if stored.dtype != whole.dtype or stored.shape != (len(places), *whole.shape[1:]):
@@ -143,7 +143,7 @@ def _places(places: np.ndarray, name: str, size: int) -> np.ndarray:
     return places
 
 
-def _fitting(packed: Packed, name: str, like: np.ndarray) -> np.ndarray:
+def _read_matching(packed: Packed, name: str, like: np.ndarray) -> np.ndarray:
     stored = packed[name]
     if stored.shape != like.shape or stored.dtype != like.dtype:
         raise ValueError(f"{name} is {stored.dtype}{stored.shape}, not {like.dtype}{like.shape}")
@@ -171,7 +171,7 @@ class RunIdentity:
             format=VERSION, record=self.record, seeds=self.seeds, digest=self.digest, **progress
         )
 
-    def refuse_other(self, path: Path, header: CheckpointHeader) -> None:
+    def refuse_other_settings(self, path: Path, header: CheckpointHeader) -> None:
         """Raises an error that names the settings that have changed since the checkpoint was written.
 
         The budget may be larger now, if the checkpoint was written before the end of the earlier budget.
@@ -193,7 +193,7 @@ class RunIdentity:
         if changes:
             raise ElitesError(
                 f"{path} was written with other settings: {', '.join(changes)}; "
-                "with the earlier ones the run can be continued"
+                "use the earlier settings to continue the run"
             )
 
 
@@ -252,7 +252,7 @@ class Checkpoints:
             try:
                 with ArrayFile(path) as file:
                     header = _read_header(file)
-                    identity.refuse_other(path, header)
+                    identity.refuse_other_settings(path, header)
                     state = unpack(empty, _CheckedArrays(file, header.checksums))  # array by array
             except ElitesError:
                 raise
@@ -265,7 +265,7 @@ class Checkpoints:
             return state, header, wrong
         raise ElitesError(f"{wrong[0]}; no other checkpoint can be read, and nothing was changed")
 
-    def extensible(self) -> Path | None:
+    def find_extensible(self) -> Path | None:
         """The newest checkpoint from before the end of its run: any larger budget can continue from it."""
         for path in self.paths():
             with contextlib.suppress(Exception), ArrayFile(path) as file:  # damage takes many forms

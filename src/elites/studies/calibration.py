@@ -22,14 +22,17 @@ ZERO_SIZES = dict.fromkeys(
         *("corrected_bytes", "checkpoint_bytes", "episode_length", "needs"),
     ),
     0,
-)  # for a cell whose runs cannot be made
+)  # for a task and algorithm whose runs cannot be made
 LOG_BYTES = 950  # of a row of all logs together
 RECORD_BYTES = 30_000  # of a run's record and the headers of its files
 UNREACHED_EVALUATIONS = 1_000_000  # evaluations that no measurement reaches
 
 
 def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, Any]:
-    """Sizes of each cell of a study and, if requested, its pace: the fields of `plan.Measured`."""
+    """Sizes of the runs of each task and algorithm and, if requested, their pace.
+
+    The result has the fields of `plan.Measured`.
+    """
     import jax
 
     from elites.cache import keep_compiled_programs
@@ -43,22 +46,22 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
     configs = [RunConfig(**config) for config in request["configs"]]
     rollouts: dict[str, dict[str, float]] = {}
     learning: dict[str, dict[str, float]] = {}
-    cells: list[dict[str, Any]] = []
+    combinations: list[dict[str, Any]] = []
     for given, seeds in zip(configs, request["seeds"], strict=True):
-        cells.append(dict(ZERO_SIZES))
+        combinations.append(dict(ZERO_SIZES))
         try:
             together = seeds if given.shares_program else 1
             physics, _ = choose_physics(given.make_task(), given.physics, together)
             config = dataclasses.replace(given, physics=physics)
             algorithm = config.make_algorithm()
             needs = estimate_bytes(algorithm, config.physics, together)
-            cells[-1] |= {**_sizes(config, algorithm), "needs": needs}
+            combinations[-1] |= {**_sizes(config, algorithm), "needs": needs}
             if not request["calibrate"]:
                 continue
             grouped = algorithm.task.is_jax and config.shares_program
             if grouped or isinstance(algorithm.task, FunctionTask):
                 log(f"measuring {config.algorithm} on {config.task}")
-                cells[-1]["pace"] = _group_pace(config, seeds if grouped else 1)
+                combinations[-1]["pace"] = _group_pace(config, seeds if grouped else 1)
                 continue
             task = _key(config.task_name, config.task_parameters)
             if task not in rollouts:
@@ -68,11 +71,11 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
             if name not in learning:
                 log(f"measuring a generation of {config.algorithm}")
                 learning[name] = _learning(config, rollouts[task])
-            cells[-1]["pace"] = {**rollouts[task], **learning[name]}
-        except ElitesError as error:  # only the runs of this cell will fail
+            combinations[-1]["pace"] = {**rollouts[task], **learning[name]}
+        except ElitesError as error:  # only the runs of this combination will fail
             log(f"{given.algorithm} on {given.task}: {error}")
     return {
-        "cells": cells,
+        "cells": combinations,
         "platform": jax.local_devices()[0].platform,
         "available": available_bytes(),
     }

@@ -183,7 +183,7 @@ class ClusterPool:
             "time is that of this machine alone"
         )
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Whether the machines of the cluster have cores for another run."""
         cores = sum(int(node["Resources"]["CPU"]) for node in nodes(self._ray))
         most = max(1, cores // self.threads)

@@ -35,7 +35,7 @@ class StudyDisplay(LiveView):
         self.study, self.finished = StudyFolder(study), finished
         self.states: Sequence[State] = ()
 
-    def ended(self, state: State) -> None:
+    def report_end(self, state: State) -> None:
         """Prints the end of a job."""
         name = state.job.name
         if state.stage == "failed":
@@ -77,7 +77,7 @@ class StudyDisplay(LiveView):
         If that is too long as well, only those that are running or have failed are shown.
         """
         room = max(1, self.console.height - 7)
-        return _by_run(states) if len(states) <= room else _by_cell(states, room)
+        return _by_run(states) if len(states) <= room else _by_combination(states, room)
 
 
 def _by_run(states: Sequence[State]) -> Table:
@@ -104,7 +104,7 @@ def _by_run(states: Sequence[State]) -> Table:
     return table
 
 
-def _by_cell(states: Sequence[State], room: int) -> Table:
+def _by_combination(states: Sequence[State], room: int) -> Table:
     rows: dict[str, list[State]] = {}
     for state in states:
         rows.setdefault(_home(state), []).append(state)
@@ -113,7 +113,7 @@ def _by_cell(states: Sequence[State], room: int) -> Table:
     table.add_column("progress of each seed")
     shown = list(rows)
     if len(rows) > room:
-        shown = [home for home, cell in rows.items() if any(s.stage in LISTED_STAGES for s in cell)][:room]
+        shown = [home for home, group in rows.items() if any(s.stage in LISTED_STAGES for s in group)][:room]
     for home in shown:
         marks = Text()
         for state in sorted(rows[home], key=lambda state: state.job.configs[0].seed):

@@ -54,7 +54,7 @@ class State:
 class Pool(Protocol):
     """Workers, on this machine or on a cluster. Their messages come as (job, message)."""
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Whether another job can be started."""
 
     def start(self, job: Job) -> None:
@@ -108,7 +108,7 @@ class Processes:
         self._messages: SimpleQueue[tuple[Job, dict[str, Any]]] = SimpleQueue()
         self._running: dict[str, subprocess.Popen[str]] = {}
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         return len(self._running) < self.workers
 
     def start(self, job: Job) -> None:
@@ -194,7 +194,7 @@ def execute(
                 if not stopping and (interrupts.requested or deadline_passed()):
                     stopping = True
                     pool.stop()
-                while waiting and not stopping and pool.room():
+                while waiting and not stopping and pool.has_room():
                     state = waiting.popleft()
                     state.stage, state.started = "running", time.monotonic()
                     pool.start(state.job)

@@ -56,34 +56,34 @@ class _PartOfStudy:
 
 
 def merge_studies(
-    pieces: Sequence[Path | str], out: Path | str, *, parameters: bool = True, mixed: bool = False
+    folders: Sequence[Path | str], out: Path | str, *, parameters: bool = True, mixed: bool = False
 ) -> Merged:
     """Joins folders with different parts of the same study in a new folder. Nothing in them is changed.
 
     Args:
-        pieces: the folders. Runs that are not finished are left out.
+        folders: the folders. Runs that are not finished are left out.
         out: folder of the result; it must be new or empty. It appears when it is complete.
         parameters: whether to keep the parameters of the controllers. Without them the folder is small and
             reports are the same, but nothing in it can be replayed or corrected.
         mixed: whether runs may have been made with different versions of packages, or different physics.
     """
-    if not pieces:
+    if not folders:
         raise ElitesError("no folder to merge was given")
     target = Path(out).resolve()
     with contextlib.ExitStack() as stack:
-        for folder in dict.fromkeys(Path(piece).resolve() for piece in pieces):
+        for folder in dict.fromkeys(Path(one).resolve() for one in folders):
             if target == folder or folder in target.parents:
                 raise ElitesError(
                     f"{out} is in {folder}, which stays as it is; choose another folder with --out"
                 )
             if folder.is_dir():
                 stack.enter_context(folder_lock(folder))
-        read = [_read(Path(piece)) for piece in pieces]
+        read = [_read(Path(one)) for one in folders]
         for piece in read[1:]:
             _refuse_other_plan(read[0], piece)
-        runs = _disjoint(read)
+        runs = _collect_runs(read)
         _refuse_other_settings(runs)
-        differing = find_differences([record for _, record in cell] for cell in _cells(runs))
+        differing = find_differences([record for _, record in group] for group in _combinations(runs))
         if differing and not mixed:
             raise ElitesError(
                 f"the runs were made with different {describe_differences(differing)}; --mixed allows it"
@@ -99,8 +99,8 @@ def merge_studies(
         physics = read[0].study.physics
         study = {
             **msgspec.to_builtins(read[0].study),
-            "tasks": _all([piece.study.tasks for piece in read]),
-            "algorithms": _all([piece.study.algorithms for piece in read]),
+            "tasks": _join_choices([piece.study.tasks for piece in read]),
+            "algorithms": _join_choices([piece.study.algorithms for piece in read]),
             "first_seed": first,
             "seeds": last - first + 1,
             "physics": physics if all(piece.study.physics == physics for piece in read) else None,
@@ -120,15 +120,15 @@ def describe(merged: Merged, out: Path) -> str:
         seeds += "" if whole else ", not all of these"
     lines = [f"{out} has {merged.runs} run{'s' * (merged.runs != 1)}, {seeds}"]
     if merged.unfinished:
-        lines.append(f"left out: {merged.unfinished} that {_are(merged.unfinished)} not finished")
+        lines.append(f"left out: {merged.unfinished} that {_verb(merged.unfinished)} not finished")
     if merged.uncorrected:
-        lines.append(f"{merged.uncorrected} of them {_are(merged.uncorrected)} not corrected yet")
+        lines.append(f"{merged.uncorrected} of the merged runs {_verb(merged.uncorrected)} not corrected yet")
     if merged.differing:
-        lines.append(f"they were made with different {describe_differences(merged.differing)}")
+        lines.append(f"the merged runs were made with different {describe_differences(merged.differing)}")
     return "\n".join(lines)
 
 
-def _are(count: int) -> str:
+def _verb(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
@@ -175,7 +175,7 @@ def _refuse_other_plan(one: _PartOfStudy, other: _PartOfStudy) -> None:
             )
 
 
-def _all(pieces: Sequence[Sequence[ChoiceRecord]]) -> list[dict[str, Any]]:
+def _join_choices(pieces: Sequence[Sequence[ChoiceRecord]]) -> list[dict[str, Any]]:
     """The tasks or algorithms of all pieces, each once."""
     choices: dict[str, dict[str, Any]] = {}
     for record in (msgspec.to_builtins(choice) for piece in pieces for choice in piece):
@@ -187,7 +187,7 @@ def _all(pieces: Sequence[Sequence[ChoiceRecord]]) -> list[dict[str, Any]]:
     return list(choices.values())
 
 
-def _disjoint(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, RunRecord]]:
+def _collect_runs(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, RunRecord]]:
     """All finished runs by their paths. A run that occurs twice is an error."""
     runs: dict[str, tuple[RunFolder, RunRecord]] = {}
     for piece in pieces:
@@ -201,19 +201,19 @@ def _disjoint(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, RunR
     return runs
 
 
-def _cells(
+def _combinations(
     runs: Mapping[str, tuple[RunFolder, RunRecord]],
 ) -> Iterator[list[tuple[RunFolder, RunRecord]]]:
     """The runs of each task and algorithm."""
-    cells: dict[str, list[tuple[RunFolder, RunRecord]]] = {}
+    combinations: dict[str, list[tuple[RunFolder, RunRecord]]] = {}
     for place, run in runs.items():
-        cells.setdefault(place.rpartition("/")[0], []).append(run)
-    yield from cells.values()
+        combinations.setdefault(place.rpartition("/")[0], []).append(run)
+    yield from combinations.values()
 
 
 def _refuse_other_settings(runs: Mapping[str, tuple[RunFolder, RunRecord]]) -> None:
     """Raises an error if replications differ in more than the seed and the physics."""
-    for (first, expected), *others in _cells(runs):
+    for (first, expected), *others in _combinations(runs):
         for run, record in others:
             expected_settings, settings = expected.settings(), record.settings()
             for name, other in expected_settings.items():

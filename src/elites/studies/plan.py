@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elites.experiments.config import RunConfig
-from elites.files import in_bytes
+from elites.files import format_bytes
 from elites.results.folder import RunFolder
 from elites.studies.remaining import is_done
 from elites.studies.study import Job, Study
@@ -40,8 +40,8 @@ class Measured:
 
 def make_cost_key(config: RunConfig) -> str:
     """A key for runs that cost the same."""
-    of_task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
-    return json.dumps([*of_task, config.algorithm, config.hyper_parameters])
+    task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
+    return json.dumps([*task, config.algorithm, config.hyper_parameters])
 
 
 def predict_cost(
@@ -54,19 +54,21 @@ def predict_cost(
     checkpoints = []
     compiled: set[str] = set()
     for job in jobs:
-        cell = measured.cells[make_cost_key(job.configs[0])]
-        corrected = cell["elites"] * job.configs[0].correct_replications  # episodes of a correction
+        sizes = measured.cells[make_cost_key(job.configs[0])]
+        corrected = sizes["elites"] * job.configs[0].correct_replications  # episodes of a correction
         left_runs = [folder for folder in job.folders if not is_done(study / folder, job)]
         done = [RunFolder(study / folder).evaluations() for folder in left_runs]
         left = sum(max(0, job.configs[0].evaluations - count) for count in done)
         again = _corrections(job) * len(left_runs)
         runs, evaluations = runs + len(left_runs), evaluations + left
         corrections += corrected * again
-        disk += len(left_runs) * (cell["archive_bytes"] * (1 + job.configs[0].snapshots) + cell["log_bytes"])
-        disk += len(left_runs) * cell["corrected_bytes"] * (again > 0)
-        disk += len(left_runs) * cell["state_bytes"] if keep_state else 0
-        checkpoints.append(cell["checkpoint_bytes"] * len(left_runs))
-        pace = cell.get("pace")
+        disk += len(left_runs) * (
+            sizes["archive_bytes"] * (1 + job.configs[0].snapshots) + sizes["log_bytes"]
+        )
+        disk += len(left_runs) * sizes["corrected_bytes"] * (again > 0)
+        disk += len(left_runs) * sizes["state_bytes"] if keep_state else 0
+        checkpoints.append(sizes["checkpoint_bytes"] * len(left_runs))
+        pace = sizes.get("pace")
         if pace is None:
             known = False
             continue
@@ -77,14 +79,14 @@ def predict_cost(
         )  # later runs use the same programs
         compiled.add(make_cost_key(job.configs[0]))
         if "generation_s" in pace:
-            seconds = share * cell["generations"] * pace["generation_s"]
+            seconds = share * sizes["generations"] * pace["generation_s"]
             episodes = seconds * corrected * again / max(1, job.configs[0].evaluations)
             low, high = low + seconds, high + start + seconds + episodes
             continue
-        learning, steps = share * cell["generations"] * pace["learning_s"], pace["steps_per_s"]
+        learning, steps = share * sizes["generations"] * pace["learning_s"], pace["steps_per_s"]
         episodes = left + corrected * again
         low += learning + episodes * pace["random_length"] / steps
-        high += start + learning + episodes * cell["episode_length"] / steps
+        high += start + learning + episodes * sizes["episode_length"] / steps
     disk += sum(sorted(checkpoints)[-workers:])
     return Cost(runs, evaluations, corrections, disk, (low, high) if known else None)
 
@@ -141,7 +143,7 @@ def describe(
         "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
         if left.corrections
         else "none",
-        "disk": f"up to {in_bytes(left.disk)}",
+        "disk": f"up to {format_bytes(left.disk)}",
         "time": "not measured"
         if left.seconds is None
         else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "

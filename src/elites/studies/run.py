@@ -13,7 +13,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, in_bytes, require_space
+from elites.files import error_in_one_line, format_bytes, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
@@ -92,8 +92,8 @@ def _execute(
         run_threads = execution.threads or max(1, plan.cores() // workers)
         where = (
             f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
-            f"with up to {in_bytes(plan.predict_memory(left, measured, workers))} of memory; "
-            f"{in_bytes(measured.available)} are free"
+            f"with up to {format_bytes(plan.predict_memory(left, measured, workers))} of memory; "
+            f"{format_bytes(measured.available)} are free"
         )
         pool = Processes(folder, dataclasses.replace(execution, workers=workers, threads=run_threads))
     else:
@@ -112,7 +112,7 @@ def _execute(
         display.doing = "starting"
         with display:
             states = execute(
-                *(left, pool, display, display.ended, clock.is_over, display.show_stop),
+                *(left, pool, display, display.report_end, clock.is_over, display.show_stop),
                 evaluations_so_far=lambda job: min(
                     RunFolder(folder / run).evaluations() for run in job.folders
                 ),
@@ -127,31 +127,31 @@ def _execute(
 def _measure(
     folder: Path, jobs: Sequence[Job], calibrate: bool, log: Callable[[str], None], *, keep: bool
 ) -> plan.Measured:
-    """Sizes and paces of each cell; times in the study's folder are not measured again.
+    """Sizes and paces of the runs of each task and algorithm. Times in the study's folder are reused.
 
     With `keep`, new times are written into the folder for the next call.
     """
-    cells = {plan.make_cost_key(job.configs[0]): job for job in jobs}
+    combinations = {plan.make_cost_key(job.configs[0]): job for job in jobs}
     home = StudyFolder(folder)
     known: dict[str, Pace] = {}
     try:
         known = home.read_measured()
     except ElitesError as error:
         log(f"{error}; it is {'measured again' if calibrate else 'not used'}")
-    new = calibrate and not set(cells) <= set(known)
+    new = calibrate and not set(combinations) <= set(known)
     measured = measure(
-        [dataclasses.asdict(job.configs[0]) for job in cells.values()],
-        [len(job.configs) for job in cells.values()],
+        [dataclasses.asdict(job.configs[0]) for job in combinations.values()],
+        [len(job.configs) for job in combinations.values()],
         new,
         log,
     )
-    sizes = dict(zip(cells, measured["cells"], strict=True))
-    paces = {**known, **{cell: convert(size["pace"], Pace) for cell, size in sizes.items() if "pace" in size}}
+    sizes = dict(zip(combinations, measured["cells"], strict=True))
+    paces = {**known, **{key: convert(size["pace"], Pace) for key, size in sizes.items() if "pace" in size}}
     if new and keep:
         home.write_measured(paces)
-    for cell, size in sizes.items():
-        if cell in paces:
-            size["pace"] = paces[cell].fields()
+    for key, size in sizes.items():
+        if key in paces:
+            size["pace"] = paces[key].fields()
     return plan.Measured(sizes, measured["platform"], measured["available"])
 
 

@@ -180,7 +180,7 @@ class StepResult(NamedTuple):
 
 
 class DeviceTask(Task, ABC):
-    """A task that is pure JAX: its episodes run inside a compiled program.
+    """A task in pure JAX. Its episodes run as native code, in a JAX program, or with a CUDA kernel.
 
     An episode's descriptor is the mean of its steps' descriptors, unless `episode_descriptor` is overridden.
     An episode with a descriptor that is not finite is invalid.

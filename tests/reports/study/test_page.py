@@ -27,7 +27,7 @@ def test_the_page_opens_without_errors(tmp_path):
     assert page["title"] == "Study study"
     assert len(page["pictures"]) == 6
     assert all(width > 300 for width in page["pictures"])
-    assert page["sections"][0] == "What was run"
+    assert page["sections"][0] == "Runs"
     assert page["sections"][-1] == "The paper's claims"
     assert len(page["verdicts"]) == 12
     assert page["links"]

@@ -62,9 +62,9 @@ def test_too_few_replications_for_significance_are_reported(tmp_path):
     rows = [row for row in compare(study_of(tmp_path)) if row.metric == "qd_score"]
     assert all(row.p == pytest.approx(0.1) and not row.possible for row in rows)
     message = describe_power(rows)
-    assert "none of them can be significant at 0.05" in message
-    assert "can reach is 0.2" in message
-    assert f"It takes {seeds_needed(2)} replications" in message
+    assert "none of the comparisons can be significant at 0.05" in message
+    assert "p-value is 0.2" in message
+    assert f"At least {seeds_needed(2)} replications" in message
     assert 2 * 2 / math.comb(2 * seeds_needed(2), seeds_needed(2)) < 0.05
 
 
@@ -142,7 +142,7 @@ def test_a_report_has_all_its_files(reported):
         }
     assert at == {("pga-map-elites", "400"), ("map-elites", "400"), ("deep-grid", "300")}
     page = (made / "index.html").read_text()
-    for heading in ("What was run", "Progress", "Final values", "Final archives", "Reproducibility"):
+    for heading in ("Runs", "Progress", "Final values", "Final archives", "Reproducibility"):
         assert f">{heading}</h2>" in page
     assert page.count("data:image/png;base64,") == len(figures)
     assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', page) == []
@@ -150,9 +150,9 @@ def test_a_report_has_all_its_files(reported):
         "On qd-hopper runs ended after 300 to 400 evaluations. Each is compared at its own end, and" in page
     )
     assert ">At the common budget</h3>" in page
-    assert "<summary>What it took</summary>" in page
+    assert "<summary>Cost</summary>" in page
     assert ">All tasks together</h3>" in page
-    assert "With 3 replications and 4 comparisons none of them can be significant at 0.05" in page
+    assert "With 3 replications and 4 comparisons, none of the comparisons can be significant at 0.05" in page
     assert "<td>impossible</td>" in page
 
 

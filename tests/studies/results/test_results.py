@@ -24,7 +24,7 @@ def test_runs_that_were_stopped_are_compared_at_their_ends_and_at_the_common_bud
     assert study.finals("qd-walker", "map-elites", "qd_score").tolist() == ends
     common = study.at_common_budget.finals("qd-walker", "map-elites", "qd_score")
     assert common.tolist() == [long["qd_score"][at], ends[1]]
-    assert study.without_common_budget == ["qd-walker"]
+    assert study.tasks_without_common_budget == ["qd-walker"]
     assert study.limits == {"qd-walker": 1000, "qd-hopper": 400}
     known = [~np.isnan(curves.values["qd_score"]) for curves in study.replications("qd-walker", "map-elites")]
     assert [study.grid("qd-walker")[rows].max() for rows in known] == [

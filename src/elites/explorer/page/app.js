@@ -8,18 +8,18 @@ let views = [];
 /** @type {Map<string, Scale>} */
 const scales = new Map();
 const TABS = { progress: "progress", table: "table", axes: "parallel axes", pins: "compare" };
-const VIEWS = { found: "found", corrected: "corrected", difference: "difference" };
+const VIEWS = { recorded: "recorded", corrected: "corrected", difference: "difference" };
 const KEYS = [
   ["← ↑ → ↓", "the elite beside it"],
   ["p", "pin, or unpin"],
-  ["1, 2, 3", "found, corrected, difference"],
+  ["1, 2, 3", "recorded, corrected, difference"],
   ["c", "the next colour"],
   ["space", "play the archive's growth"],
   ["+, −, 0", "zoom; all"],
   ["/", "go to a cell or a descriptor"],
   ["drag, wheel", "move, zoom; two fingers do both"],
   ["shift and click", "pin a cell"],
-  ["Esc", "no filters"],
+  ["Esc", "remove all filters"],
 ];
 /** @type {(() => void) | undefined} */
 let repaintDetail;
@@ -93,7 +93,7 @@ function drawControls() {
     VIEWS,
     state.view,
     (key) => {
-      if (corrected || key === "found") change({ view: key });
+      if (corrected || key === "recorded") change({ view: key });
       else note(why);
     },
     disabled,
@@ -179,7 +179,7 @@ function drawMoment() {
       : `${fixed(now)} evaluations, ${cells} cells`;
   byId("moment-text").title = runs[0].moments.length
     ? "snapshots of the archive"
-    : "without snapshots: when the elites of the last archive were found";
+    : "no snapshots: shows when each final elite was found";
 }
 
 let playing = 0;
@@ -239,12 +239,12 @@ function drawTip() {
         "div",
         {},
         `fitness ${short(frame.fitness[row])}`,
-        corrected ? ` → ${short(run.corrected.mean[elite])} ± ${two(run.corrected.spread[elite])}` : "",
+        corrected ? ` → ${short(run.corrected.mean[elite])} ± ${formatSpread(run.corrected.spread[elite])}` : "",
       ),
     );
     const key = state.view === "difference" ? "loss" : state.colour;
     if (!showsFitness()) {
-      const value = valueOf(run, frame, row, key, "found");
+      const value = valueOf(run, frame, row, key, "recorded");
       const text =
         key === "operator"
           ? (HEADER.operators[value]?.name ?? "")
@@ -276,7 +276,7 @@ function redraw(keys) {
   if (keys.has("theme")) applyTheme();
   if (any("view", "colour", "layout", "axes", "theme", "tab")) drawControls();
   if (keys.has("view")) {
-    const unknown = state.view === "found" ? [] : runs.filter((run) => !run.corrected);
+    const unknown = state.view === "recorded" ? [] : runs.filter((run) => !run.corrected);
     note(unknown.map((run) => `${run.title}: ${run.header.uncorrected}`).join(" "));
   }
   if (any("view", "colour", "layout", "axes", "filters", "theme")) views.forEach((view) => view.update());
@@ -391,10 +391,10 @@ function showSave() {
       {},
       element(
         "button",
-        { onclick: () => download(new Blob([asSvg()], { type: "image/svg+xml" }), `${name}.svg`) },
+        { onclick: () => download(new Blob([makeSvg()], { type: "image/svg+xml" }), `${name}.svg`) },
         "SVG",
       ),
-      element("button", { onclick: async () => download(await asPng(), `${name}.png`) }, "PNG"),
+      element("button", { onclick: async () => download(await makePng(), `${name}.png`) }, "PNG"),
       element(
         "button",
         {

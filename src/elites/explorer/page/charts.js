@@ -98,14 +98,14 @@ async function drawCurve(place, label) {
   place.replaceChildren(picture);
 }
 
-/** The distribution of the fitness of an elite's replications. @param {number[]} samples @param {number} found @param {number} mean */
-function histogram(samples, found, mean) {
+/** The distribution of the fitness of an elite's replications. @param {number[]} samples @param {number} recorded @param {number} mean */
+function histogram(samples, recorded, mean) {
   const values = samples.filter(Number.isFinite),
     width = 200,
     height = 92,
     floor = height - 18;
-  const low = Math.min(found, ...values),
-    high = Math.max(found, ...values),
+  const low = Math.min(recorded, ...values),
+    high = Math.max(recorded, ...values),
     bins = 24;
   const sx = (/** @type {number} */ value) =>
     4 + (width - 8) * (high > low ? (value - low) / (high - low) : 0.5);
@@ -126,7 +126,7 @@ function histogram(samples, found, mean) {
     });
   const anchor = (/** @type {number} */ value) =>
     sx(value) < 40 ? "start" : sx(value) > width - 40 ? "end" : "middle";
-  const close = Math.abs(sx(found) - sx(mean)) < 54;
+  const close = Math.abs(sx(recorded) - sx(mean)) < 70;
   return drawn(
     "svg",
     {
@@ -148,8 +148,8 @@ function histogram(samples, found, mean) {
       }),
     ),
     mark(mean, "3 2"),
-    mark(found, ""),
-    drawn("text", { x: sx(found), y: 11, "text-anchor": anchor(found) }, "found"),
+    mark(recorded, ""),
+    drawn("text", { x: sx(recorded), y: 11, "text-anchor": anchor(recorded) }, "recorded"),
     close ? null : drawn("text", { x: sx(mean), y: 11, "text-anchor": anchor(mean) }, "mean"),
     drawn("text", { x: 4, y: height - 4 }, short(low)),
     drawn("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, high > low ? short(high) : ""),
@@ -216,7 +216,7 @@ function columnValue(run, elite, key) {
   const axis = axisOf(key);
   return axis >= 0
     ? run.elites.descriptor[elite * run.dims + axis]
-    : valueOf(run, run.end, elite, key, "found");
+    : valueOf(run, run.end, elite, key, "recorded");
 }
 
 /** A line per elite through an axis per quantity. Dragging along an axis filters by a range. @param {HTMLElement} parent */
@@ -266,7 +266,7 @@ function drawParallel(parent) {
     ])) {
       for (let elite = run.count - 1; elite >= 0; elite--) {
         if (passes(run, run.end, elite) !== inside) continue;
-        const value = valueOf(run, run.end, elite, scale.key, "found");
+        const value = valueOf(run, run.end, elite, scale.key, "recorded");
         const colour = Number.isFinite(value)
           ? scale.colour(value, run.corrected?.spread[elite])
           : scale.grey;

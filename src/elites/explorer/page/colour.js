@@ -71,7 +71,7 @@ function robustEnds(values) {
   return [low - least <= near ? least : low, most - high <= near ? most : high];
 }
 
-/** The range of a quantity over whole runs, found and corrected, so that all pictures share one scale. */
+/** The range of a quantity over whole runs, recorded and corrected, so that all pictures share one scale. */
 class Scale {
   /** @param {Run[]} runs @param {string} key */
   constructor(runs, key) {
@@ -116,7 +116,7 @@ class Scale {
   colour(value, spread = 0) {
     if (this.key === "operator") return this.operators[value] ?? this.grey;
     if (this.key === "certain") return this.suppressed(this.share(value), Math.min(1, spread / this.widest));
-    return along(this.stops, this.share(value));
+    return interpolatePalette(this.stops, this.share(value));
   }
 
   /** The colour in a value-suppressing palette: less certain values have fewer and greyer colours.
@@ -125,16 +125,16 @@ class Scale {
     const level = Number.isFinite(doubt) ? Math.min(LEVELS - 1, Math.floor(doubt * LEVELS)) : LEVELS - 1;
     const classes = 2 ** (LEVELS - 1 - level);
     const middle = (Math.min(classes - 1, Math.floor(share * classes)) + 0.5) / classes;
-    return mixed(along(this.stops, middle), this.grey, (level / (LEVELS - 1)) * 0.85);
+    return mixed(interpolatePalette(this.stops, middle), this.grey, (level / (LEVELS - 1)) * 0.85);
   }
 }
 
-/** The values of a quantity that pictures of a run show: found ones, those of snapshots, corrected ones.
+/** The values of a quantity that pictures of a run show: recorded ones, those of snapshots, corrected ones.
  * @param {Run} run @param {string} key @returns {Numbers[]} */
 function valuesOf(run, key) {
   const { end, past, corrected } = run;
   if (!["fitness", "mean", "certain"].includes(key))
-    return [Float32Array.from({ length: end.count }, (_, row) => valueOf(run, end, row, key, "found"))];
+    return [Float32Array.from({ length: end.count }, (_, row) => valueOf(run, end, row, key, "recorded"))];
   const kept = corrected?.mean.filter(
     (/** @type {number} */ _, /** @type {number} */ elite) => corrected.kept[elite],
   );
@@ -142,7 +142,7 @@ function valuesOf(run, key) {
 }
 
 /** @param {RGB[]} stops @param {number} share @returns {RGB} */
-function along(stops, share) {
+function interpolatePalette(stops, share) {
   const at = share * (stops.length - 1),
     first = Math.min(stops.length - 2, Math.floor(at));
   return mixed(stops[first], stops[first + 1], at - first);

@@ -4,7 +4,7 @@
 /** @type {Stage | null} */
 let mainStage = null;
 
-let factsLater = 0;
+let factsTimer = 0;
 
 /** Shows an elite: its movement at once, and its facts at once or, while the pointer moves, when it rests.
  * @param {HTMLElement} parent @param {Run} run @param {number} elite @param {boolean} resting */
@@ -14,23 +14,23 @@ function drawElite(parent, run, elite, resting = false) {
     parent.append(element("div", { id: "facts", style: { display: "contents" } }));
   }
   mainStage.show(run, elite);
-  clearTimeout(factsLater);
-  if (resting) factsLater = setTimeout(() => drawFacts(run, elite), 40);
+  clearTimeout(factsTimer);
+  if (resting) factsTimer = setTimeout(() => drawFacts(run, elite), 40);
   else drawFacts(run, elite);
 }
 
 /** @param {Run} run @param {number} elite */
 function drawFacts(run, elite) {
   const { elites, corrected, header } = run,
-    found = elites.fitness[elite];
+    recorded = elites.fitness[elite];
   const operator = HEADER.operators[elites.operator[elite]];
   const pinned = state.pins.findIndex((pin) => pin.run === run.index && pin.elite === elite);
-  const heading = element("p", { class: "big" }, element("small", {}, "fitness "), short(found));
+  const heading = element("p", { class: "big" }, element("small", {}, "fitness "), short(recorded));
   if (corrected)
     heading.append(
       " → ",
       short(corrected.mean[elite]),
-      element("small", {}, ` ± ${two(corrected.spread[elite])}`),
+      element("small", {}, ` ± ${formatSpread(corrected.spread[elite])}`),
     );
   /** @type {[string, string | Node][]} */
   const facts = header.names.map((/** @type {string} */ _, /** @type {number} */ axis) => [
@@ -86,7 +86,7 @@ function drawFacts(run, elite) {
     ),
     samples,
     element("div", {}, element("h2", {}, "lineage"), lineage(run, elite)),
-    ...(HEADER.served ? [again(run, elite)] : []),
+    ...(HEADER.served ? [drawReevaluation(run, elite)] : []),
     ...commands(run, elite),
   ];
   byId("facts").replaceChildren(...body);
@@ -100,9 +100,9 @@ function drawFacts(run, elite) {
         "div",
         {},
         element("h2", {}, `fitness of ${corrected.replications} replications`),
-        histogram(fitness, found, corrected.mean[elite]),
+        histogram(fitness, recorded, corrected.mean[elite]),
       ),
-      element("div", {}, element("h2", {}, "where they were"), cloudChart(run, elite, cloud)),
+      element("div", {}, element("h2", {}, "descriptors of the replications"), cloudChart(run, elite, cloud)),
     );
   });
 }
@@ -111,7 +111,7 @@ function drawFacts(run, elite) {
 const evaluated = new Map(); // results of evaluating elites again
 
 /** Asks the server of this page to evaluate an elite again. @param {Run} run @param {number} elite */
-function again(run, elite) {
+function drawReevaluation(run, elite) {
   const key = `${run.index}.${elite}`,
     lines = evaluated.get(key) ?? [];
   const list = element("ol", { class: "lineage" }, ...lines.map((line) => element("li", {}, line)));
@@ -142,7 +142,7 @@ function again(run, elite) {
     if (answer.movement && mainStage?.wanted === key) mainStage.add(answer.movement, answer.block);
   }
   const controls = element("div", { class: "bar" }, seed, button);
-  return element("div", {}, element("h2", {}, "evaluate it again, with a seed"), controls, list);
+  return element("div", {}, element("h2", {}, "evaluate again with a seed"), controls, list);
 }
 
 /** @param {Run} run @param {{seed: number, fitness: number, descriptor: number[], length: number}} answer */
@@ -210,7 +210,7 @@ const hasParameters = (run, elite) =>
   run.header.has_parameters && (HEADER.served || elite < (run.header.parameters?.shape[0] ?? 0));
 
 /** The parameters of an elite as a NumPy file. @param {Run} run @param {number} elite */
-async function asNpy(run, elite) {
+async function makeNpy(run, elite) {
   if (HEADER.served) {
     const body = JSON.stringify({ run: run.index, elite });
     const response = await fetch("parameters", { method: "POST", body });
@@ -243,7 +243,7 @@ function commands(run, elite) {
   const shown = /** @type {[string, string][]} */ ([["load it in Python", load]]);
   if (header.replayable) shown.unshift(["replay", `elites replay ${header.shell_path} --cell ${cell}`]);
   const file = `cell-${cell}.npy`,
-    save = () => asNpy(run, elite).then((blob) => download(blob, file), (error) => note(error.message));
+    save = () => makeNpy(run, elite).then((blob) => download(blob, file), (error) => note(error.message));
   const buttons = hasParameters(run, elite)
     ? [element("button", { onclick: save }, "download its parameters")]
     : [];
@@ -317,7 +317,7 @@ function drawPins(parent) {
       box = element("div");
     row.append(box);
     const corrected = run.corrected
-      ? ` → ${short(run.corrected.mean[elite])} ± ${two(run.corrected.spread[elite])}`
+      ? ` → ${short(run.corrected.mean[elite])} ± ${formatSpread(run.corrected.spread[elite])}`
       : "";
     if (run.header.gaits || run.header.clips) {
       const stage = new Stage(box, false);

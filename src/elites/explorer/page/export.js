@@ -2,7 +2,7 @@
 "use strict";
 
 /** The maps as one drawing. */
-function asSvg() {
+function makeSvg() {
   const gap = 18,
     sizes = views.map((view) => [view.box.clientWidth, view.box.clientHeight]);
   const width = sizes.reduce((sum, [wide]) => sum + wide + gap, -gap),
@@ -156,8 +156,8 @@ function svgPen() {
 }
 
 /** The maps as pixels, twice as many as on the screen. @returns {Promise<Blob>} */
-async function asPng() {
-  const svg = asSvg(),
+async function makePng() {
+  const svg = makeSvg(),
     size = /width="([\d.]+)" height="([\d.]+)"/.exec(svg);
   const image = new Image(),
     canvas = document.createElement("canvas");

@@ -10,7 +10,7 @@ function passes(run, frame, row) {
     const [low, high] = state.filters[key],
       axis = axisOf(key);
     const value =
-      axis >= 0 ? frame.descriptor[row * run.dims + axis] : valueOf(run, frame, row, key, "found");
+      axis >= 0 ? frame.descriptor[row * run.dims + axis] : valueOf(run, frame, row, key, "recorded");
     if (!(value >= low && value <= high)) return false;
   }
   return true;
@@ -116,6 +116,6 @@ function makeChip(key) {
 function addFilter(key) {
   if (!key) return;
   setFilter(key, roundExtent(key));
-  tell();
+  notifyListeners();
   chips.get(key)?.fields[0].select();
 }

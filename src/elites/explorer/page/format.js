@@ -21,7 +21,7 @@ function short(value) {
 }
 
 /** A spread: two significant digits. @param {number} value */
-function two(value) {
+function formatSpread(value) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   return fixed(

@@ -194,7 +194,7 @@ function voronoi(points) {
         for (let x = column - ring; x <= column + ring; x += step) {
           if (x < 0 || x >= side) continue;
           for (const other of buckets[y * side + x])
-            if (other !== point) outline = nearer(outline, px, py, points[2 * other], points[2 * other + 1]);
+            if (other !== point) outline = clipToNearer(outline, px, py, points[2 * other], points[2 * other + 1]);
         }
       }
       let far = 0;
@@ -210,7 +210,7 @@ function voronoi(points) {
 
 /** The part of a convex outline that is nearer to a point than to another one.
  * @param {number[]} outline @param {number} px @param {number} py @param {number} qx @param {number} qy */
-function nearer(outline, px, py, qx, qy) {
+function clipToNearer(outline, px, py, qx, qy) {
   const nx = qx - px,
     ny = qy - py,
     limit = (nx * (px + qx) + ny * (py + qy)) / 2;

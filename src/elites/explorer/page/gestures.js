@@ -2,7 +2,7 @@
 "use strict";
 
 /** @param {MapView} view */
-function listen(view) {
+function addGestures(view) {
   const { box } = view;
   /** @type {Map<number, [number, number]>} */
   const fingers = new Map();
@@ -56,10 +56,10 @@ function listen(view) {
   const end = (/** @type {PointerEvent} */ event) => {
     const down = fingers.delete(event.pointerId);
     if (!down || fingers.size || travelled > 4 || event.type === "pointercancel") return;
-    const found = view.pick(...at(event));
-    if (found && found.elite >= 0) {
-      change({ chosen: { run: view.run.index, elite: found.elite } });
-      if (event.shiftKey) togglePin({ run: view.run.index, elite: found.elite });
+    const picked = view.pick(...at(event));
+    if (picked && picked.elite >= 0) {
+      change({ chosen: { run: view.run.index, elite: picked.elite } });
+      if (event.shiftKey) togglePin({ run: view.run.index, elite: picked.elite });
     }
   };
   box.addEventListener("pointerup", end);

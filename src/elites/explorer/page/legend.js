@@ -4,7 +4,7 @@
 /** Fills the legend. @param {HTMLElement} parent @param {Scale} scale @param {string} label */
 function drawLegend(parent, scale, label) {
   if (scale.key === "operator") parent.replaceChildren(...HEADER.operators.map(swatch));
-  else parent.replaceChildren(scale.key === "certain" ? wedge(scale) : ramp(scale, label));
+  else parent.replaceChildren(scale.key === "certain" ? drawWedge(scale) : drawRamp(scale, label));
 }
 
 /** @param {{name: string, colour: string}} operator */
@@ -15,7 +15,7 @@ function swatch(operator) {
 
 /** A bar from the low to the high end of the scale. Where values lie beyond an end, it has a tip with the farthest
  * value next to it. @param {Scale} scale @param {string} label */
-function ramp(scale, label) {
+function drawRamp(scale, label) {
   const least = scale.least < scale.low ? short(scale.least) : "",
     most = scale.most > scale.high ? short(scale.most) : "";
   const width = 230,
@@ -55,7 +55,7 @@ function ramp(scale, label) {
 }
 
 /** The wedge of a value-suppressing palette: values from left to right, certainty outwards. @param {Scale} scale */
-function wedge(scale) {
+function drawWedge(scale) {
   const radius = 56,
     middle = 118,
     foot = 62,
@@ -93,7 +93,7 @@ function wedge(scale) {
       scale.least < scale.low ? `≤ ${low}` : low,
     ),
     drawn("text", { x: middle + edge, y: 24 }, scale.most > scale.high ? `≥ ${high}` : high),
-    drawn("text", { x: middle + edge - 14, y: 44 }, `inwards: spread up to ${two(scale.widest)}`),
+    drawn("text", { x: middle + edge - 14, y: 44 }, `inwards: spread up to ${formatSpread(scale.widest)}`),
     drawn("text", { x: middle - edge + 10, y: 44, "text-anchor": "end" }, "fitness"),
   );
   return picture;

@@ -58,7 +58,7 @@ class MapView {
     this.arrows = [0, 0]; // how long they are, and how visible
     new ResizeObserver(() => this.resize()).observe(this.box);
     this.resize();
-    listen(this);
+    addGestures(this);
   }
 
   resize() {
@@ -109,7 +109,7 @@ class MapView {
   /** @returns {Target} */
   goal() {
     const { layout, frame, run } = this,
-      view = frame === run.end ? state.view : "found"; // only the end was corrected
+      view = frame === run.end ? state.view : "recorded"; // only the end was corrected
     const after = view === "corrected" && run.corrected;
     const scale = this.scale(),
       rows = layout.rows(frame, Boolean(after)),

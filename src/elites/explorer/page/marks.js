@@ -103,7 +103,7 @@ function drawArrow(view, context, elite, grown, size = 8) {
   const begin = layout.place(run.elites.descriptor, at),
     end = layout.place(after.descriptor, at);
   if (layout.kind === "profile") {
-    const value = valueOf(run, run.end, elite, view.scale().key, "found");
+    const value = valueOf(run, run.end, elite, view.scale().key, "recorded");
     const ends = showsFitness() ? [run.elites.fitness[elite], after.mean[elite]] : [value, value];
     if (!ends.every(Number.isFinite)) return;
     [begin[1], end[1]] = ends.map((end) => view.height(end));

@@ -35,7 +35,7 @@ class Picture {
       x: (/** @type {number} */ unit) => unit * wide - x,
       y: (/** @type {number} */ unit) => (1 - unit) * high - y,
     };
-    for (const [px, py, pw, ph] of kept ? beside(kept, x, y, width, height) : [[x, y, width, height]]) {
+    for (const [px, py, pw, ph] of kept ? subtractRectangle(kept, x, y, width, height) : [[x, y, width, height]]) {
       context.save();
       context.beginPath();
       context.rect(px - x, py - y, pw, ph);
@@ -77,7 +77,7 @@ function overlap(region, x, y, width, height) {
 
 /** The parts of a rectangle that are not in a smaller one within it. @param {{x: number, y: number, width: number, height: number}} kept
  * @param {number} x @param {number} y @param {number} width @param {number} height */
-function beside(kept, x, y, width, height) {
+function subtractRectangle(kept, x, y, width, height) {
   const right = kept.x + kept.width,
     bottom = kept.y + kept.height;
   const parts = [

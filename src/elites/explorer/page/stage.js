@@ -37,7 +37,7 @@ class Stage {
     this.robot = null;
     this.orbit = [0, 0, 1]; // added to yaw and pitch, factor on the distance
     this.wanted = "";
-    this.listen();
+    this.addGestures();
     stages.add(this);
   }
 
@@ -63,11 +63,11 @@ class Stage {
     this.canvas.style.visibility = count ? "visible" : "hidden";
     const parts = [];
     if (moving >= 0 && moving !== elite)
-      parts.push(`cell ${fixed(run.elites.cell[moving])}, the nearest that moves in this page`);
+      parts.push(`cell ${fixed(run.elites.cell[moving])}: the nearest elite with a movement`);
     if (count > 1)
-      parts.push(`orange: as it was found, grey: ${count - 1} replication${count > 2 ? "s" : ""}`);
-    else if (count && run.corrected && isHaunted(run))
-      parts.push("as it was found; its replications are not in this page");
+      parts.push(`orange: recorded episode, grey: ${count - 1} replication${count > 2 ? "s" : ""}`);
+    else if (count && run.corrected && hasReplications(run))
+      parts.push("recorded episode; its replications are not in this page");
     this.caption.textContent = parts.join("; ");
     for (const node of this.box.querySelectorAll(".controls"))
       /** @type {HTMLElement} */ (node).style.display = count ? "" : "none";
@@ -108,7 +108,7 @@ class Stage {
     this.painter(limbs, camera, width / height, target);
   }
 
-  listen() {
+  addGestures() {
     /** @type {number[] | null} */
     let last = null;
     this.canvas.addEventListener("pointerdown", (event) => {
@@ -176,11 +176,11 @@ function stageControls() {
     "ghosts",
   );
   if (still.matches) setPlaying(false);
-  return element("div", { class: "controls" }, play, speed, runs.some(isHaunted) ? ghosts : null);
+  return element("div", { class: "controls" }, play, speed, runs.some(hasReplications) ? ghosts : null);
 }
 
 /** Whether the page has replications of any elite. @param {Run} run */
-function isHaunted(run) {
+function hasReplications(run) {
   return Object.values(run.header.gaits?.elites ?? {}).some((/** @type {any[]} */ all) => all.length > 1);
 }
 

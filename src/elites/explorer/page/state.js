@@ -7,7 +7,7 @@
  */
 
 const state = {
-  view: "found", // or corrected, difference
+  view: "recorded", // or corrected, difference
   colour: "fitness",
   layout: "", // cells, profile, nested or dots
   axes: /** @type {number[]} */ ([]),
@@ -31,19 +31,19 @@ const changed = new Set();
 
 /** Changes the state. Listeners are called once before the next picture. @param {Partial<typeof state>} patch */
 function change(patch) {
-  if (!changed.size) requestAnimationFrame(tell);
+  if (!changed.size) requestAnimationFrame(notifyListeners);
   Object.assign(state, patch);
   Object.keys(patch).forEach((key) => changed.add(key));
 }
 
-function tell() {
+function notifyListeners() {
   const keys = new Set(changed);
   changed.clear();
   listeners.forEach((listener) => listener(keys));
   if (![...keys].some((key) => key !== "hover")) return;
-  clearTimeout(hashLater); // browsers do not allow an address that changes with every picture
-  hashLater = setTimeout(() => {
-    hashLater = 0;
+  clearTimeout(hashTimer); // browsers do not allow an address that changes with every picture
+  hashTimer = setTimeout(() => {
+    hashTimer = 0;
     writeHash();
   }, 150);
 }
@@ -100,7 +100,7 @@ function readHash(text, runs) {
     return elite < 0 ? null : { run, elite };
   };
   const isCorrected = runs.some((run) => run.corrected);
-  read.view = oneOf("view", isCorrected ? ["found", "corrected", "difference"] : ["found"], START.view);
+  read.view = oneOf("view", isCorrected ? ["recorded", "corrected", "difference"] : ["recorded"], START.view);
   read.colour = oneOf(
     "colour",
     Object.keys(QUANTITIES).filter((key) => isCorrected || !QUANTITIES[key].corrected),
@@ -138,4 +138,4 @@ function readHash(text, runs) {
 }
 
 let writeHash = () => {};
-let hashLater = 0;
+let hashTimer = 0;

@@ -12,12 +12,12 @@ function drawTable(parent) {
   const value = (/** @type {number} */ elite, /** @type {string} */ key) =>
     key === "cell" ? run.elites.cell[elite] : columnValue(run, elite, key);
   const text = (/** @type {number} */ elite, /** @type {string} */ key) => {
-    const found = value(elite, key);
-    if (key === "operator") return HEADER.operators[found].name;
-    if (key === "stays") return percent(found);
-    if (key === "spread") return two(found);
-    if (key === "cell" || QUANTITIES[key]?.whole) return fixed(found);
-    return short(found);
+    const shown = value(elite, key);
+    if (key === "operator") return HEADER.operators[shown].name;
+    if (key === "stays") return percent(shown);
+    if (key === "spread") return formatSpread(shown);
+    if (key === "cell" || QUANTITIES[key]?.whole) return fixed(shown);
+    return short(shown);
   };
   let [key, way] = /** @type {[string, number]} */ (state.sort);
   if (!columns.some((column) => column.key === key)) [key, way] = ["fitness", -1];
@@ -25,8 +25,8 @@ function drawTable(parent) {
     passes(run, run.end, elite),
   );
   const sortKey = (/** @type {number} */ elite) => {
-    const found = value(elite, key);
-    return Number.isFinite(found) ? found : -Infinity * way;
+    const shown = value(elite, key);
+    return Number.isFinite(shown) ? shown : -Infinity * way;
   };
   order.sort((one, other) => (sortKey(one) - sortKey(other)) * way || one - other);
   const head = element(

@@ -116,7 +116,7 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
             raise
         reference = choose_reference(study)  # a study that is not complete yet
         notes = (f"The study's {error}. All others are compared with {reference}.",)
-    common = study.at_common_budget if study.without_common_budget else None
+    common = study.at_common_budget if study.tasks_without_common_budget else None
     claims = evaluate_claims(study)
     return Findings(
         study,
@@ -270,11 +270,13 @@ def describe_power(rows: Sequence[Comparison]) -> str:
         return ""
     count, least = rows[0].comparisons, min(row.least for row in impossible)
     seeds = min(min(row.seeds) for row in impossible)
-    subject = "none of them can" if len(impossible) == len(rows) else f"{len(impossible)} of them cannot"
+    subject = "none" if len(impossible) == len(rows) else f"{len(impossible)}"
+    can = "can" if subject == "none" else "cannot"
     return (
-        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')} {subject} be significant "
-        f"at {LEVEL:g}, whatever their values: the smallest corrected p-value that they can reach is "
-        f"{least:.2g}. It takes {seeds_needed(count)} replications of each."
+        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')}, {subject} of the "
+        f"comparisons {can} be significant at {LEVEL:g}, whatever the values: the smallest possible "
+        f"corrected p-value is {least:.2g}. At least {counted(seeds_needed(count), 'replication')} of each "
+        "algorithm are needed."
     )
 
 

@@ -99,7 +99,7 @@ def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
         figure, panels = _grid(len(tasks), len(study.metrics))
-        unequal = set(tasks) & set(study.without_common_budget)
+        unequal = set(tasks) & set(study.tasks_without_common_budget)
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.metrics, strict=True):
                 for variant, style in choose_line_styles(study).items():

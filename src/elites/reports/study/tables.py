@@ -55,11 +55,12 @@ def runs_table(study: StudyResults) -> Table:
                 at = _spread(curves.end.evaluations for curves in replications)
                 corrected = sum(bool(study.correction(curves)) for curves in replications)
                 seeds = len(replications)
-                common = [f"{study.budgets[task]:,}"] if study.without_common_budget else []
+                common = [f"{study.budgets[task]:,}"] if study.tasks_without_common_budget else []
                 rows.append((task, variant, str(seeds), ended, at, *common, f"{corrected} of {seeds}"))
-    common = ["common budget"] if study.without_common_budget else []
+    common = ["common budget"] if study.tasks_without_common_budget else []
     columns = ("task", "algorithm", "runs", "evaluations", "compared at", *common, "corrected")
-    return Table(ReportTable.RUNS, "What was run.", columns, rows, frozenset(range(2, len(columns))))
+    caption = "Runs of each algorithm on each task."
+    return Table(ReportTable.RUNS, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
 def cost_table(study: StudyResults) -> Table:
@@ -85,7 +86,7 @@ def cost_table(study: StudyResults) -> Table:
         *("task", "algorithm", "runs", "environment steps", "wall time"),
         *("evaluations per second", "steps per second"),
     )
-    caption = "What a run took, in the median. Replications that train together have the time of all of them."
+    caption = "Cost of a run (medians). Replications that train together have the time of all of them."
     return Table(ReportTable.COST, caption, columns, rows, frozenset(range(2, len(columns))))
 
 

@@ -19,7 +19,13 @@ from elites.results.folder import RunFolder
 from elites.results.schemas import MAX_COUNT, OPTIONAL, RunRecord, check_columns
 from elites.results.tables import metric_names
 from elites.studies.results.metrics_table import MetricsTable
-from elites.studies.results.runs import Run, describe_differences, find_differences, find_runs, has_usual_task
+from elites.studies.results.runs import (
+    Run,
+    describe_differences,
+    find_differences,
+    find_runs,
+    has_default_task,
+)
 from elites.studies.results.study_results import (
     POINTS,
     Curves,
@@ -73,7 +79,7 @@ def read_results(folder: Path, table: Path, compared_tasks: Sequence[tuple[str, 
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
     budgets = {c.run.task: c.common.evaluations for c in curves}
     limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
-    notes += [*_making_notes(curves), *damaged, *_budget_notes(curves, budgets)]
+    notes += [*_version_notes(curves), *damaged, *_budget_notes(curves, budgets)]
     return StudyResults(folder, record, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
@@ -108,7 +114,7 @@ def _compared_evaluations(
 
     across: dict[Path, tuple[int, int]] = {}
     for tasks in compared_tasks:
-        chosen = [run for run in runs if run.record.task in tasks and has_usual_task(run)]
+        chosen = [run for run in runs if run.record.task in tasks and has_default_task(run)]
         if len({run.task for run in chosen}) > 1:
             ended = ends(chosen)
             across |= {path: (end, min(ended.values())) for path, end in ended.items()}
@@ -293,12 +299,12 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
     return tuple(float(kept[at].sum() / max(1, made[at].sum())) for at in (early, late))  # type: ignore[return-value]
 
 
-def _making_notes(curves: Sequence[Curves]) -> list[str]:
-    """Notes on find_differences in versions or physics, as runs of several machines may have them."""
-    cells: dict[tuple[str, str], list[RunRecord]] = {}
+def _version_notes(curves: Sequence[Curves]) -> list[str]:
+    """Notes on runs that were made with different versions of packages or different physics."""
+    combinations: dict[tuple[str, str], list[RunRecord]] = {}
     for run in (one.run for one in curves):
-        cells.setdefault((run.task, run.variant), []).append(run.record)
-    differing = find_differences(cells.values())
+        combinations.setdefault((run.task, run.variant), []).append(run.record)
+    differing = find_differences(combinations.values())
     return [f"Runs were made with different {describe_differences(differing)}."] if differing else []
 
 

@@ -88,14 +88,15 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
     return list(kept.values()), study, notes
 
 
-def find_differences(cells: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
-    """The versions and the physics in which runs differ. `cells` has the runs of each task and algorithm.
+def find_differences(combinations: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
+    """The versions and the physics in which runs differ.
 
-    A run without a package did not need it, so this is no difference.
+    `combinations` has the runs of each task and algorithm. A run without a package did not need it, so this
+    is no difference.
     """
     versions: dict[str, set[str]] = {}
     physics: set[str] = set()
-    for records in cells:
+    for records in combinations:
         for name, version in (pair for record in records for pair in record.versions.items()):
             if version is not None:
                 versions.setdefault(name, set()).add(version)
@@ -183,7 +184,7 @@ def find_defaults(what: str, name: str) -> dict[str, Any] | None:
     return recorded
 
 
-def has_usual_task(run: Run, free: str | None = None) -> bool:
+def has_default_task(run: Run, free: str | None = None) -> bool:
     """Whether a run's task is a built-in one with its default parameters, `free` apart."""
     defaults, given = find_defaults("tasks", run.record.task), run.record.task_parameters
     return defaults is not None and all(

@@ -88,7 +88,7 @@ class StudyResults:
         return replace(self, basis=Basis.POOLED, pooled=scores)
 
     @property
-    def without_common_budget(self) -> list[str]:
+    def tasks_without_common_budget(self) -> list[str]:
         """The tasks with runs that are not compared at the common budget."""
         return [task for task in self.tasks if self.budgets[task] < self.limits[task]]
 
@@ -117,14 +117,14 @@ class StudyResults:
 
     def replications(self, task: str, variant: str) -> list[Curves]:
         """The replications of an algorithm on a task."""
-        return self._by_cell.get((task, variant), [])
+        return self._by_combination.get((task, variant), [])
 
     @functools.cached_property
-    def _by_cell(self) -> dict[tuple[str, str], list[Curves]]:
-        cells: dict[tuple[str, str], list[Curves]] = {}
+    def _by_combination(self) -> dict[tuple[str, str], list[Curves]]:
+        combinations: dict[tuple[str, str], list[Curves]] = {}
         for curves in self.runs:
-            cells.setdefault((curves.run.task, curves.run.variant), []).append(curves)
-        return cells
+            combinations.setdefault((curves.run.task, curves.run.variant), []).append(curves)
+        return combinations
 
     def grid(self, task: str) -> np.ndarray:
         """Evaluations of the points of curves."""

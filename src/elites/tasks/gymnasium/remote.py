@@ -104,7 +104,7 @@ def inspect_remotely(
     return sizes  # type: ignore[no-any-return]
 
 
-def why_not_drawn(task: GymnasiumTask) -> str:
+def no_drawing_reason(task: GymnasiumTask) -> str:
     """The reason why an environment cannot draw its first state, in a line; empty if it can."""
     from elites.tasks import list_parameters
 

@@ -41,12 +41,15 @@ class Robot(NamedTuple):
 
 
 class RobotRules:
-    """The rules of a robot that neither falls nor feels contacts. Tasks make some of them parameters."""
+    """Default rules: the robot never becomes unhealthy and contacts cost nothing.
+
+    Tasks turn some of them into parameters.
+    """
 
     place: Literal["root", "body", "mass"] = "root"  # whose position is the robot's
     main_body: Index | str = ""
     keyframe: str = ""  # of the model, for the initial coordinates
-    reward: str = ""  # path of a function of a moment: module:function
+    reward: str = ""  # path of a function of the robot's state: module:function
     ends: str = ""
     normal_velocities: bool = False  # whether the noise of the initial velocities is normal, not uniform
     speed_limit: float = math.inf  # of the velocities in an observation
@@ -87,7 +90,7 @@ class MujocoTask(RobotRules, CompiledTask):
 
     def __post_init__(self) -> None:
         sizes = model_sizes(self.xml_file) if self.xml_file else self.robot.sizes
-        described = described_by(self.robot, self.descriptor)
+        described = dimension_names(self.robot, self.descriptor)
         object.__setattr__(self, "observation_size", self.observed_values(sizes))
         object.__setattr__(self, "action_size", sizes.actuators)
         object.__setattr__(self, "descriptor_names", described)
@@ -98,14 +101,14 @@ class MujocoTask(RobotRules, CompiledTask):
         """The lowest and the highest value of each dimension of the descriptor."""
         highest = {"feet": 1.0, "position": self.reach}.get(self.descriptor, self.top_speed)
         lowest = 0.0 if self.descriptor == "feet" else -highest
-        return ((lowest, highest),) * len(described_by(self.robot, self.descriptor))
+        return ((lowest, highest),) * len(dimension_names(self.robot, self.descriptor))
 
     def with_parameters(self, parameters: dict[str, Any]) -> Self:
         """The task with other parameters. Another descriptor has another default archive."""
         parameters = with_options(parameters)
         descriptor = parameters.get("descriptor", self.descriptor)
         if descriptor != self.descriptor and descriptor in tuple(DESCRIPTORS):
-            grid = default_grid(len(described_by(self.robot, descriptor)))
+            grid = default_grid(len(dimension_names(self.robot, descriptor)))
             parameters = {"grid": grid, "cells": default_cells(grid), **parameters}
         return super().with_parameters(parameters)
 
@@ -147,7 +150,7 @@ class MujocoTask(RobotRules, CompiledTask):
 
 
 def with_options(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, merged with those in `environment_options`, under our names."""
+    """The parameters, merged with those in `environment_options`, under the tasks' own names."""
     parameters = dict(parameters)
     options = parameters.pop("environment_options", {})
     require(isinstance(options, dict), "environment_options", repr(options), 'a table: {"option": value}')
@@ -161,7 +164,7 @@ def with_options(parameters: dict[str, Any]) -> dict[str, Any]:
     return parameters
 
 
-def described_by(robot: Robot, descriptor: str) -> tuple[str, ...]:
+def dimension_names(robot: Robot, descriptor: str) -> tuple[str, ...]:
     """The names of the descriptor's dimensions."""
     if descriptor != "feet":
         return ("x", "y")[: robot.dimensions]
@@ -286,7 +289,7 @@ def _pair(
     kind: type[MujocoTask], name: str, robot: Robot, qd_offset: float, **parameters: Any
 ) -> list[MujocoTask]:
     """The uncertain and the deterministic task of a robot."""
-    grid = default_grid(len(described_by(robot, parameters.get("descriptor", "feet"))))
+    grid = default_grid(len(dimension_names(robot, parameters.get("descriptor", "feet"))))
     facts: dict[str, Any] = {
         "robot": robot,
         "observation_size": 0,

@@ -89,9 +89,9 @@ class Rules(NamedTuple):
     state_limits: np.ndarray  # of the coordinates from the angle on, and of the velocities
     ends_unhealthy: bool
     descriptor: int
-    reward: int  # address of a function of a moment, or 0
+    reward: int  # address of a function of the robot's state, or 0
     ends: int
-    moment: np.ndarray  # [k, 3]: what these functions are given: see `elites.tasks.mujoco.moment`
+    state_table: np.ndarray  # [k, 3], for these functions: see `elites.tasks.mujoco.robot_state`
     position: np.ndarray  # x and y, float64, as they are given
     velocity: np.ndarray
     touching: np.ndarray  # per foot, float64
@@ -208,11 +208,11 @@ def measure_step(
     rules.velocity[1] = (y - before_y) / rules.duration
     find_contacts(world, rules)
     if rules.reward != 0:
-        reward, ended = mj.call(rules.reward, rules.moment.ctypes.data), False
+        reward, ended = mj.call(rules.reward, rules.state_table.ctypes.data), False
     else:
         reward, ended = built_in_reward(world, rules, control, before_x, before_y)
     if rules.ends != 0:
-        answer = mj.call(rules.ends, rules.moment.ctypes.data)
+        answer = mj.call(rules.ends, rules.state_table.ctypes.data)
         ended = answer != 0
         if np.isnan(answer):  # the function failed
             reward = np.nan

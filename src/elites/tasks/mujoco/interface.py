@@ -39,15 +39,15 @@ clock.value = None
 
 if numba.config.DISABLE_JIT:
 
-    def call(function: int, moment: int) -> float:
+    def call(function: int, table: int) -> float:
         """Calls the C function at an address."""
         prototype = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_ssize_t)
-        return float(prototype(function)(moment))
+        return float(prototype(function)(table))
 
 else:
 
     @intrinsic
-    def call(typing: Any, function: Any, moment: Any) -> Any:
+    def call(typing: Any, function: Any, table: Any) -> Any:
         """Calls the C function at an address."""
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

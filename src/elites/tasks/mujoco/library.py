@@ -132,7 +132,7 @@ def identify(model: Any, kind: str, name: str | int, owner: str) -> int:
     """The number of a body, a geom or a key (frame) of a model, from its name or its number."""
     number: int = name if isinstance(name, int) else require_mujoco().mj_name2id(model, _kind(kind), name)
     if not 0 <= number < _count(model, kind):
-        raise ElitesError(f"the model of {owner} has no {kind} {name!r}; {named(model, kind)}")
+        raise ElitesError(f"the model of {owner} has no {kind} {name!r}; {list_names(model, kind)}")
     return number
 
 
@@ -145,7 +145,7 @@ def find_geoms(model: Any, foot: str, owner: str) -> list[int]:
     if body < 0:
         raise ElitesError(
             f"the model of {owner} has no geom or body {foot!r} that could be a foot; "
-            f"{named(model, 'geom')}, {named(model, 'body')}"
+            f"{list_names(model, 'geom')}, {list_names(model, 'body')}"
         )
     geoms: list[int] = np.flatnonzero(model.geom_bodyid == body).tolist()
     if not geoms:
@@ -153,7 +153,7 @@ def find_geoms(model: Any, foot: str, owner: str) -> list[int]:
     return geoms
 
 
-def named(model: Any, kind: str) -> str:
+def list_names(model: Any, kind: str) -> str:
     """The names of all objects of a kind in a model, for a message."""
     mujoco = require_mujoco()
     names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(_count(model, kind))]
@@ -182,7 +182,7 @@ def read_sizes(model: Any) -> Sizes:
 
 def read_model(path: Path) -> Any:
     """The compiled model in a file. It is shared and must not be changed."""
-    return _read_model(str(path), modified(path))
+    return _read_model(str(path), modification_time(path))
 
 
 @cache
@@ -190,7 +190,7 @@ def _read_model(path: str, modified: int) -> Any:
     return compile_spec(read_spec(path), path)
 
 
-def modified(path: Path) -> int:
+def modification_time(path: Path) -> int:
     """The time of the last change of a file."""
     return path.stat().st_mtime_ns
 

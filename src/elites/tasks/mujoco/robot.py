@@ -16,13 +16,13 @@ import numpy as np
 from elites.errors import ElitesError, require
 from elites.imports import path_or_pickle, require_function
 from elites.options import Finite, Range, Spread, checked
-from elites.tasks.mujoco import MujocoTask, Robot, described_by, with_options
+from elites.tasks.mujoco import MujocoTask, Robot, dimension_names, with_options
 from elites.tasks.mujoco.library import (
     Sizes,
     find_geoms,
     identify,
-    modified,
-    named,
+    list_names,
+    modification_time,
     read_model,
     read_sizes,
     require_mujoco,
@@ -31,7 +31,7 @@ from elites.tasks.task import Task, default_cells, default_grid
 from elites.text import shortened
 
 if TYPE_CHECKING:
-    from elites.tasks.mujoco.moment import Moment
+    from elites.tasks.mujoco.robot_state import RobotState
     from elites.tasks.mujoco.simulator import MujocoSimulator
 
 PREFIX = "mujoco:"
@@ -39,7 +39,7 @@ BOUNDS = {"feet": (0.0, 1.0), "position": (-30.0, 30.0), "velocity": (-5.0, 5.0)
 FOLDERS = ("meshdir", "texturedir", "assetdir")  # attributes of a model's compiler
 BUILT_IN = {"forward_reward_weight": 1.0, "ctrl_cost_weight": 0.0}  # defaults of the built-in reward
 
-Function = Callable[["Moment"], float | bool]
+Function = Callable[["RobotState"], float | bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,9 @@ class RobotTask(MujocoTask):
     double_control = True
 
     feet: tuple[tuple[str, str], ...] = ()  # geoms or bodies of the model, and their display names
-    reward: str = ""  # path of a function of a moment; by default, velocity forwards minus a cost of control
-    ends: str = ""  # path of a function of a moment; by default, nothing ends an episode early
+    # Path of a function of the robot's state; by default, velocity forwards minus a cost of control.
+    reward: str = ""
+    ends: str = ""  # path of a function of the robot's state; by default, nothing ends an episode early
     body: str = ""  # the one whose position and velocity count
     dimensions: Literal[1, 2] = 2  # in which it moves over the ground: along x, or along x and y
     hidden_positions: Annotated[int, Range(0, 100_000)] = 0  # first coordinates, which are not observed
@@ -158,10 +159,10 @@ def mujoco_task(
     Controllers observe the coordinates, without the first `hidden_positions`, and the velocities. They give
     ±1 for each actuator, which is mapped to its `ctrlrange`.
 
-    `reward` and `ends` are plain functions of an `elites.Moment`, which Numba compiles. They may use numbers,
-    arrays, NumPy's functions, and other functions of yours that are decorated with `numba.njit`. They must
-    depend on nothing but the moment. A reward that is not finite, or an index out of range, makes the episode
-    invalid.
+    `reward` and `ends` are plain functions of an `elites.RobotState`, which Numba compiles. They may use
+    numbers, arrays, NumPy's functions, and other functions of yours that are decorated with `numba.njit`.
+    They must depend on nothing but that state. A reward that is not finite, or an index out of range, makes
+    the episode invalid.
 
     Args:
         file: the model, an MJCF file. A run records a digest of it and of the files that it names.
@@ -194,7 +195,7 @@ def make(name: str, parameters: dict[str, Any]) -> RobotTask:
     model = read_model(path)
     require(model.nu > 0, f"the model {path}", "one without actuators", "one that can be controlled")
     body = given.setdefault("body", _first_body(model, name))
-    directions, hidden = _of_root(model, identify(model, "body", body, name))
+    directions, hidden = _inspect_root(model, identify(model, "body", body, name))
     given.setdefault("dimensions", 2 if directions > 1 else 1)
     given.setdefault("hidden_positions", min(hidden, given["dimensions"]))
     given.setdefault("feet", ())
@@ -215,7 +216,7 @@ def compute_digest(path: Path) -> str:
     """A digest of the content of a model's file and of all files that it names."""
     if not path.is_file():
         raise ElitesError(f"{path} is not a file; it must be the robot's model")
-    return _digest(str(path), modified(path))
+    return _digest(str(path), modification_time(path))
 
 
 @functools.cache
@@ -248,7 +249,7 @@ def _digest(path: str, modified: int) -> str:
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as a record has them: paths of functions, and pairs of a foot and its name for people."""
+    """Parameters as a record has them: paths of functions, and pairs of a foot and its display name."""
     given = with_options(parameters)
     for name in RobotTask.function_fields:
         if callable(given.get(name)):
@@ -282,7 +283,7 @@ def _named_feet(feet: Any) -> tuple[tuple[str, str], ...]:
 def _archive(feet: tuple[tuple[str, str], ...], descriptor: str, dimensions: int) -> dict[str, Any]:
     """The default bounds, grid and cells."""
     robot = Robot("", Sizes(0, 0, 0, 0), dimensions, feet)
-    size = len(described_by(robot, descriptor))
+    size = len(dimension_names(robot, descriptor))
     grid, bounds = default_grid(size), (BOUNDS.get(descriptor, (0, 1)),) * size
     return {"descriptor_bounds": bounds, "grid": grid, "cells": default_cells(grid)}
 
@@ -294,12 +295,12 @@ def _first_body(model: Any, owner: str) -> str:
     if not name:
         raise ElitesError(
             f"the model of {owner} has no name for its first body with a joint; give it one, or choose "
-            f"another one as body: {named(model, 'body')}"
+            f"another one as body: {list_names(model, 'body')}"
         )
     return str(name)
 
 
-def _of_root(model: Any, body: int) -> tuple[int, int]:
+def _inspect_root(model: Any, body: int) -> tuple[int, int]:
     """The number of directions in which the root of a body moves over the ground, and the number of the
     model's first coordinates that are its position."""
     root, kinds = model.body_rootid[body], require_mujoco().mjtJoint

@@ -20,11 +20,11 @@ from elites.tasks.mujoco.library import (
     find_geoms,
     identify,
     model_path,
-    modified,
+    modification_time,
     read_spec,
     time_view,
 )
-from elites.tasks.mujoco.moment import Arrays, find_address, tabulate
+from elites.tasks.mujoco.robot_state import Arrays, find_address, tabulate
 
 WALL_HEIGHT = 1.0  # half of it, in m
 PLACES = {"root": episode.ROOT, "body": episode.BODY, "mass": episode.MASS}
@@ -53,7 +53,7 @@ def make_model(task: MujocoTask) -> Any:
     """The model of a task, with its walls."""
     path = model_path(task.model)
     with _LOADING:
-        return _model(str(path), modified(path), task.walls)
+        return _model(str(path), modification_time(path), task.walls)
 
 
 class MujocoSimulator:
@@ -210,7 +210,7 @@ def _rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episod
         feet[find_geoms(model, foot, task.name)] = index
     is_body = task.place == "body"
     position, velocity, touching = np.zeros(2), np.zeros(2), np.zeros(len(task.robot.feet))
-    moment = _moment(model, data, start, position, velocity, touching)
+    state = _read_state(model, data, start, position, velocity, touching)
     lowest, highest = task.healthy_z_range
     if isinstance(task, AntTask):  # both ends of its range are healthy
         lowest, highest = np.nextafter(lowest, -np.inf), np.nextafter(highest, np.inf)
@@ -246,16 +246,16 @@ def _rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episod
         state_limits=np.array(task.healthy_state_range),
         ends_unhealthy=task.terminate_when_unhealthy,
         descriptor=KINDS[task.descriptor],
-        reward=find_address(task.reward, "reward", moment),
-        ends=find_address(task.ends, "ends", moment),
-        moment=tabulate(moment),
+        reward=find_address(task.reward, "reward", state),
+        ends=find_address(task.ends, "ends", state),
+        state_table=tabulate(state),
         position=position,
         velocity=velocity,
         touching=touching,
     )
 
 
-def _moment(
+def _read_state(
     model: Any,
     data: Any,
     start: np.ndarray,
@@ -263,7 +263,7 @@ def _moment(
     velocity: np.ndarray,
     touching: np.ndarray,
 ) -> Arrays:
-    """The arrays of a moment, as they are at the beginning of an episode."""
+    """The arrays of a RobotState, as they are at the beginning of an episode."""
     data.qpos[:] = start
     mujoco.mj_forward(model, data)
     return {

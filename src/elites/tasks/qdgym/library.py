@@ -53,7 +53,7 @@ def find_bullet() -> Bullet | None:
         if bullet is None:
             raise ElitesError(
                 f"{VARIABLE} is {chosen}, which holds no Bullet; "
-                f"`elites install-bullet --to {chosen}` puts it there"
+                f"`elites install-bullet --folder {chosen}` puts it there"
             )
         return bullet
     installed = _installed()

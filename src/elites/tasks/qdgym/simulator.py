@@ -25,13 +25,13 @@ _LOADING = threading.Lock()  # Bullet's model reader numbers fixed joints in a g
 
 
 @cache
-def _anatomy(name: str) -> tuple[bullet.Joint, ...]:
+def load_joints(name: str) -> tuple[bullet.Joint, ...]:
     return tuple(bullet.read_joints(str(ASSETS / "mjcf" / name), FLAGS))
 
 
 def read_anatomy(robot: Robot) -> episode.Anatomy:
     """The anatomy of a robot, from its model file and the facts in `robots`."""
-    joints = _anatomy(robot.model)
+    joints = load_joints(robot.model)
     links = {joint.link_name.decode(): joint.link for joint in joints}
     moving = [joint for joint in joints if joint.position_index >= 0]
     motors = [joint for joint in moving if not joint.joint_name.startswith(b"ignore")]

@@ -1,4 +1,4 @@
-"""Reward and termination functions of custom robots: functions of a moment, which Numba compiles."""
+"""Reward and termination functions of custom robots: functions of a robot's state, which Numba compiles."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ THIS_FILE = Path(__file__).name
 FIELDS = 13
 
 Arrays = Mapping[str, np.ndarray]
-"""The fields of a moment; the time is an array of one."""
+"""The fields of a RobotState; the time is an array of one."""
 
 compiled = Compiler(__file__, c_library.__file__)
 
 
-class Moment(NamedTuple):
-    """What a robot does after a control step. Arrays are float64 and MuJoCo's own memory, under its names.
+class RobotState(NamedTuple):
+    """The state of a robot after a control step. Arrays are float64 and MuJoCo's own memory, under its names.
 
     As in Gymnasium's environments, `qpos`, `qvel` and `time` are those after the last physics step. All that
     MuJoCo computes from them (`xpos` and the following ones) is from the beginning of that step.
@@ -65,10 +65,10 @@ def _rows(table: np.ndarray, row: int) -> np.ndarray:
 
 
 @compiled
-def moment_at(address: int) -> Moment:
-    """The moment in a table at an address: see `tabulate`."""
+def state_at(address: int) -> RobotState:
+    """The state in a table at an address: see `tabulate`."""
     table = carray(pointer(address), (FIELDS, 3), np.int64)
-    return Moment(
+    return RobotState(
         _values(table, 0)[0],
         _values(table, 1),
         _values(table, 2),
@@ -87,14 +87,14 @@ def moment_at(address: int) -> Moment:
 
 def tabulate(arrays: Arrays) -> np.ndarray:
     """The address, the length and the width of each array."""
-    rows = [(arrays[name].ctypes.data, *arrays[name].shape, 1)[:3] for name in Moment._fields]
+    rows = [(arrays[name].ctypes.data, *arrays[name].shape, 1)[:3] for name in RobotState._fields]
     return np.array(rows, np.int64)
 
 
 def find_address(path: str, what: str, arrays: Arrays) -> int:
     """The address of the compiled function at a path, for `interface.call`; 0 if the path is empty.
 
-    The function is first tried on a moment, because compiled code cannot report what is wrong with it.
+    The function is first tried on a state, because compiled code cannot report what is wrong with it.
     """
     if not path:
         return 0
@@ -105,14 +105,14 @@ def find_address(path: str, what: str, arrays: Arrays) -> int:
 
 
 def _try(function: Callable[..., Any], what: str, arrays: Arrays) -> None:
-    """Raises an error if a function cannot be computed, or is neither a number nor true or false."""
+    """Raises an error if a function cannot be computed, or returns neither a number nor a bool."""
     seen = {name: values.view() for name, values in arrays.items()}
     for values in seen.values():
         values.flags.writeable = False
     fields: dict[str, Any] = {**seen, "time": float(arrays["time"][0])}
     try:
         with np.errstate(all="ignore"):
-            result = function(Moment(**fields))
+            result = function(RobotState(**fields))
     except ArithmeticError:  # of a division by 0, which is no error in compiled code
         return
     except Exception as error:
@@ -127,7 +127,10 @@ _kept: list[Any] = []  # compiled functions live as long as the process: simulat
 
 @functools.cache
 def _compiled(function: Callable[..., Any], what: str) -> int:
-    """The address of a function of a table of a moment. An exception in it gives NaN."""
+    """The address of the compiled function, which takes the address of a table of fields.
+
+    An exception in it gives NaN.
+    """
     if numba.config.DISABLE_JIT:
         interpreted = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_ssize_t)(_guarded(function))
         _kept.append(interpreted)
@@ -144,7 +147,7 @@ def _compiled(function: Callable[..., Any], what: str) -> int:
 def _guarded(function: Callable[..., Any]) -> Callable[[int], float]:
     def guarded(address: int) -> float:
         try:
-            return function(moment_at(address)) + 0.0  # type: ignore[no-any-return] # a bool too
+            return function(state_at(address)) + 0.0  # type: ignore[no-any-return] # a bool too
         except Exception:
             return math.nan
 
@@ -155,8 +158,10 @@ def _reason(error: Exception) -> str:
     """Numba's message and the line it refers to, without colours and without the names of its passes."""
     text = re.sub(r"\x1b\[\d*m", "", str(error))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("Failed in nopython", "During:", "File "))]
-    reason = " ".join(telling[: 2 if telling and telling[0].endswith(":") else 1]) or type(error).__name__
+    skipped = ("Failed in nopython", "During:", "File ")
+    message_lines = [line for line in lines if not line.startswith(skipped)]
+    count = 2 if message_lines and message_lines[0].endswith(":") else 1
+    reason = " ".join(message_lines[:count]) or type(error).__name__
     places = re.findall(r'^File "(.+)", line (\d+)', "\n".join(lines), re.MULTILINE)
     where = [f" ({Path(file).name}, line {line})" for file, line in places if Path(file).name != THIS_FILE]
     return shortened(reason + "".join(where[:1]), MAX_REASON_LENGTH)
