@@ -1,5 +1,5 @@
 # `make run` and `make test` are all a newcomer needs; both set everything up first.
-# PYTHON=python3.12 chooses another Python than the newest, or than the one that .venv has.
+# PYTHON=python3.12 selects a Python; the default is that of .venv, or the newest.
 PYTHON ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed$(subst /,-,$(PYTHON))
@@ -25,7 +25,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/elites run pga-map-elites qd-walker --evaluations 5000 --out runs/first-$(shell date +%Y%m%d-%H%M%S)
 
-# Tests compile much and compute little: XLA need not optimise for them. Its older emitters compile three times faster.
+# Tests compile much and compute little, so XLA does not optimise them. Its older emitters compile three times faster.
 test test-slow try-benchmark: export XLA_FLAGS := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
   --xla_cpu_parallel_codegen_split_count=1 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters \
   --xla_cpu_opt_preset=CPU_OPT_PRESET_FAST_COMPILE
@@ -40,11 +40,11 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -m slow --dist worksteal $(TESTS)
 
-# What learns computes much: XLA must optimise for it.
+# Learning needs much computing time, so XLA optimises these tests.
 test-learning: setup
 	$(BIN)/python -m pytest -m learning -n 0 tests/test_learning.py $(TESTS)
 
-# SEED=… repeats one; without it, each begins from another.
+# SEED=… repeats a run; without it, the seed is random.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz $(CASES) $(SEED)
 

@@ -33,10 +33,10 @@ def measure(robot: str, seeds: int, physics: str, *, quick: bool) -> dict[str, f
 
     from elites import RunConfig
     from elites.experiments.run import make_replications
-    from elites.tasks import register_task
+    from elites.tasks import TASKS
 
     task = without_early_termination(robot, **({"episode_length": 10} if quick else {}))
-    register_task(task)
+    TASKS[task.name] = task
     configs = [
         RunConfig(
             algorithm="pga-map-elites",

@@ -28,7 +28,7 @@ for folder in folders:
     table = elites.read_table(folder)
     seconds = RunFolder(folder).read_elapsed()
     table["minutes"] = seconds / 60 if len(seconds) else np.full(len(table["generation"]), np.nan)
-    runs[config.task][config.algorithm].append(table)
+    runs[config.task_name][config.algorithm].append(table)
 
 
 def spread(values: Sequence[float]) -> str:

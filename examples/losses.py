@@ -29,7 +29,7 @@ if folders:
         config, _ = load_config(folder)
         corrected = elites.load_corrected(folder)
         about, losses = corrected.about, corrected.losses._asdict()
-        known = (config.task, config.algorithm, config.seed, about["evaluations"], len(corrected.cell))
+        known = (config.task_name, config.algorithm, config.seed, about["evaluations"], len(corrected.cell))
         rows.append((*known, *(losses[name] for name in LOSSES)))
     with table_path.open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])

@@ -128,7 +128,8 @@ def test_the_page_on_robots_runs(execute):
         ("episode_length=250", "episode_length=50"),
     )
     page, out = execute("your-own-robot.md", smaller)
-    assert page["robot"].descriptor_names == ("front left", "front right", "back left", "back right")
+    feet = ("front left foot", "front right foot", "back left foot", "back right foot")
+    assert page["robot"].descriptor_names == feet
     assert "mujoco:scene.xml: 5 controllers" in out
     assert len(elites.load_archive("runs/crawler").fitness) > 10
     assert Path("runs/again/archive.npz").exists()

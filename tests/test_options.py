@@ -8,7 +8,7 @@ from elites import ALGORITHMS, ElitesError
 from elites.algorithms import make_config
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
-from elites.options import Range, Threads, converted, read_types
+from elites.options import Range, Threads, convert_value, read_types
 from elites.tasks import TASKS, make_task
 
 CONFIGS = {name: algorithm.Config for name, algorithm in ALGORITHMS.items()}
@@ -110,4 +110,4 @@ def test_ranges_are_described_in_words():
     assert str(Range(1, 1000)) == "from 1 to 1,000"
     assert str(Range(0, 1, above=True)) == "above 0, at most 1"
     assert math.nan not in Range(-math.inf, math.inf)
-    assert converted(float | None, "x", None) is None
+    assert convert_value(float | None, "x", None) is None

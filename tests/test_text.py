@@ -5,7 +5,7 @@ from rich.console import Console
 from elites.experiments import display
 from elites.experiments.display import Bar, Display
 from elites.experiments.execution import Report
-from elites.text import MAX_NAME_BYTES, file_name, folder_name, printable, shortened
+from elites.text import MAX_NAME_BYTES, file_name, folder_name, printable, shorten
 
 NAMES = [
     "$x",
@@ -23,7 +23,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_one_short_line(name):
-    shown = shortened(name)
+    shown = shorten(name)
     assert shown.isprintable()
     assert len(shown) <= 60
     assert printable(shown) == shown
@@ -31,8 +31,8 @@ def test_names_are_one_short_line(name):
 
 
 def test_a_long_name_keeps_its_beginning_and_its_end():
-    assert shortened("abcdefghijklmnop", 9) == "abcdef…op"
-    assert shortened("abc", 9) == "abc"
+    assert shorten("abcdefghijklmnop", 9) == "abcdef…op"
+    assert shorten("abc", 9) == "abc"
 
 
 @pytest.mark.parametrize("named", [folder_name, file_name])

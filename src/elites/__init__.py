@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from elites.algorithms import ALGORITHMS, make_algorithm
-    from elites.algorithms.base import Algorithm, AlgorithmConfig, Batch, Round, Stream
+    from elites.algorithms.base import Algorithm, AlgorithmConfig, Batch, RandomStream, Round
     from elites.algorithms.map_elites import MAPElites, MAPElitesConfig
     from elites.algorithms.pga_map_elites import PGAMAPElites, PGAMAPElitesConfig
     from elites.archives.archive import Status
@@ -105,6 +105,7 @@ _HOME = {
     "Policy": "elites.policies",
     "ProcessEvaluator": "elites.evaluation.processes",
     "QDGymTask": "elites.tasks.qdgym",
+    "RandomStream": "elites.algorithms.base",
     "Replay": "elites.replays.replay",
     "Report": "elites.experiments.execution",
     "RobotTask": "elites.tasks.mujoco.robot",
@@ -113,7 +114,6 @@ _HOME = {
     "SavedArchive": "elites.results.archive",
     "Status": "elites.archives.archive",
     "StepResult": "elites.tasks.task",
-    "Stream": "elites.algorithms.base",
     "Study": "elites.studies.study",
     "StudyExecution": "elites.studies.resources",
     "TASKS": "elites.tasks",
@@ -188,6 +188,7 @@ __all__ = [
     "Policy",
     "ProcessEvaluator",
     "QDGymTask",
+    "RandomStream",
     "Replay",
     "Report",
     "RobotState",
@@ -197,7 +198,6 @@ __all__ = [
     "SavedArchive",
     "Status",
     "StepResult",
-    "Stream",
     "Study",
     "StudyExecution",
     "Task",
@@ -246,7 +246,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if find_spec("gymnasium") is not None:  # tasks on a GPU do without
+if find_spec("gymnasium") is not None:  # not needed for tasks on a GPU
     from elites.tasks import mujoco, qdgym
 
     qdgym.register_environments()

@@ -74,11 +74,11 @@ def version_of_files(*packages: str) -> str | None:
     return digest.hexdigest()
 
 
-def keep_in_process(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: the last `most` results of a function are kept, unless its arguments cannot be hashed."""
+def keep_in_process(max_results: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: keeps the last `max_results` results, unless the arguments cannot be hashed."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        kept = functools.lru_cache(maxsize=most)(function)
+        cached = functools.lru_cache(maxsize=max_results)(function)
 
         @functools.wraps(function)
         def call(*arguments: P.args, **named: P.kwargs) -> R:
@@ -86,7 +86,7 @@ def keep_in_process(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 hash((arguments, tuple(named.items())))
             except TypeError:
                 return function(*arguments, **named)
-            return kept(*arguments, **named)  # type: ignore[arg-type]
+            return cached(*arguments, **named)  # type: ignore[arg-type]
 
         return call
 

@@ -82,7 +82,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def require_space(folder: Path, needed: int, what: str) -> None:
-    """Raises an error if `needed` bytes do not fit on the disk of a folder, which need not exist yet."""
+    """Raises an error if `needed` bytes do not fit on the disk of a folder, which may not exist yet."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if needed > free:
@@ -108,7 +108,7 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 @dataclass(frozen=True)
-class Array:
+class ArraySpec:
     """The required type, shape and values of an array in a file.
 
     `kinds` are those of its dtype: b, i, f or U. `shape` names its lengths: equal names are equal lengths in
@@ -239,7 +239,7 @@ class ArrayFile:
         self._raw.close()
 
 
-def read_arrays(path: Path, arrays: Mapping[str, Array], what: str) -> dict[str, np.ndarray]:
+def read_arrays(path: Path, arrays: Mapping[str, ArraySpec], what: str) -> dict[str, np.ndarray]:
     """Arrays of an npz file, checked. `what` describes the file in error messages."""
     try:
         with ArrayFile(path) as file:

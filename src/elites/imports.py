@@ -35,7 +35,7 @@ def find_import_path(function: Callable[..., Any]) -> str | None:
     return f"{module}:{name}" if module else None
 
 
-def path_or_pickle(function: Callable[..., Any]) -> str:
+def make_function_path(function: Callable[..., Any]) -> str:
     """The import path of a function; if it has none, the function is pickled and gets a path in memory."""
     if (path := find_import_path(function)) is not None:
         return path
@@ -74,7 +74,7 @@ def require_function(path: str, what: str) -> None:
         )
 
 
-def pickled(paths: Iterable[str | None]) -> dict[str, str]:
+def select_pickles(paths: Iterable[str | None]) -> dict[str, str]:
     """The functions in memory among these paths, for `add_pickled` in another process."""
     return {path: base64.b64encode(_pickles[path]).decode() for path in paths if path and is_in_memory(path)}
 
@@ -121,7 +121,7 @@ def import_module(name: str, what: str) -> ModuleType:
         raise ElitesError(f"{what}: importing {name} failed: {describe(error)}") from error
 
 
-def object_at(path: str, what: str, kind: str = "object") -> Any:
+def load_object(path: str, what: str, kind: str = "object") -> Any:
     """The object at `module:name`. For messages, `what` is its purpose and `kind` what it should be."""
     module_name, colon, name = path.partition(":")
     if not (colon and module_name and name):
@@ -140,10 +140,10 @@ def object_at(path: str, what: str, kind: str = "object") -> Any:
     return value
 
 
-def function_at(path: str, what: str) -> Callable[..., Any]:
+def load_function(path: str, what: str) -> Callable[..., Any]:
     """The function at `module:function`, or in memory."""
     if not is_in_memory(path):
-        return object_at(path, what, "function")  # type: ignore[no-any-return]
+        return load_object(path, what, "function")  # type: ignore[no-any-return]
     require_function(path, what)
     try:
         return _unpickle(_pickles[path])

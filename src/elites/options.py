@@ -111,30 +111,34 @@ def select_values(instance: Any, kind: type[Any]) -> dict[str, Any]:
     }
 
 
-def checked(kind: type, given: Mapping[str, Any], owner: str, fixed: Collection[str] = ()) -> dict[str, Any]:
+def check_parameters(
+    kind: type, values: Mapping[str, Any], owner: str, fixed: Collection[str] = ()
+) -> dict[str, Any]:
     """The values for the dataclass `kind`: NumPy's numbers as Python's, lists as tuples.
 
     Raises an error that names an unknown or `fixed` parameter, or a value of the wrong type or out of range.
     """
     allowed = [field.name for field in dataclasses.fields(kind) if field.name not in fixed]
-    for name in given:
+    for name in values:
         if name not in allowed:
             raise ElitesError(f"{owner} has no parameter {name!r}; it has {', '.join(allowed)}")
-    return {name: converted(read_types(kind).get(name, Any), name, value) for name, value in given.items()}
+    return {
+        name: convert_value(read_types(kind).get(name, Any), name, value) for name, value in values.items()
+    }
 
 
 def check_fields(instance: Any) -> None:
     """Raises an error if a field of a dataclass has a value of the wrong type or out of range."""
     kind: Any = type(instance)
     for name, expected in read_types(kind).items():
-        converted(expected, name, getattr(instance, name))
+        convert_value(expected, name, getattr(instance, name))
 
 
-def converted(expected: Any, name: str, value: Any) -> Any:
+def convert_value(expected: Any, name: str, value: Any) -> Any:
     """A parameter's value as the type `expected`; an error if it is of another type, or out of range."""
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin is Annotated:
-        plain = converted(arguments[0], name, value)
+        plain = convert_value(arguments[0], name, value)
         for allowed in arguments[1:]:
             if isinstance(allowed, Range) and isinstance(plain, tuple):
                 require(len(plain) in allowed, name, f"{len(plain)} values", f"{allowed} values")
@@ -143,19 +147,19 @@ def converted(expected: Any, name: str, value: Any) -> Any:
         return plain
     if origin in (typing.Union, types.UnionType) and type(None) in arguments:
         others = [one for one in arguments if one is not type(None)]
-        return converted(others[0], name, value) if value is not None and len(others) == 1 else value
+        return convert_value(others[0], name, value) if value is not None and len(others) == 1 else value
     if arguments == (Index, str):  # the number of something, or its name
         if isinstance(value, str):
             return value
         require(_is_whole(value), name, _short(value), "a whole number or text")
-        return converted(arguments[0], name, value)
+        return convert_value(arguments[0], name, value)
     if origin is typing.Literal:
         require(value in arguments, name, _short(value), f"one of {', '.join(map(str, arguments))}")
     elif origin is tuple:
         require(isinstance(value, list | tuple), name, _short(value), "a list")
         kinds = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
         require(len(kinds) == len(value), name, _short(value), f"{len(kinds)} values")
-        return tuple(converted(kind, name, item) for kind, item in zip(kinds, value, strict=True))
+        return tuple(convert_value(kind, name, item) for kind, item in zip(kinds, value, strict=True))
     elif origin is dict:
         require(isinstance(value, dict), name, _short(value), "a table")
     elif expected is bool:

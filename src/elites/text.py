@@ -17,13 +17,13 @@ def printable(text: object) -> str:
     )
 
 
-def shortened(text: object, most: int = MAX_SHOWN_LENGTH) -> str:
+def shorten(text: object, max_length: int = MAX_SHOWN_LENGTH) -> str:
     """The text in one line; a long one is shortened in the middle, with an ellipsis."""
     line = printable(text)
-    if len(line) <= most:
+    if len(line) <= max_length:
         return line
-    end = (most - 1) // 3
-    return f"{line[: most - 1 - end]}…{line[len(line) - end :]}"
+    end = (max_length - 1) // 3
+    return f"{line[: max_length - 1 - end]}…{line[len(line) - end :]}"
 
 
 def folder_name(text: str) -> str:

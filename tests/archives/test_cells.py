@@ -67,7 +67,7 @@ def test_a_grid_finds_the_nearest_centroid_too(descriptors):
 
 @pytest.mark.parametrize("name", list(TASKS))
 def test_cells_of_our_tasks_are_shipped_and_cover_their_space(name, monkeypatch):
-    monkeypatch.setattr(cells, "_cached", None)  # would be called if they were not shipped
+    monkeypatch.setattr(cells, "_load_or_compute", None)  # would be called if they were not shipped
     task = make_task(name)
     made = make_cells(task)
     assert made.centroids.shape == (task.cells, task.descriptor_size)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from elites.archives.archive import Origin, Solutions, Status
 from elites.archives.deep_grid import empty_deep_grid, insert, select_best, size_in_bytes
-from elites.variation.selection import by_fitness
+from elites.variation.selection import select_by_fitness
 
 CELLS, DEPTH, BATCH = 3, 4, 6
 batches = st.lists(
@@ -91,7 +91,7 @@ def test_parents_are_drawn_by_cell_then_by_fitness():
     grid = empty_deep_grid(CELLS, DEPTH, 2, 1)
     cells = jnp.array([0, 0, 0, 2, 2])
     grid, _ = insert(grid, cells, offspring(0, [1.0, 2.0, 4.0, 5.0, 5.0]), jax.random.key(0))
-    parents = by_fitness(grid, jax.random.key(1), 30_000)
+    parents = select_by_fitness(grid, jax.random.key(1), 30_000)
     numbers = np.asarray(grid.members.origin.evaluation)  # of the member in each slot
     counts = np.array([[(parents.evaluation == number).sum() for number in row] for row in numbers])
     np.testing.assert_array_equal(parents.parameters[:, 0], parents.evaluation)

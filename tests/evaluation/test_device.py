@@ -113,7 +113,9 @@ def test_wrong_input_is_reported_and_an_empty_batch_is_allowed(made, takes):
         with pytest.raises(ElitesError, match=rf"parameters have shape \(2, 3\); {takes}"):
             evaluator.evaluate(np.zeros((2, 3)), np.arange(2))
         size = evaluator.parameter_count
-        with pytest.raises(ElitesError, match=r"seeds have shape \(1,\); 2 rows of parameters take"):
+        with pytest.raises(
+            ElitesError, match=r"seeds have shape \(1,\); with 2 rows of parameters it must be"
+        ):
             evaluator.evaluate(np.zeros((2, size)), [0])
         with pytest.raises(ElitesError, match="must be whole numbers from 0"):
             evaluator.evaluate(np.zeros((1, size)), [-1])

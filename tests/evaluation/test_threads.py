@@ -167,7 +167,11 @@ def _raise(*_):
     [
         (np.zeros((2, 5)), [0, 1], r"parameters have shape \(2, 5\); .* takes \(n, 18947\)"),
         (np.zeros(18947), [0], r"parameters have shape \(18947,\)"),
-        (np.zeros((2, 18947)), [0], r"seeds have shape \(1,\); 2 rows of parameters take \(2,\) or"),
+        (
+            np.zeros((2, 18947)),
+            [0],
+            r"seeds have shape \(1,\); with 2 rows of parameters it must be \(2,\) or",
+        ),
         (np.zeros((2, 18947)), [0, -1], "must be whole numbers from 0"),
         (np.zeros((2, 18947)), [0.0, 1.0], "must be whole numbers from 0"),
     ],

@@ -27,8 +27,8 @@ from elites import (
 from elites.algorithms.base import Batch
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments import generation, loop
-from elites.experiments.generation import Counts, Greedy, Row, make_generation_result
-from elites.learning.critics import Training
+from elites.experiments.generation import Counts, GreedyEpisodes, Row, make_generation_result
+from elites.learning.critics import TrainingSums
 from elites.metrics.metric import GENERATION_METRICS, Elites
 from elites.results.schemas import OPTIONAL
 from elites.results.tables import Table, metric_names
@@ -108,7 +108,7 @@ def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness,
         ending=ending,
     )
     batch = Batch(jnp.zeros((2, 3, 1)), jnp.asarray(operator), jnp.zeros((2, 3, 2)))
-    greedy = functions.no_counts().greedy
+    greedy = functions.zero_counts().greedy
     for _ in range(2):
         greedy = functions._greedy(greedy, batch, evaluation)
     counted = (operator == algorithm.operators.index("greedy")) & (ending <= Ending.TRUNCATED)
@@ -119,8 +119,8 @@ def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness,
 
 
 def test_values_are_means_or_missing():
-    sums = Training(*np.array([[2, 0], [6.0, 0.0], [10.0, 0.0]]))
-    greedy, none = Greedy(*np.array([[2, 0], [8.0, 0.0]])), np.zeros(2)
+    sums = TrainingSums(*np.array([[2, 0], [6.0, 0.0], [10.0, 0.0]]))
+    greedy, none = GreedyEpisodes(*np.array([[2, 0], [8.0, 0.0]])), np.zeros(2)
     fitness = np.array([[1.0, -np.inf, 3.0], [-np.inf] * 3], np.float32)
     row = Row(Counts(none, none, none, sums, greedy), fitness, fitness[..., None], none, none)
 

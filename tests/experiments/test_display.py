@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import elites
-from elites.experiments.display import FRAMES, Bar, Display, displayed, in_notebook
+from elites.experiments.display import FRAMES, Bar, Display, in_notebook, show_progress
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts
 from tests.terminal import CTRL_C, Terminal
@@ -150,7 +150,7 @@ def test_there_is_always_one_panel(columns, lines, actions):
     screen, logged = Screen(columns, lines), 0
     with Display("§ a run", screen.console) as display:
         for action, value in actions:
-            with display._drawn._lock:  # the thread that draws waits
+            with display._live._lock:  # the thread that draws waits
                 if action == "report":
                     display(report(value))
                 elif action == "phase":
@@ -165,7 +165,7 @@ def test_there_is_always_one_panel(columns, lines, actions):
                     screen.write("^C")
                 else:
                     screen.resize(value)
-                display._drawn.refresh()
+                display._live.refresh()
                 shown = screen.text
             assert shown.count("§") == 1
             assert "^C" not in shown
@@ -183,7 +183,7 @@ def test_lines_are_printed_above_the_panel():
         for number in range(5):
             bar(number, 10)
             bar.log(f"line {number}")
-        bar._drawn.refresh()
+        bar._live.refresh()
         shown = [line.strip() for line in screen.screen.display if line.strip()]
         assert shown[:5] == [f"line {number}" for number in range(5)]
         assert shown[5].startswith("§ a bar")
@@ -208,9 +208,9 @@ def test_output_to_a_file_gets_lines(capsys):
 def test_custom_callbacks_are_called_in_addition_to_the_display(capsys):
     seen, messages = [], []
     own = Execution(on_generation=seen.append, on_phase=seen.append, log=messages.append)
-    with displayed("a run", own, None) as execution:
+    with show_progress("a run", own, None) as execution:
         assert execution is own
-    with displayed("a run", own, True) as execution:
+    with show_progress("a run", own, True) as execution:
         execution.on_phase("compiling")
         execution.on_generation(report(20))
         execution.log("a line")

@@ -11,7 +11,8 @@ import pyarrow.parquet
 import pytest
 
 import elites
-from elites import cli, load_archive, load_lineage, read_table
+from elites import cli, load_archive, load_corrected, load_lineage, read_table
+from elites.metrics.metric import load_metric
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "your-own-algorithm.md"
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
@@ -154,7 +155,8 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     toml = toml.replace('"qd-hopper"', '{task = "qd-hopper", task_parameters = {episode_length = 40}}')
     toml = toml.replace('"map-elites"', f'{{algorithm = "map-elites", {small}}}}}')
     toml = toml.replace("hyper_parameters = {sigma3", f"{small}, sigma3")
-    (here / "lines.toml").write_text('metrics = ["spread:spread", "spread:accepted"]\n' + toml)
+    own = 'metrics = ["spread:spread", "spread:accepted"]\ncorrect = true\ncorrect_replications = 2\n'
+    (here / "lines.toml").write_text(own + toml)
     running, reporting = commands("elites study run lines")
     assert (
         len(re.findall(r"finished in .*, spread of descriptors 0\.\d{3}", command(running, "--no-calibrate")))
@@ -170,6 +172,12 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     assert np.isfinite(table["spread"].to_numpy()).all()  # the metrics of one's own
     assert np.isfinite(table["accepted"].to_numpy()).all()
     assert "accepted offspring" in page
+    assert "spread of descriptors loss" in page
+    final = (here / "studies/lines/report/tables/final.csv").read_text()
+    _, after, lost = load_corrected(runs / "two-lines" / "seed-0").change(load_metric("spread:spread"))
+    for column, value in (("corrected_spread", after), ("spread_loss", lost)):
+        (median,) = re.findall(rf"^qd-hopper,two lines,{column},.*$", final, re.MULTILINE)
+        assert str(value) in median
     assert (here / "studies/lines/report/figures/contribution-two-lines-TwoLines.png").exists()
 
 
@@ -443,7 +451,7 @@ def test_optimise_records_custom_metrics(here):
     assert np.isfinite(read_table(here / "run")["spread"]).all()
 
 
-def test_the_loss_of_a_custom_metric_is_on_the_figure_and_on_the_page(here):
+def test_a_custom_metric_is_on_the_figure_of_a_correction_and_on_the_page(here):
     from elites.explorer.blocks import Blocks
     from elites.explorer.content import describe_run, list_operators, read_content
     from elites.reports.figures import draw_corrected
@@ -455,10 +463,8 @@ def test_the_loss_of_a_custom_metric_is_on_the_figure_and_on_the_page(here):
     assert "spread of descriptors loss" in title
     assert "spread of descriptors loss" not in draw_corrected(corrected).get_suptitle()
     content = read_content(here / "run")
-    rows = describe_run(content, list_operators([content]), Blocks())["metrics"]
-    *_, own = rows
-    assert len(rows) == 4
-    assert set(own) == {"label", "found", "corrected", "loss"}
+    curves = describe_run(content, list_operators([content]), Blocks())["curves"]
+    assert "spread of descriptors" in [curve["label"] for curve in curves]
 
 
 def test_any_number_of_operators_can_be_drawn(tmp_path):

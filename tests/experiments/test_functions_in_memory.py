@@ -12,6 +12,7 @@ import pytest
 
 import elites
 from elites import ElitesError, ProcessEvaluator, cli, gymnasium_task, imports
+from elites.tasks import in_memory
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 from tests import outside
 from tests.experiments.test_gymnasium_runs import config
@@ -234,7 +235,7 @@ def sphere_task(**changes):
 
 
 @pytest.fixture
-def optimised(tmp_path, monkeypatch):
+def optimised(tmp_path):
     """A stopped run of such a function that this process does not know, and the lines that it printed."""
     lines = []
     elites.optimise(
@@ -246,7 +247,7 @@ def optimised(tmp_path, monkeypatch):
         folder=tmp_path / "run",
         execution=elites.Execution(max_hours=1e-9, log=lines.append),
     )
-    monkeypatch.delitem(elites.TASKS, "function:<lambda>")
+    in_memory.forget_function(tmp_path / "run")
     return tmp_path / "run", lines
 
 
@@ -276,7 +277,7 @@ def test_another_process_needs_a_function_again(optimised, tmp_path, capsys):
     whole = elites.RunConfig(algorithm="map-elites", task=sphere_task(), evaluations=300)
     elites.run(whole, tmp_path / "whole", execution=elites.Execution(log=quiet))
     assert metrics(folder) == metrics(tmp_path / "whole")
-    del elites.TASKS["function:<lambda>"]
+    in_memory.forget_function(folder)
     corrected = elites.correct(folder, replications=2, task=sphere_task(), log=quiet)
     assert corrected.losses.qd_score == pytest.approx(0, abs=1e-6)
 
@@ -291,3 +292,44 @@ def test_a_group_is_resumed_with_its_task(tmp_path, another_process):
     again = elites.resume(folder, elites.Execution(threads=1, log=quiet), task=unimportable())
     assert again.finished
     assert len(again.runs) == 2
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_group_that_optimises_a_function_in_memory_is_resumed(tmp_path, knows):
+    """By the process that began it, and by another one, which gets the function again."""
+    stopped = elites.Execution(max_hours=1e-9, log=quiet)
+    group = elites.RunConfig(algorithm="map-elites", task=sphere_task(), evaluations=300)
+    folder = tmp_path / "group"
+    elites.run(group, folder, seeds=2, execution=stopped)
+    if not knows:
+        for seed in range(2):
+            in_memory.forget_function(folder / f"seed-{seed}")
+        with pytest.raises(ElitesError, match="no file has it"):
+            elites.resume(folder)
+    given = {} if knows else {"task": sphere_task()}
+    one = elites.resume(folder / "seed-1", elites.Execution(log=quiet), **given)  # resumes all
+    assert one.finished
+    assert elites.resume(folder, elites.Execution(log=quiet)).finished
+    whole = elites.RunConfig(algorithm="map-elites", task=sphere_task(), evaluations=300, seed=1)
+    elites.run(whole, tmp_path / "whole", execution=elites.Execution(log=quiet))
+    assert metrics(folder / "seed-1") == metrics(tmp_path / "whole")
+
+
+def shifted(by):
+    """A function with the name of another one."""
+    return elites.task(parameters=4, descriptor_bounds=BOUNDS, cells=64)(
+        lambda v: (v[:, 0] * 0 + by, v[:, :2])
+    )
+
+
+def test_functions_of_the_same_name_are_not_confused(tmp_path):
+    settings = {"algorithm": "map-elites", "evaluations": 300}
+    configs = [elites.RunConfig(task=shifted(by), **settings) for by in (1, 2)]
+    for by, config_of_function in zip((1, 2), configs, strict=True):
+        elites.run(config_of_function, tmp_path / str(by), execution=elites.Execution(log=quiet))
+    for by in (1, 2):
+        folder = tmp_path / str(by)
+        assert json.loads((folder / "config.json").read_text())["task"] == "function:<lambda>"
+        elites.resume(folder, elites.Execution(log=quiet), evaluations=600)
+        assert (elites.load_archive(folder).fitness == by).all()
+        assert (elites.correct(folder, replications=2, log=quiet).fitness == by).all()

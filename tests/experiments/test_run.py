@@ -17,7 +17,7 @@ from elites import ElitesError, RunConfig, ThreadEvaluator, cli, load_archive, m
 from elites.archives.cells import make_cvt
 from elites.experiments.config import load_config
 from elites.experiments.generation import make_generation
-from elites.results.checkpoints import Checkpoints, outline
+from elites.results.checkpoints import Checkpoints, share_empty_rows
 
 SMALL = {
     "initial": 40, "batch": 20, "hidden": (16,), "critic_hidden": (16,), "training_batch": 32,
@@ -360,7 +360,7 @@ def test_a_run_changed_since_its_checkpoint_is_not_continued(interrupted):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     record = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**record, "seed": 4}))
-    with pytest.raises(ElitesError, match=r"000000005\.npz .* other settings: seed was 3, is 4; with the"):
+    with pytest.raises(ElitesError, match=r"000000005\.npz .* other settings: seed was 3, is 4; use the"):
         elites.resume(folder, execution=elites.Execution(log=lambda _: None))
     (folder / "config.json").write_bytes(before[folder / "config.json"])
     (folder / "timings.csv").write_bytes(bytes(len(before[folder / "timings.csv"])))
@@ -450,11 +450,11 @@ def test_a_damaged_table_is_reported(content, tmp_path):
         read_table(tmp_path / "metrics.csv")
 
 
-def test_the_outline_of_a_state_takes_little_memory():
+def test_a_state_whose_empty_rows_are_shared_takes_little_memory():
     """What a checkpoint is loaded into holds no second replay buffer."""
     state = jax.jit(config().make_algorithm().init)(jax.random.key(0))
-    outlined = outline(state)
-    jax.tree.map(np.testing.assert_array_equal, outlined, state)
-    rows = outlined.learning.buffer.rows
+    shared = share_empty_rows(state)
+    jax.tree.map(np.testing.assert_array_equal, shared, state)
+    rows = shared.learning.buffer.rows
     assert rows.shape == state.learning.buffer.rows.shape
     assert rows.base.nbytes == rows[0].nbytes

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from elites import Execution, RunConfig, read_table, resume, run, show, study_report, tasks
-from elites.metrics.contribution import count_added, count_rows, smooth, window
+from elites.metrics.contribution import choose_window, count_added, count_rows, smooth
 from elites.results.folder import RunFolder
 from elites.results.schemas import is_sum
 from elites.results.tables import metric_names
-from elites.studies.calibration import _sizes
+from elites.studies.calibration import _estimate_sizes
 from tests.kills import copies_at_renames
 from tests.toy import POINT
 
@@ -100,7 +100,7 @@ def test_summary_and_report_are_the_same_with_thinned_logs(execution, tmp_path):
     assert (len(whole["generation"]), len(thin["generation"])) == (80, 20)
     total = {name: row.sum() for name, row in count_added(whole).items()}
     assert {name: 4 * row.sum() for name, row in count_added(thin).items()} == pytest.approx(total)
-    assert count_rows(window(80), whole["generation"]) == window(80)
+    assert count_rows(choose_window(80), whole["generation"]) == choose_window(80)
     assert count_rows(8, thin["generation"]) == 2
     assert smooth(count_added(thin)["ga"], 2).mean() == pytest.approx(
         count_added(whole)["ga"].mean(), rel=0.2
@@ -119,7 +119,7 @@ def test_summary_and_report_are_the_same_with_thinned_logs(execution, tmp_path):
 def test_the_files_of_a_run_take_no_more_than_predicted(every, execution, tmp_path):
     changes = {"snapshots": 2, "log_every": every, "hyper_parameters": {**SMALL, "hidden": [64, 64]}}
     one, most = config(evaluations=2000, **changes), []
-    sizes = _sizes(one, one.make_algorithm())
+    sizes = _estimate_sizes(one, one.make_algorithm())
 
     def measure(_):
         most.append(sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file()))

@@ -8,7 +8,7 @@ from elites.replays.bullet import BulletCamera
 from elites.replays.poses import no_poses_reason, read_robot, record
 
 
-def rotated(quaternions, vectors):
+def rotate(quaternions, vectors):
     w, u = quaternions[..., :1], quaternions[..., 1:]
     across = np.cross(u, vectors)
     return vectors + 2 * (w * across + np.cross(u, across))
@@ -50,7 +50,7 @@ def assert_feet_touch_the_floor_when_they_say_so(robot, movement):
         if limb.foot < 0:
             continue
         place, turn = movement.positions[1:, limb.body], movement.rotations[1:, limb.body]
-        ends = [place + rotated(turn, np.broadcast_to(end, place.shape)) for end in (limb.start, limb.end)]
+        ends = [place + rotate(turn, np.broadcast_to(end, place.shape)) for end in (limb.start, limb.end)]
         height = np.minimum(ends[0][:, 2], ends[1][:, 2]) - limb.radius
         touches = movement.contacts[1:, limb.foot]
         assert (np.abs(height[touches]) < 0.012).all()
@@ -62,7 +62,7 @@ def test_limbs_are_connected():
     task = elites.make_task("qd-walker", episode_length=5)
     (movement,) = record(task, (8,), controllers(task, 1), [1], steps=1, every=1, physics=None)
     ends = [
-        movement.positions[0, limb.body] + rotated(movement.rotations[0, limb.body], end)
+        movement.positions[0, limb.body] + rotate(movement.rotations[0, limb.body], end)
         for limb in read_robot(task).limbs
         for end in (limb.start, limb.end)
     ]

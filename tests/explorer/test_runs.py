@@ -185,7 +185,7 @@ def test_an_environment_is_shown_as_it_draws_itself(browser, tmp_path):
     assert 0 in shown
     without = next(elite for elite in range(browser.run("runs[0].count")) if elite not in shown)
     browser.run(f"change({{chosen: {{run: 0, elite: {without}}}}})")
-    browser.wait("mainStage.caption.textContent.includes('the nearest that moves')")
+    browser.wait("mainStage.caption.textContent.includes('the nearest elite with a movement')")
     use_everything(browser)
     browser.open(elites.explore(folder, gaits="none"))
     browser.wait("mainStage.message.textContent.includes('without movements')")

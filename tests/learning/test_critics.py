@@ -131,7 +131,7 @@ def test_training_statistics_are_sums_over_its_steps(steps):
     buffer = buffer_of(np.full((1, 2), 0.3), np.full((1, 1), 0.5), np.ones(1), np.zeros((1, 2)), np.zeros(1))
     config = CriticConfig(critic_hidden=(16,), training_batch=8, smoothing_noise=0.0)
     td3 = start = critics.init(jax.random.key(0), config, POLICY)
-    sums = critics.no_training()
+    sums = critics.zero_training()
     for _ in range(steps):
         td3, training = train(td3, config, POLICY, buffer, jax.random.key(1), 1)
         sums = jax.tree.map(jnp.add, sums, training)

@@ -215,7 +215,7 @@ def test_pictures_are_due_after_each_part_of_the_budget_while_they_are_cheap():
         due, places = Pictures(count, 1000, begun), []
         for evaluations in range(begun + 10, 1001, 10):
             if due.is_due(evaluations, evaluations / 10, last=last):  # 100 s in all
-                due.drawn(evaluations, seconds)
+                due.record_drawing(evaluations, seconds)
                 places.append(evaluations)
         return places
 

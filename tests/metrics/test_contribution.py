@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elites.metrics.contribution import count_added, smooth, window
+from elites.metrics.contribution import choose_window, count_added, smooth
 
 
 def test_what_is_added_is_new_or_improved():
@@ -22,4 +22,4 @@ def test_smoothing_is_the_mean_of_a_window_around_each_value(values, width):
 
 
 def test_short_runs_are_smoothed_less():
-    assert [window(count) for count in (1, 19, 40, 3999, 4000, 10**6)] == [1, 1, 2, 199, 200, 200]
+    assert [choose_window(count) for count in (1, 19, 40, 3999, 4000, 10**6)] == [1, 1, 2, 199, 200, 200]

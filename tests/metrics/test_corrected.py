@@ -193,9 +193,13 @@ def test_losses_of_zero_and_of_negative_numbers():
 @pytest.mark.parametrize(
     ("samples", "places", "message"),
     [
-        (np.ones((3, 5)), np.ones((2, 5, 2)), r"shapes \(3, 5\) and \(2, 5, 2\); 2 elites take \(2, N\)"),
+        (
+            np.ones((3, 5)),
+            np.ones((2, 5, 2)),
+            r"shapes \(3, 5\) and \(2, 5, 2\); with 2 elites they must be \(2, N\)",
+        ),
         (np.ones((2, 0)), np.ones((2, 0, 2)), "N at least 1"),
-        (np.ones(2), np.ones((2, 2)), "2 elites take"),
+        (np.ones(2), np.ones((2, 2)), "with 2 elites they must be"),
         (np.ones((2, 5)), np.ones((2, 5, 3)), "do not belong to replications"),
     ],
 )

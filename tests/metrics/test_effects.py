@@ -69,11 +69,11 @@ def test_the_interval_is_that_of_its_resamples(first, second):
     from elites.metrics import statistics as effects
 
     one, other = np.sort(np.array(first, float)), np.sort(np.array(second, float))
-    places = effects._places(len(one), 0), effects._places(len(other), 1)
+    places = effects._resample_indices(len(one), 0), effects._resample_indices(len(other), 1)
     drawn, against = one[places[0][:50], None], other[places[1][:50]][:, None]
     expected = ((drawn > against) + 0.5 * (drawn == against)).mean((1, 2))
     above = np.where(one[:, None] == other, 0.5, one[:, None] > other)
-    times = effects._times(len(one), 0)[:50], effects._times(len(other), 1)[:50]
+    times = effects._resample_counts(len(one), 0)[:50], effects._resample_counts(len(other), 1)[:50]
     np.testing.assert_allclose(((times[0] @ above) * times[1]).sum(1) / above.size, expected)
     medians = effects._resampled_medians(one, 0)[:50]
     np.testing.assert_array_equal(medians, np.median(one[places[0][:50]], axis=1))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, mannwhitneyu
 
-from elites.metrics.statistics import bonferroni, least_p, quartiles, rank_sum_p, sign_p
+from elites.metrics.statistics import bonferroni, quartiles, rank_sum_p, sign_p, smallest_p
 
 
 def test_p_of_three_against_three_by_hand():
@@ -54,14 +54,14 @@ def test_p_of_many_replications(count):
     one, other = rng.normal(size=count), rng.normal(0.5, size=count)
     assert rank_sum_p(one, other) == pytest.approx(mannwhitneyu(one, other, method="exact").pvalue)
     apart = rank_sum_p(np.arange(count), np.arange(count) + count)
-    assert apart == pytest.approx(least_p(count, count)) == pytest.approx(2 / math.comb(2 * count, count))
+    assert apart == pytest.approx(smallest_p(count, count)) == pytest.approx(2 / math.comb(2 * count, count))
 
 
 def test_the_smallest_p_that_replications_can_reach():
-    assert least_p(3, 3) == pytest.approx(0.1)
-    assert least_p(1, 1) == 1.0
-    assert least_p(0, 3) == 1.0
-    assert bonferroni(least_p(3, 3), 10) == 1.0
+    assert smallest_p(3, 3) == pytest.approx(0.1)
+    assert smallest_p(1, 1) == 1.0
+    assert smallest_p(0, 3) == 1.0
+    assert bonferroni(smallest_p(3, 3), 10) == 1.0
     assert bonferroni(0.001, 10) == pytest.approx(0.01)
 
 

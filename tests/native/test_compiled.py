@@ -151,7 +151,7 @@ def test_the_key_has_the_parameters_of_operations(cache):
 def test_the_key_is_the_same_in_every_process():
     """No part of it is the address of an object, for any operation that is known."""
     x, n, seed = jnp.zeros(3), jnp.zeros(3, int), jnp.uint32(0)
-    described = b"\n".join(compiled._described(jax.make_jaxpr(every_operation)(x, n, seed)))
+    described = b"\n".join(compiled._serialise_jaxpr(jax.make_jaxpr(every_operation)(x, n, seed)))
     assert b"threefry_split" in described
     assert b" at 0x" not in described
 

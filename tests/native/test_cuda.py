@@ -14,7 +14,7 @@ from elites.evaluation import kernels
 from elites.evaluation.device import rollout
 from elites.evaluation.kernels import make_kernel, make_kernel_physics
 from elites.native import compile_function
-from elites.native.compiled import Loaded, host, machine_code
+from elites.native.compiled import LoadedCode, host, machine_code
 from elites.native.cuda import (
     HANDLER,
     CudaError,
@@ -65,7 +65,7 @@ class CpuDriver:
         return machine_code(ir)
 
     def load(self, code, pointers):
-        made = Loaded(code, ENTRY)
+        made = LoadedCode(code, ENTRY)
         self.functions[made.address] = made, pointers
         return Function(made.address, 0, 0, "")
 
@@ -289,7 +289,9 @@ def test_the_kernel_is_launched_on_the_stream():
     """A call frame made by hand, as XLA's on a GPU."""
     driver = CpuDriver()
     driver.has_streams = True
-    made = Loaded(driver.compile("define ptx_kernel void @elites_program() {\n  ret void\n}", False), ENTRY)
+    made = LoadedCode(
+        driver.compile("define ptx_kernel void @elites_program() {\n  ret void\n}", False), ENTRY
+    )
     driver.functions[made.address] = made, 2
     seen = []
 
@@ -305,7 +307,7 @@ def test_the_kernel_is_launched_on_the_stream():
     frame = words(*[0] * 22)
     frame[2], frame[3] = ctypes.addressof(api), 77
     frame[9], frame[14] = (ctypes.addressof(one) for one in lists)
-    handler = Loaded(machine_code(handler_ir(driver, made.address, 1, 1, 64)), HANDLER)
+    handler = LoadedCode(machine_code(handler_ir(driver, made.address, 1, 1, 64)), HANDLER)
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(handler.address)
     assert call(ctypes.addressof(frame)) is None
     assert seen == [[32, 0, 77]]
@@ -317,7 +319,7 @@ def test_the_handler_declares_command_buffer_support():
     extension = words(32, 1, 0, ctypes.addressof(metadata))
     frame = words(*[0] * 22)
     frame[1] = ctypes.addressof(extension)
-    handler = Loaded(machine_code(handler_ir(driver, 1, 1, 1, 32)), HANDLER)
+    handler = LoadedCode(machine_code(handler_ir(driver, 1, 1, 1, 32)), HANDLER)
     assert (
         ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(handler.address)(ctypes.addressof(frame)) is None
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elites import make_task
 from elites.native import compile_function, finite, trace
-from elites.native.compiled import Code, Compiled, machine_code
+from elites.native.compiled import Code, CompiledFunction, machine_code
 from elites.native.emit import emit
 from elites.native.program import OUTERMOST, Graph, Program, Slot
 from tests.native.test_tasks import ROBOTS, actions, start, stepping
@@ -64,7 +64,7 @@ def programs(draw):
 
 def made(program, short):
     arguments, results = [[Slot((3,), "float32")]], [[Slot((len(program.outputs[0]),), "float32")]]
-    return Compiled(Code(machine_code(emit(program, 8, short)), arguments, results, None, 0), 8)
+    return CompiledFunction(Code(machine_code(emit(program, 8, short)), arguments, results, None, 0), 8)
 
 
 def same_numbers(ours, theirs):
@@ -101,7 +101,7 @@ def wrong(program):
 def test_each_number_that_is_not_finite_is_noticed(monkeypatch):
     program = trace.trace(turned, jax.ShapeDtypeStruct((3,), jnp.float32))[0]
     assert wrong(program) == 0
-    to_check = finite._numbers_to_check(*finite._Rebuild(program).result())
+    to_check = finite._numbers_to_check(*finite._Rebuild(program).rebuild())
     assert to_check
     monkeypatch.setattr(finite, "_numbers_to_check", lambda program, dropped: set())
     assert wrong(program) > 0
@@ -175,7 +175,7 @@ def test_the_shorter_program_of_a_robot_is_used(name):
     short = finite.shorten_program(program)
     assert short.operations() < 0.75 * program.operations()
     code = Code(machine_code(emit(short, 8)), takes, [*gives, [Slot((), "float32")]], None, 0)
-    guarded, structure = Compiled(code, 8), jax.tree.structure(states)
+    guarded, structure = CompiledFunction(code, 8), jax.tree.structure(states)
     for action in actions(task, 40):
         after, *_, [guard] = guarded(states, action)
         assert (guard < finite.GUARD_LIMIT).all()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from elites import make_task
-from elites.native import Compiled, compile_function
+from elites.native import CompiledFunction, compile_function
 from elites.tasks.brax import simulation
 from elites.tasks.task import DeviceTask
 from tests.toy import POINT
@@ -96,7 +96,7 @@ class Robot(NamedTuple):
 
     task: DeviceTask
     step: Callable[..., Any]
-    made: Compiled
+    made: CompiledFunction
     steps: list[tuple[Any, Any, Any]]
 
     @property
@@ -212,8 +212,8 @@ def test_a_state_without_unneeded_numbers():
     whole = compile_function(stepping(task), example, jnp.zeros(task.action_size))
     small = compile_function(stepping(task), example, jnp.zeros(task.action_size), state=True)
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(states)]
-    assert small.kept is not None
-    assert len(small.kept) < sum(leaf[0].size for leaf in leaves)
+    assert small.stored_positions is not None
+    assert len(small.stored_positions) < sum(leaf[0].size for leaf in leaves)
     assert small.operations < whole.operations
     memory = small.pack(0, leaves)
     _, results = small.buffers(len(memory))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elites.native import compile_function, compiled, perceptron
-from elites.native.compiled import Host, aligned, host
+from elites.native.compiled import Host, allocate_aligned, host
 from elites.native.emit import emit
 from elites.native.perceptron import Perceptron
 from elites.native.trace import trace
@@ -41,8 +41,8 @@ def step_results():
 def outputs(width):
     """Of a perceptron with weights that do not depend on the width of vectors."""
     made, random = Perceptron(SIZES, width), np.random.default_rng(0)
-    weights = aligned((made.numbers,)).view(np.float32)
-    inputs, results = (aligned((size, width)).view(np.float32) for size in (SIZES[0], SIZES[-1]))
+    weights = allocate_aligned((made.numbers,)).view(np.float32)
+    inputs, results = (allocate_aligned((size, width)).view(np.float32) for size in (SIZES[0], SIZES[-1]))
     inputs[:] = random.normal(size=(SIZES[0], 1))
     for layer, (at, biases) in enumerate(made.layout[:-1]):
         rows, columns = SIZES[layer : layer + 2]
@@ -88,7 +88,9 @@ def test_code_for_arm(monkeypatch):
     machine = target.create_target_machine(cpu="neoverse-n1", opt=2, codemodel="jitdefault")
     monkeypatch.setattr(perceptron, "host", lambda: Host("neoverse-n1", "", 4, True))
     monkeypatch.setattr(perceptron, "machine_code", lambda ir: ir.encode())
-    monkeypatch.setattr(perceptron, "Loaded", lambda code, name: type("Text", (), {"address": code.decode()}))
+    monkeypatch.setattr(
+        perceptron, "LoadedCode", lambda code, name: type("Text", (), {"address": code.decode()})
+    )
     step, arguments, _ = pendulum()
     program = trace(step, *examples(arguments))[0].with_fused_products()
     for ir in (emit(program, 4), Perceptron(SIZES, 4).address):

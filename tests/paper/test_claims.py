@@ -12,9 +12,9 @@ import pytest
 from elites import TASKS, load_archive
 from elites.paper.claims import evaluate_claims
 from elites.paper.presets import SUITES
-from elites.paper.verdicts import Check, Claim, Verdict
+from elites.paper.verdicts import Claim, ClaimComparison, Verdict
 from elites.reports.study.comparisons import choose_reference, compare
-from elites.reports.study.tables import aligned_claims
+from elites.reports.study.tables import align_claims
 from elites.results.archive import save_archive
 from elites.results.corrected import load_corrected
 from tests.synthetic_runs import make_run, study_of
@@ -39,7 +39,7 @@ def test_claims_hold_are_contradicted_or_undecided(tmp_path):
     claims = verdicts(tmp_path)
     assert claims["1"].verdict is Verdict.PARTLY  # on one task of four, against one algorithm of five
     assert claims["3"].verdict is Verdict.PARTLY
-    lines = dict(zip(claims, aligned_claims(list(claims.values())), strict=True))
+    lines = dict(zip(claims, align_claims(list(claims.values())), strict=True))
     assert lines["1"] == "  claim 1   QDGym: holds as far as tested (1 of 20 comparisons: 1 hold)"
     assert lines["2"] == "  claim 2   QDGym: not tested by these runs"
     for path in tmp_path.glob("*-[2-5]-*"):
@@ -70,7 +70,7 @@ def test_a_run_that_was_stopped_is_compared_at_its_end_and_at_the_common_budget(
     assert claim.at_common_budget == "contradicted"
     assert claim.with_pooled_offset == "not known"
     assert claim.sensitivities() == [("contradicted", "not known")]
-    (line,) = aligned_claims([claim])
+    (line,) = align_claims([claim])
     assert line.endswith("; at the common budget contradicted")
 
 
@@ -179,7 +179,8 @@ def test_operators_over_time(tmp_path):
 
 
 def test_a_claim_holds_if_all_comparisons_were_tested():
-    better, unknown = Check("a", 0.001, 0.001, (True, False)), Check("b", math.nan, 1.0, (False, False))
+    better = ClaimComparison("a", 0.001, 0.001, (True, False))
+    unknown = ClaimComparison("b", math.nan, 1.0, (False, False))
     assert Claim("1", "", (better, better)).verdict is Verdict.HOLDS
     assert Claim("1", "", (better, unknown)).verdict is Verdict.PARTLY
     assert Claim("1", "", (unknown,)).verdict is Verdict.UNTESTED
@@ -243,7 +244,7 @@ def test_brax_decides_the_counterpart_of_a_claim_and_not_the_claim(tmp_path):
     assert (one.text, one.verdict) == (claims["1", "QDGym"].text, Verdict.PARTLY)
     assert one.scope == "1 of 20 comparisons: 1 hold"
     assert one.tested[0].text.startswith("brax-walker2d: QD-score of pga-map-elites above map-elites")
-    (line,) = aligned_claims([one])
+    (line,) = align_claims([one])
     assert line == "  claim 1   counterpart on Brax: holds as far as tested (1 of 20 comparisons: 1 hold)"
     for algorithm, score in (("pga-map-elites", 500), ("map-elites", 1000)):
         for seed in range(6):
@@ -278,7 +279,7 @@ def test_the_comparisons_of_a_claim_are_the_same_in_every_suite(suite, tmp_path)
     make_run(tmp_path, "map-elites", own.tasks[0], 0)
     claims = by_suite(tmp_path)
     for number in map(str, range(1, 13)):
-        texts = [check.text for check in claims[number, own.title].checks]
+        texts = [comparison.text for comparison in claims[number, own.title].comparisons]
         expected = [check.text for check in claims[number, "QDGym"].checks]
         for ours, papers in zip(own.tasks, SUITES["qdgym"].tasks, strict=True):
             expected = [re.sub(rf"\b{papers}\b", ours, text) for text in expected]

@@ -14,10 +14,10 @@ from elites.replays.mujoco import MujocoScene, Recorder
 from elites.replays.offscreen import open_renderer
 from elites.replays.poses import read_robot, record
 from elites.replays.rays import FIELD_OF_VIEW
-from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Solid, fit_outline, hit
+from elites.replays.solids import BOX, CYLINDER, ELLIPSOID, Solid, fit_outline, intersect
 from tests.clips import frames, reddish
 from tests.explorer.test_data import parts
-from tests.explorer.test_poses import controllers, rotated
+from tests.explorer.test_poses import controllers, rotate
 
 KINDS = {
     int(mujoco.mjtGeom.mjGEOM_BOX): BOX,
@@ -124,7 +124,7 @@ def test_poses_are_those_of_the_episode(name):
         if name == "hopper":
             (foot,) = (limb for limb in robot.limbs if limb.foot == 0)
             place, turn = movement.positions[1:, foot.body], movement.rotations[1:, foot.body]
-            ends = [place + rotated(turn, end) for end in (foot.start, foot.end)]
+            ends = [place + rotate(turn, end) for end in (foot.start, foot.end)]
             height = np.min(ends, 0)[:, 2] - foot.radius
             touches = movement.contacts[1:, 0]
             assert touches.any()
@@ -172,7 +172,7 @@ def test_rays_hit_solids_at_the_points_of_mujoco(kind, size, centre, turn, place
     rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
     scale = size[[0, 0, 1]] if KINDS[kind] is CYLINDER else size
     solid = Solid(KINDS[kind], scale, centre, matrix.reshape(3, 3), 4.0, np.zeros(3), False)
-    far, normal = hit(solid, origin, rays)
+    far, normal = intersect(solid, origin, rays)
     for index, one in enumerate(rays):
         expected = mujoco.mju_rayGeom(centre, matrix, size, origin, one, kind)
         if np.isfinite(far[index]) and expected > 0:

@@ -176,10 +176,10 @@ def test_replications_give_further_colours():
         figure = draw_archive(archive, colour=colour, corrected=corrected)
         assert colour_bar(figure)[0].split("\n")[0] == label
     assert colour_bar(draw_archive(archive, colour="own-cell", corrected=corrected))[1] == (0, 1)
-    with pytest.raises(ElitesError, match="colour is loss, which takes replications of the elites"):
+    with pytest.raises(ElitesError, match="colour loss needs replications of the elites"):
         draw_archive(archive, colour="loss")
     fewer = dataclasses.replace(archive, **{name: getattr(archive, name)[:5] for name in ("cell", "fitness")})
-    with pytest.raises(ElitesError, match="the corrected archive is of other elites"):
+    with pytest.raises(ElitesError, match="the corrected archive has other elites"):
         draw_archive(fewer, colour="loss", corrected=corrected)
 
 

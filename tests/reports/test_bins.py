@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elites.reports.bins import MAX_BINS, binned, bins_of_cells, counted
+from elites.reports.bins import MAX_BINS, bin_values, bins_of_cells, count_by_bin
 
 BOUNDS = np.array([-1.0, 3.0])
 CENTROIDS = st.lists(st.floats(-1, 3, width=32), min_size=1, max_size=260, unique=True).map(np.array)
@@ -30,7 +30,7 @@ def test_a_bin_has_the_values_of_its_cells(centroids, seed):
     values = rng.normal(size=len(cell))
     values[rng.random(len(cell)) < 0.1] = np.nan
     _, numbers = bins_of_cells(centroids, BOUNDS)
-    bins = binned(centroids, BOUNDS, cell, values)
+    bins = bin_values(centroids, BOUNDS, cell, values)
     assert bins.cells.sum() == len(centroids)
     assert bins.elites.sum() == np.isfinite(values).sum()
     assert (bins.elites <= bins.cells).all()
@@ -44,7 +44,7 @@ def test_a_bin_has_the_values_of_its_cells(centroids, seed):
         assert bins.median[number] == np.median(own)
         assert own.min() <= bins.lower[number] <= bins.median[number] <= bins.upper[number] <= own.max()
     kinds = rng.integers(0, 3, len(cell))
-    counts = counted(centroids, BOUNDS, cell, kinds, 4)
+    counts = count_by_bin(centroids, BOUNDS, cell, kinds, 4)
     assert counts.sum(1).tolist() == np.bincount(kinds, minlength=4).tolist()
     assert counts.sum(0).tolist() == np.bincount(numbers[cell], minlength=len(bins.cells)).tolist()
 
@@ -52,4 +52,4 @@ def test_a_bin_has_the_values_of_its_cells(centroids, seed):
 def test_the_size_of_bins_in_words():
     for cells, words in ((1000, "20 cells"), (30, "1 cell"), (120, "2 to 3 cells")):
         centroids = np.linspace(-1, 3, cells)
-        assert binned(centroids, BOUNDS, np.empty(0, int), np.empty(0)).size == words
+        assert bin_values(centroids, BOUNDS, np.empty(0, int), np.empty(0)).size == words

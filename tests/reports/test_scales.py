@@ -92,7 +92,7 @@ def test_percentiles_and_fixed_ends():
         ({"percentiles": (0, 50), "limits": (0, 1)}, "limits and percentiles cannot be combined"),
         ({"cmap": "mud"}, "cmap is 'mud'; it must be a colour map of matplotlib, such as viridis"),
         ({"colour": "luck"}, "colour is 'luck'; it must be one of fitness, operator, generation"),
-        ({"colour": "operator", "cmap": "magma"}, "colour is operator, which has no scale; cmap is for"),
+        ({"colour": "operator", "cmap": "magma"}, "colour operator has no scale, so cmap cannot be set"),
         ({"size": (1, 5)}, "size is 1; it must be from 3 to 40"),
     ],
 )

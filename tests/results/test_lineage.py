@@ -100,7 +100,7 @@ def test_a_later_format_and_a_missing_file_are_reported(log):
     with pytest.raises(ElitesError, match="has format 2; this version reads format 1"):
         load_lineage(log)
     log.unlink()
-    with pytest.raises(ElitesError, match=r"lineage\.bin does not exist: runs of earlier versions"):
+    with pytest.raises(ElitesError, match=r"lineage\.bin does not exist: runs of an older format"):
         load_lineage(log.parent)
 
 

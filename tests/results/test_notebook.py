@@ -85,8 +85,8 @@ def test_distances_are_in_ranges_of_the_bounds(archive):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "at takes either a cell or a descriptor"),
-        ({"cell": 3, "descriptor": (0, 0)}, "at takes either a cell or a descriptor"),
+        ({}, r"at\(\) takes either a cell or a descriptor"),
+        ({"cell": 3, "descriptor": (0, 0)}, r"at\(\) takes either a cell or a descriptor"),
         ({"cell": 1024}, "cell is 1024; it must be from 0 to 1023"),
         ({"cell": -1}, "cell is -1; it must be from 0 to 1023"),
         ({"cell": 1.5}, "cell is 1.5; it must be a whole number"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from elites import ElitesError, cli, load_archive, load_corrected, read_table
-from elites.files import Array, ArrayFile, read_arrays, write_arrays
+from elites.files import ArrayFile, ArraySpec, read_arrays, write_arrays
 from elites.reports.study.report import study_report
 from elites.results.checkpoints import Checkpoints, RunIdentity
 from elites.results.folder import GroupFolder, RunFolder
@@ -257,7 +257,7 @@ def npy(array, **header):
     return file.getvalue() + array.tobytes()
 
 
-NUMBERS = {"numbers": Array("f", ("rows", "*"))}
+NUMBERS = {"numbers": ArraySpec("f", ("rows", "*"))}
 
 
 @pytest.mark.parametrize(
@@ -488,7 +488,7 @@ def test_replaced_logs_are_noticed(tmp_path):
     ):
         path.write_bytes(other)
         message = refusal(check_logs, tmp_path, {"metrics.csv": mark})
-        assert message == f"{path} does not begin as its checkpoint says; it was changed since"
+        assert message == f"{path} does not begin as its checkpoint says; it has changed since then"
         assert path.read_bytes() == other
     path.write_bytes(whole[:-9])
     assert "is shorter than its checkpoint says" in refusal(check_logs, tmp_path, {"metrics.csv": mark})
@@ -534,7 +534,7 @@ def test_damaged_runs_do_not_stop_reports_or_summaries(made, tmp_path, capsys):
         assert "2 runs" in said
         assert f"{runs[1] / 'config.json'} is damaged" in said
         assert "map-elites on qd-walker, seed 2 is left out" in said
-        assert "Corrections of map-elites on qd-walker, seed 3 are left out" in said
+        assert "Corrected values of map-elites on qd-walker, seed 3 are left out" in said
         assert "Labels of the study are left out" in said
     (runs[0] / "corrected.npz").write_bytes(b"")
     assert cli.main(["show", str(runs[0])]) == 0

@@ -16,7 +16,13 @@ from rich.console import Console
 from elites import ElitesError
 from elites.experiments.guards import folder_lock
 from elites.paper.presets import make_study
-from elites.studies.calibration import LEARNING_SECONDS, MIN_EPISODE_LENGTH, _cut, _sizes, measure
+from elites.studies.calibration import (
+    LEARNING_SECONDS,
+    MIN_EPISODE_LENGTH,
+    _choose_episode_length,
+    _estimate_sizes,
+    measure,
+)
 from elites.studies.display import StudyDisplay
 from elites.studies.execution import Processes, State, execute, update
 from elites.studies.plan import make_cost_key, predict_cost
@@ -328,7 +334,7 @@ def test_an_archive_has_at_most_as_many_elites_as_evaluations():
     for evaluations in (200, 1200, 5000):
         study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=evaluations)
         config = study.jobs()[0].configs[0]
-        sizes[evaluations] = _sizes(config, config.make_algorithm())
+        sizes[evaluations] = _estimate_sizes(config, config.make_algorithm())
     assert [size["elites"] for size in sizes.values()] == [200, 1000, 1000]
     archives = [size["archive_bytes"] for size in sizes.values()]
     assert archives[0] == pytest.approx(archives[1] / 5, rel=0.01)
@@ -396,14 +402,14 @@ class TestTable:
         assert "and 31 more" in text
 
 
-def test_long_episodes_are_cut_where_only_learning_is_measured():
+def test_long_episodes_are_shortened_where_only_learning_is_measured():
     (job,) = make_study("performance", tasks=["qd-ant"], algorithms=["map-elites-es"], seeds=1).jobs()
     algorithm = job.configs[0].make_algorithm()
     episodes = [r.policies * r.episodes for r in (*algorithm.opening[0], *2 * algorithm.generation)]
-    length = _cut(algorithm, 5000.0)
+    length = _choose_episode_length(algorithm, 5000.0)
     assert length is not None
     assert sum(episodes) * length <= 5000.0 * LEARNING_SECONDS or length == MIN_EPISODE_LENGTH
-    assert _cut(algorithm, 1e9) is None
+    assert _choose_episode_length(algorithm, 1e9) is None
 
 
 class FakePool:
@@ -453,7 +459,10 @@ def test_a_study_stops_at_its_time_limit_and_goes_on_to_the_same_end(undisturbed
     out, err = process.communicate()
     assert process.returncode == 0, err
     lines = out.splitlines()
-    assert lines[-2:] == ["the time is over: 0 s (--max-hours)", "stopped; the same command continues"]
+    assert lines[-2:] == [
+        "the time limit is reached: 0 s (--max-hours)",
+        "stopped; the same command continues",
+    ]
     assert results(folder) == {}
     jobs, shown, ended = make_study(str(own)).jobs(), [], []
 
@@ -481,7 +490,7 @@ def sphere(vectors):
 def test_a_study_of_a_function_is_measured(tmp_path):
     (tmp_path / "balls.py").write_text(FUNCTION)
     (tmp_path / "mine.toml").write_text(
-        'evaluations = 300\nseeds = 2\ntasks = ["balls:sphere"]\nalgorithms = ["map-elites"]\n'
+        'evaluations = 150\nseeds = 2\ntasks = ["balls:sphere"]\nalgorithms = ["map-elites"]\n'
     )
     program = "import sys; from elites.cli import main; sys.exit(main())"
     arguments = ["study", "run", "mine.toml", "--out", "out", "--plan"]

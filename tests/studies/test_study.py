@@ -232,7 +232,7 @@ def measured(study, **cell):
         **cell,
     }
     cells = {plan.make_cost_key(job.configs[0]): dict(sizes) for job in study.jobs()}
-    return plan.Measured(cells, "cpu", 8 * 10**9)
+    return plan.Measurements(cells, "cpu", 8 * 10**9)
 
 
 def test_an_offset_is_measured_once_for_all_runs_of_a_task(tmp_path, monkeypatch):

@@ -268,7 +268,7 @@ def test_a_changed_robot_is_refused(tmp_path, files):
         task.simulator()
 
 
-def test_functions_of_a_notebook(files, monkeypatch):
+def test_functions_of_a_notebook(files, monkeypatch, tmp_path):
     task = mujoco_task(files["cart"], reward=lambda state: state.qpos[2])
     (path,) = task.pickled_functions()
     assert path == task.reward
@@ -279,8 +279,8 @@ def test_functions_of_a_notebook(files, monkeypatch):
     with pytest.raises(ElitesError, match=r"no file has it; pass the task with that function again"):
         make_task(task.name, **recorded)
     with pytest.raises(ElitesError, match=r"noise is 0\.5; it must be 0\.01, as in the run"):
-        provide_functions(task.name, recorded, dataclasses.replace(again, noise=0.5))
-    provide_functions(task.name, recorded, again)
+        provide_functions(tmp_path, task.name, recorded, dataclasses.replace(again, noise=0.5))
+    provide_functions(tmp_path, task.name, recorded, again)
     assert make_task(task.name, **recorded).reward == path
 
 

@@ -15,8 +15,8 @@ from elites.algorithms.pga_map_elites import PGAMAPElites
 from elites.algorithms.qd_pg import QDPG
 from elites.algorithms.td3 import TD3
 from elites.errors import ElitesError
-from elites.imports import object_at
-from elites.options import checked
+from elites.imports import load_object
+from elites.options import check_parameters
 from elites.tasks.task import Task
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -36,7 +36,7 @@ def find_algorithm(name: str) -> type[Algorithm]:
     if not isinstance(name, str):
         raise ElitesError(f"algorithm is {name!r}; it must be a name, or module:Class for one of your own")
     if ":" in name:
-        algorithm = object_at(name, "algorithm")
+        algorithm = load_object(name, "algorithm")
         if not inspect.isclass(algorithm) or not issubclass(algorithm, Algorithm):
             raise ElitesError(f"algorithm {name!r} is not a subclass of elites.Algorithm")
         if inspect.isabstract(algorithm):
@@ -64,7 +64,7 @@ def refuse_other_cells(archive: str, cells: object, grid: object) -> None:
 def make_config(name: str, **hyper_parameters: Any) -> Any:
     """The hyper-parameters of the algorithm called `name`, checked. The defaults are the paper's."""
     config = find_algorithm(name).Config
-    return config(**checked(config, hyper_parameters, name))
+    return config(**check_parameters(config, hyper_parameters, name))
 
 
 def make_algorithm(name: str, task: Task, **hyper_parameters: Any) -> Algorithm:

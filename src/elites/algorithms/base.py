@@ -18,7 +18,7 @@ from elites.errors import ElitesError
 from elites.evaluation.environment import Environment
 from elites.evaluation.evaluation import Evaluation
 from elites.genomes import make_genome
-from elites.learning.critics import CriticConfig, Training
+from elites.learning.critics import CriticConfig, TrainingSums
 from elites.learning.products import Precision
 from elites.options import Range, Widths, check_fields
 from elites.policies import Policy
@@ -55,11 +55,12 @@ class Batch(NamedTuple):
     parameters: jax.Array
     operator: jax.Array  # int32, an index into the algorithm's `operators`
     parents: jax.Array  # int32 [n, 2], evaluations of the parents; -1: none
-    training: Training | None = None  # of the critics, before these genomes were made
+    training: TrainingSums | None = None  # of the critics, before these genomes were made
 
 
-class Stream(IntEnum):
-    """Folded into a key, so that the random numbers of an operator do not depend on the other operators."""
+class RandomStream(IntEnum):
+    """Numbers that are folded into a random key, so that the random numbers of an operator do not depend on
+    the other operators."""
 
     RANDOM = 0
     GA = 1
@@ -91,7 +92,8 @@ class AlgorithmConfig:
     archive: Literal["cvt", "grid"] = "cvt"
     """Shape of the cells: CVT or a regular grid."""
     cvt_version: Annotated[int, Range(1, CVT_VERSION)] = CVT_VERSION
-    """Version of the CVT: 2 begins with k-means++ and is uniform in one dimension, 1 is for earlier runs."""
+    """Version of the CVT: 2 begins with k-means++ and is uniform in one dimension, 1 begins with random
+    samples."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -115,7 +117,7 @@ class Algorithm(ABC):
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
     members_per_cell: int = 1  # at most
-    starting_count: int = 0  # that a run begins with, in place of random ones: see `begin_with`
+    starting_count: int = 0  # that a run begins with, in place of random ones: see `start_from`
     needs_policy: ClassVar[bool] = False
     """Whether it evolves controllers only, and so needs a task with an environment."""
     has_members: ClassVar[bool] = False
@@ -191,7 +193,7 @@ class Algorithm(ABC):
         rounds = (round for rounds in self.opening for round in rounds if round.name == "random")
         return next(rounds, None)
 
-    def begin_with(self, genomes: int) -> None:
+    def start_from(self, genome_count: int) -> None:
         """Replaces the random genomes of the opening by this number of given ones, of the operator `start`.
 
         `ask` is not called for them; `tell` gets them in the rounds of `start_round`.
@@ -202,8 +204,8 @@ class Algorithm(ABC):
                 f"{self.public_name} has no initial population that an archive could replace (--from)"
             )
         others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
-        self.opening = (*split_rounds(round, genomes), *others)
-        self.operators, self.starting_count = (*self.operators, START), genomes
+        self.opening = (*split_rounds(round, genome_count), *others)
+        self.operators, self.starting_count = (*self.operators, START), genome_count
 
     def opening_evaluations(self) -> int:
         """Evaluations before anything is varied or trained: those of random or given genomes."""
@@ -237,7 +239,9 @@ class Algorithm(ABC):
 
     def random(self, key: jax.Array, count: int) -> Batch:
         """Random genomes, made by the operator `random`."""
-        return self.batch(random=random_genomes(self.genome, jax.random.fold_in(key, Stream.RANDOM), count))
+        return self.batch(
+            random=random_genomes(self.genome, jax.random.fold_in(key, RandomStream.RANDOM), count)
+        )
 
     def operator_key(self, key: jax.Array, operator: str) -> jax.Array:
         """A key for an operator, made from its name: its random numbers do not depend on other operators."""
@@ -265,7 +269,7 @@ class Algorithm(ABC):
         return archive, mark_skipped(evaluation, status)
 
 
-def no_progress() -> Progress:
+def zero_progress() -> Progress:
     """The progress before the first generation."""
     return Progress(jnp.int32(0), jnp.int32(0), jnp.int32(0))
 

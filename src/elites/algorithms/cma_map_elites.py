@@ -21,12 +21,12 @@ from elites.algorithms.base import (
     AlgorithmConfig,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
     make_solutions,
     mark_skipped,
-    no_progress,
+    zero_progress,
 )
 from elites.archives.archive import Archive, insert
 from elites.errors import ElitesError, require
@@ -92,7 +92,7 @@ class CMAMAPElites(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive, and strategies that start at the origin."""
-        return State(self.empty_archive(), self.strategies.start(), no_progress())
+        return State(self.empty_archive(), self.strategies.start(), zero_progress())
 
     def start_round(self) -> Round:
         """A round with as many genomes as all strategies sample together."""
@@ -100,7 +100,9 @@ class CMAMAPElites(Algorithm):
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Samples of all strategies."""
-        strategies, samples = self.strategies.ask(state.strategies, jax.random.fold_in(key, Stream.NOISE))
+        strategies, samples = self.strategies.ask(
+            state.strategies, jax.random.fold_in(key, RandomStream.NOISE)
+        )
         batch = self.batch(cma=without_parents(samples.reshape(round.policies, -1)))
         return state._replace(strategies=strategies), batch
 
@@ -120,7 +122,7 @@ class CMAMAPElites(Algorithm):
         if round.name == START:  # not samples of the strategies: with 0 parents, all restart
             rank = gain = jnp.zeros(shape)
             samples = jnp.zeros((*shape, samples.shape[1]))
-        restart_key = jax.random.fold_in(key, Stream.PARENT)
+        restart_key = jax.random.fold_in(key, RandomStream.PARENT)
         strategies = self.strategies.tell(
             state.strategies,
             samples.reshape(*shape, -1),

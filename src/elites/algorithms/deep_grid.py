@@ -13,13 +13,13 @@ from elites.algorithms.base import (
     Algorithm,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
     make_solutions,
     mark_skipped,
-    no_progress,
     random_rounds,
+    zero_progress,
 )
 from elites.algorithms.map_elites import MAPElitesConfig, make_ga
 from elites.archives import deep_grid
@@ -29,7 +29,7 @@ from elites.evaluation.evaluation import Evaluation
 from elites.memory import available_bytes
 from elites.options import Count
 from elites.tasks.task import Task
-from elites.variation.selection import by_fitness
+from elites.variation.selection import select_by_fitness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class DeepGrid(Algorithm):
         super().__init__(task, config)
         config = self.config
         self.members_per_cell = config.depth
-        self.ga = make_ga(config, self.genome, by_fitness)
+        self.ga = make_ga(config, self.genome, select_by_fitness)
         self.opening = random_rounds(config.initial, config.batch)
         self.generation = (Round("offspring", config.batch),)
         needed, free = deep_grid.size_in_bytes(*self._shape()), available_bytes()
@@ -86,13 +86,13 @@ class DeepGrid(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty grid."""
-        return State(deep_grid.empty_deep_grid(*self._shape()), no_progress())
+        return State(deep_grid.empty_deep_grid(*self._shape()), zero_progress())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
             return state, self.random(key, round.policies)
-        variation_key = jax.random.fold_in(key, Stream.GA)
+        variation_key = jax.random.fold_in(key, RandomStream.GA)
         return state, self.batch(ga=self.ga(state.grid, variation_key, round.policies))
 
     def tell(
@@ -101,7 +101,7 @@ class DeepGrid(Algorithm):
         """Adds the batch to the grid."""
         offspring = make_solutions(batch, evaluation, state.progress)
         cells = self.cells.assign(offspring.descriptor)
-        eviction_key = jax.random.fold_in(key, Stream.EVICTION)
+        eviction_key = jax.random.fold_in(key, RandomStream.EVICTION)
         grid, status = deep_grid.insert(state.grid, cells, offspring, eviction_key)
         return State(grid, advance(state.progress, evaluation)), mark_skipped(evaluation, status)
 

@@ -16,11 +16,11 @@ from elites.algorithms.base import (
     AlgorithmConfig,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
-    no_progress,
     random_rounds,
+    zero_progress,
 )
 from elites.archives.archive import Archive
 from elites.evaluation.evaluation import Evaluation
@@ -28,7 +28,7 @@ from elites.genomes import Genome
 from elites.options import Count, Spread
 from elites.tasks.task import Task
 from elites.variation.isoline import IsoLine
-from elites.variation.selection import Selection, uniform
+from elites.variation.selection import Selection, select_uniformly
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class MAPElitesConfig(AlgorithmConfig):
         return {"initial": self.batch}
 
 
-def make_ga(config: MAPElitesConfig, genome: Genome, select: Selection = uniform) -> IsoLine:
+def make_ga(config: MAPElitesConfig, genome: Genome, select: Selection = select_uniformly) -> IsoLine:
     """The GA variation."""
     tensors = genome.tensors if config.line_draw == "tensor" else ()
     return IsoLine(config.sigma1, config.sigma2, tensors, select)
@@ -79,13 +79,13 @@ class MAPElites(Algorithm):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive."""
-        return State(self.empty_archive(), no_progress())
+        return State(self.empty_archive(), zero_progress())
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
             return state, self.random(key, round.policies)
-        variation_key = jax.random.fold_in(key, Stream.GA)
+        variation_key = jax.random.fold_in(key, RandomStream.GA)
         return state, self.batch(ga=self.ga(state.archive, variation_key, round.policies))
 
     def tell(

@@ -24,12 +24,12 @@ from elites.algorithms.base import (
     AlgorithmConfig,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
     average_episodes,
     mark_skipped,
-    no_progress,
+    zero_progress,
 )
 from elites.archives.archive import Archive, Status
 from elites.archives.cells import spans
@@ -46,10 +46,10 @@ from elites.variation.exploit_explore import (
     Discoveries,
     ParentSelection,
     add_centre,
-    no_centres,
-    no_discoveries,
+    empty_centres,
+    empty_discoveries,
 )
-from elites.variation.offspring import children, without_parents
+from elites.variation.offspring import with_one_parent, without_parents
 
 NORM = 0.01  # of the initial weights into each unit
 MAX_CHUNKS = 1000  # of a generation; each is a separate part of the program
@@ -57,7 +57,7 @@ MAX_CHUNKS = 1000  # of a generation; each is a separate part of the program
 
 @dataclass(frozen=True, kw_only=True)
 class MAPElitesESConfig(AlgorithmConfig):
-    """MAP-Elites with evolution strategies that exploit and explore in turns."""
+    """MAP-Elites with evolution strategies that alternate between exploiting and exploring."""
 
     pairs: Count = 100
     """Mirrored pairs of perturbations per step (the original has 5000)."""
@@ -190,10 +190,10 @@ class MAPElitesES(Algorithm):
                 cell=jnp.int32(cells),
                 best=jnp.float32(-jnp.inf),
             ),
-            no_discoveries(cells),
-            no_centres(dimensions),
+            empty_discoveries(cells),
+            empty_centres(dimensions),
             Moments(jnp.float32(0), observation, jnp.zeros_like(observation)),
-            no_progress(),
+            zero_progress(),
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
@@ -213,7 +213,7 @@ class MAPElitesES(Algorithm):
             search = self._move(search)
             parameters = search.centre[None]
         parents = jnp.full(len(parameters), search.parent)
-        offspring = children(self._fold_normalisation(parameters, state.moments), parents)
+        offspring = with_one_parent(self._fold_normalisation(parameters, state.moments), parents)
         exploit, explore = self.batch(exploit=offspring), self.batch(explore=offspring)
         operator = jnp.where(search.exploring, explore.operator, exploit.operator)
         return state._replace(search=search), exploit._replace(operator=operator)
@@ -250,7 +250,7 @@ class MAPElitesES(Algorithm):
                 state.discoveries.generation.at[jnp.where(new, cell, none)].set(
                     progress.generation, mode="drop"
                 ),
-                _updated_best(state.discoveries.best, state.search, entered, fitness[0]),
+                _update_best(state.discoveries.best, state.search, entered, fitness[0]),
             ),
             centres=add_centre(state.centres, descriptor),
             progress=progress,
@@ -260,7 +260,7 @@ class MAPElitesES(Algorithm):
         """The first controller. For a function, it is a vector within the initial bounds of the task."""
         if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
             return self.random(key, 1)
-        layers = normc_layers(jax.random.fold_in(key, Stream.RANDOM), self.genome.sizes, NORM)
+        layers = normc_layers(jax.random.fold_in(key, RandomStream.RANDOM), self.genome.sizes, NORM)
         return self.batch(random=without_parents(self.genome.flat(layers)[None]))
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
@@ -268,7 +268,7 @@ class MAPElitesES(Algorithm):
         search, archive = state.search, state.archive
         switching = search.step % self.config.steps == 0
         exploring = jnp.where(switching, ~search.exploring, search.exploring)
-        parent_key = jax.random.fold_in(key, Stream.PARENT)
+        parent_key = jax.random.fold_in(key, RandomStream.PARENT)
         cell = self.select(archive, state.discoveries, state.centres, parent_key, exploring)
         fresh = self.optimiser.init(search.centre)
         return search._replace(
@@ -281,11 +281,11 @@ class MAPElitesES(Algorithm):
             exploring=exploring,
             parent=jnp.where(switching, archive.elites.origin.evaluation[cell], search.parent),
             cell=jnp.where(switching, cell, search.cell).astype(jnp.int32),
-            key=jax.random.key_data(jax.random.fold_in(key, Stream.NOISE)),
+            key=jax.random.key_data(jax.random.fold_in(key, RandomStream.NOISE)),
         )
 
     def _move(self, search: Search) -> Search:
-        """A step of Adam along the estimated gradient, less the weight decay."""
+        """A step of Adam along the estimated gradient, minus the weight decay."""
         key = jax.random.wrap_key_data(search.key)
         upward = es.estimate_gradient(key, search.scores, len(search.centre), self.divisor)
         downward = self.config.l2 * search.centre - upward
@@ -341,7 +341,7 @@ class MAPElitesES(Algorithm):
         )
 
 
-def _updated_best(best: jax.Array, search: Search, entered: jax.Array, fitness: jax.Array) -> jax.Array:
+def _update_best(best: jax.Array, search: Search, entered: jax.Array, fitness: jax.Array) -> jax.Array:
     """`Discoveries.best` after a step: of the cell that it started from, and of the one that it entered.
 
     A cell that was entered without perturbations, or only with invalid ones, gets the centre's own fitness.

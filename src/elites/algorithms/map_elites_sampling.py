@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import jax
 
-from elites.algorithms.base import Round, no_progress, random_rounds
+from elites.algorithms.base import Round, random_rounds, zero_progress
 from elites.algorithms.map_elites import MAPElites, MAPElitesConfig, State
 from elites.options import Count
 from elites.tasks.task import Task
@@ -38,4 +38,4 @@ class MAPElitesSampling(MAPElites):
 
     def init(self, key: jax.Array) -> State:
         """An empty archive, with room for the seeds of all samples."""
-        return State(self.empty_archive(self.config.samples), no_progress())
+        return State(self.empty_archive(self.config.samples), zero_progress())

@@ -17,11 +17,11 @@ from elites.algorithms.base import (
     Algorithm,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
-    no_progress,
     random_rounds,
+    zero_progress,
 )
 from elites.algorithms.map_elites import MAPElitesConfig, make_ga
 from elites.archives.archive import Archive
@@ -35,7 +35,7 @@ from elites.variation.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class PGAMAPElitesConfig(critics.CriticConfig, MAPElitesConfig):
-    """MAP-Elites with a GA and a policy-gradient variation, the latter driven by TD3 critics."""
+    """MAP-Elites with a genetic operator (GA) and a policy-gradient operator (PG) that uses TD3 critics."""
 
     p_evo: Share = 0.5
     """Share of each generation's offspring made by the GA; 1 is MAP-Elites and trains nothing."""
@@ -47,7 +47,7 @@ class PGAMAPElitesConfig(critics.CriticConfig, MAPElitesConfig):
     """Learning rate of a PG offspring's Adam (lr_act)."""
 
 
-class Learning(NamedTuple):
+class TrainingState(NamedTuple):
     """The state of training, if p_evo < 1."""
 
     buffer: replay_buffer.ReplayBuffer
@@ -58,7 +58,7 @@ class State(NamedTuple):
     """The state of PGA-MAP-Elites."""
 
     archive: Archive
-    learning: Learning | None
+    learning: TrainingState | None
     progress: Progress
 
 
@@ -84,11 +84,11 @@ class PGAMAPElites(Algorithm):
         """An empty archive and an empty buffer; random critics and greedy actor."""
         task, config, learning = self.task, self.config, None
         if self.learns:
-            learning = Learning(
+            learning = TrainingState(
                 replay_buffer.empty_buffer(config.buffer_size, task.observation_size, task.action_size),
-                critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
+                critics.init(jax.random.fold_in(key, RandomStream.TRAINING), config, self.policy),
             )
-        return State(self.empty_archive(), learning, no_progress())
+        return State(self.empty_archive(), learning, zero_progress())
 
     def working_bytes(self) -> int:
         """Memory of the gradient steps."""
@@ -103,7 +103,7 @@ class PGAMAPElites(Algorithm):
 
         # Train critics and greedy actor.
         if learning is not None:
-            training_key = jax.random.fold_in(key, Stream.TRAINING)
+            training_key = jax.random.fold_in(key, RandomStream.TRAINING)
             td3, training = critics.train(
                 learning.td3, config, self.policy, learning.buffer, training_key, config.critic_steps
             )
@@ -113,13 +113,13 @@ class PGAMAPElites(Algorithm):
 
         # Apply GA variation.
         if self.ga_count:
-            offspring["ga"] = self.ga(archive, jax.random.fold_in(key, Stream.GA), self.ga_count)
+            offspring["ga"] = self.ga(archive, jax.random.fold_in(key, RandomStream.GA), self.ga_count)
 
         if learning is not None:
             # Apply PG variation.
             pg_count = round.policies - self.ga_count - 1
             if pg_count:
-                pg_key = jax.random.fold_in(key, Stream.PG)
+                pg_key = jax.random.fold_in(key, RandomStream.PG)
                 offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, pg_key, pg_count)
 
             # Return the greedy actor as offspring.

@@ -19,11 +19,11 @@ from elites.algorithms.base import (
     AlgorithmConfig,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
-    no_progress,
     random_rounds,
+    zero_progress,
 )
 from elites.archives import state_descriptors
 from elites.archives.archive import Archive, draw
@@ -106,7 +106,7 @@ class QDPG(Algorithm):
     def init(self, key: jax.Array) -> State:
         """Random critics and actors; everything else is empty."""
         task, config, dimensions = self.task, self.config, self.task.descriptor_size
-        quality, diversity = jax.random.split(jax.random.fold_in(key, Stream.TRAINING))
+        quality, diversity = jax.random.split(jax.random.fold_in(key, RandomStream.TRAINING))
         return State(
             self.empty_archive(),
             replay_buffer.empty_buffer(
@@ -115,7 +115,7 @@ class QDPG(Algorithm):
             critics.init(quality, config, self.policy),
             critics.init(diversity, config, self.policy),
             state_descriptors.empty_state_descriptors(config.stored_descriptors, dimensions),
-            no_progress(),
+            zero_progress(),
         )
 
     def working_bytes(self) -> int:
@@ -132,16 +132,18 @@ class QDPG(Algorithm):
             return state_descriptors.compute_novelty(state.visited, batch.extra, self.config.neighbours)
 
         config, shared = self.config, (self.config, self.policy, state.buffer)
-        training_key = jax.random.fold_in(key, Stream.TRAINING)
+        training_key = jax.random.fold_in(key, RandomStream.TRAINING)
         quality, training = critics.train(state.quality, *shared, training_key, config.critic_steps)
-        training_key = jax.random.fold_in(key, Stream.DIVERSITY_TRAINING)
+        training_key = jax.random.fold_in(key, RandomStream.DIVERSITY_TRAINING)
         diversity, _ = critics.train(
             state.diversity, *shared, training_key, config.critic_steps, compute_novelty
         )
         state = state._replace(quality=quality, diversity=diversity)
 
         half = round.policies // 2
-        quality_key, diversity_key = (jax.random.fold_in(key, s) for s in (Stream.PG, Stream.DIVERSITY))
+        quality_key, diversity_key = (
+            jax.random.fold_in(key, s) for s in (RandomStream.PG, RandomStream.DIVERSITY)
+        )
         batch = self.batch(
             quality=self.pg(state.archive, quality, state.buffer, quality_key, half),
             diversity=self.pg(state.archive, diversity, state.buffer, diversity_key, round.policies - half),
@@ -153,7 +155,7 @@ class QDPG(Algorithm):
     ) -> tuple[State, jax.Array]:
         """Updates the replay buffer, the state descriptors and the archive."""
         descriptors = self._state_descriptors(evaluation)
-        candidates_key = jax.random.fold_in(key, Stream.STATE_DESCRIPTORS)
+        candidates_key = jax.random.fold_in(key, RandomStream.STATE_DESCRIPTORS)
         candidates = self._candidates(candidates_key, descriptors, evaluation)
         archive, status = self.insert(state.archive, batch, evaluation, state.progress)
         return state._replace(

@@ -19,10 +19,10 @@ from elites.algorithms.base import (
     AlgorithmConfig,
     Batch,
     Progress,
+    RandomStream,
     Round,
-    Stream,
     advance,
-    no_progress,
+    zero_progress,
 )
 from elites.archives.archive import Archive
 from elites.errors import require
@@ -125,24 +125,24 @@ class TD3(Algorithm):
     def init(self, key: jax.Array) -> State:
         """An empty archive and buffer, random critics and actor, and the start of the first episode."""
         task, config = self.task, self.config
-        seed = jax.random.bits(jax.random.fold_in(key, Stream.EPISODE))
+        seed = jax.random.bits(jax.random.fold_in(key, RandomStream.EPISODE))
         return State(
             self.empty_archive(),
             replay_buffer.empty_buffer(self.distinct, task.observation_size, task.action_size),
-            critics.init(jax.random.fold_in(key, Stream.TRAINING), config, self.policy),
+            critics.init(jax.random.fold_in(key, RandomStream.TRAINING), config, self.policy),
             self.environment.begin(seed),
-            no_progress(),
+            zero_progress(),
         )
 
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Acts and trains. Copies the actor after every `evaluate_every` steps."""
         phase, interval = self.phases[round.name], self.config.evaluate_every
 
-        def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, critics.Training]:
+        def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, critics.TrainingSums]:
             key, number = inputs
             acting_key, training_key = jax.random.split(key)
             state = self._act(state, acting_key, at_random=number < phase.random)
-            td3, training = state.td3, critics.no_training()
+            td3, training = state.td3, critics.zero_training()
             if phase.waiting == 0:
                 td3, training = self._learn(state, training_key)
             elif phase.waiting < self.steps:
@@ -154,19 +154,19 @@ class TD3(Algorithm):
 
         def copy(
             state: State, inputs: tuple[jax.Array, jax.Array]
-        ) -> tuple[State, tuple[jax.Array, critics.Training]]:
+        ) -> tuple[State, tuple[jax.Array, critics.TrainingSums]]:
             key, first = inputs
             inputs = jax.random.split(key, interval), first + jnp.arange(interval)
             state, training = jax.lax.scan(step, state, inputs)
             return state, (self.policy.flat(state.td3.actor), training)
 
-        keys = jax.random.split(jax.random.fold_in(key, Stream.TRAINING), round.policies)
+        keys = jax.random.split(jax.random.fold_in(key, RandomStream.TRAINING), round.policies)
         state, (copies, training) = jax.lax.scan(copy, state, (keys, interval * jnp.arange(round.policies)))
         return state, self.batch(actor=without_parents(copies))._replace(
             training=jax.tree.map(jnp.sum, training)
         )
 
-    def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3State, critics.Training]:
+    def _learn(self, state: State, key: jax.Array) -> tuple[critics.TD3State, critics.TrainingSums]:
         """Critics and actor after one training step."""
         return critics.train(state.td3, self.config, self.policy, state.buffer, key, 1)
 

@@ -21,7 +21,7 @@ from jax.typing import ArrayLike
 
 from elites.cache import cache_folder
 from elites.errors import ElitesError, require
-from elites.files import Array, read_arrays, write_arrays
+from elites.files import ArraySpec, read_arrays, write_arrays
 from elites.tasks.task import Task
 
 SAMPLES = 100_000
@@ -202,7 +202,7 @@ def _comparison(
     best before the first comparison.
 
     Distances in 1, 2 and 4 dimensions have the same bits as those of `_search_all_at_once` on a CPU, so
-    that runs repeat those of earlier versions.
+    that earlier results can be repeated.
     """
     coordinates = tuple(descriptors.T)  # separate: a sum over a short axis is slow
     scales = 1 / spans
@@ -276,7 +276,7 @@ def compute_centroids(count: int, dimensions: int, version: int = CVT_VERSION) -
     """The centroids of a CVT of the unit cube, sorted by the first dimension, then the next.
 
     Version 2 is Lloyd's iteration from k-means++ until it converges; in one dimension that is a uniform grid.
-    Version 1, of earlier runs, began with random samples and took at most 200 iterations.
+    Version 1, of runs of an older format, begins with random samples and takes at most 200 iterations.
     """
     if version > 1 and dimensions == 1:
         return ((np.arange(count) + 0.5) / count)[:, None]
@@ -351,7 +351,9 @@ def _load_or_compute(count: int, dimensions: int, version: int) -> np.ndarray:
     path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{version}.npz"
     if path is not None and path.exists():
         with contextlib.suppress(ElitesError):  # damaged: computed again
-            unit = read_arrays(path, {"centroids": Array("f", (count, dimensions))}, "a file of centroids")
+            unit = read_arrays(
+                path, {"centroids": ArraySpec("f", (count, dimensions))}, "a file of centroids"
+            )
             return unit["centroids"]
     centroids = compute_centroids(count, dimensions, version)
     if path is not None:

@@ -23,7 +23,7 @@ from elites.cli.study import STUDY_COMMANDS, StudyRun
 from elites.errors import ElitesError, error_line
 from elites.options import check_fields
 from elites.output import safe_output
-from elites.text import shortened
+from elites.text import shorten
 from elites.versions import package_version
 
 LOST, BAD_INPUT = 1, 2  # exit statuses
@@ -177,7 +177,7 @@ def _main(arguments: Sequence[str]) -> int:
     except ElitesError as error:
         return _refuse(str(error))
     except OSError as error:
-        where = f" ({shortened(error.filename, MAX_MESSAGE_LENGTH)})" if error.filename else ""
+        where = f" ({shorten(error.filename, MAX_MESSAGE_LENGTH)})" if error.filename else ""
         return _refuse(f"{error.strerror or error}{where}")
     except (MemoryError, RecursionError, UnicodeError) as error:
         return _refuse(f"{type(error).__name__}: {error}")
@@ -187,5 +187,5 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _refuse(message: str) -> int:
-    print(f"elites: {shortened(message, MAX_MESSAGE_LENGTH)}", file=sys.stderr)
+    print(f"elites: {shorten(message, MAX_MESSAGE_LENGTH)}", file=sys.stderr)
     return BAD_INPUT

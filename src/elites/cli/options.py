@@ -16,7 +16,7 @@ from elites.options import (
     Spread,
     select_values,
 )
-from elites.text import shortened
+from elites.text import shorten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,4 +79,4 @@ def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ElitesError(f"environment_options is {shortened(text)!r}, which is not JSON: {error}") from None
+        raise ElitesError(f"environment_options is {shorten(text)!r}, which is not JSON: {error}") from None

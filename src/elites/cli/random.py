@@ -14,7 +14,7 @@ from elites.errors import require
 from elites.experiments.options import EpisodeOptions
 from elites.options import Count, Seed
 from elites.policies.layout import HIDDEN
-from elites.text import shortened
+from elites.text import shorten
 
 if TYPE_CHECKING:
     from elites.tasks.task import Task
@@ -75,12 +75,12 @@ class Random(EpisodeOptions, TaskOptions):
                 seconds = time.perf_counter() - started
         low, middle, high = np.nanquantile(evaluation.fitness, (0, 0.5, 1))
         spread = ", ".join(
-            f"{shortened(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
+            f"{shorten(name)} {np.nanmin(touch):.2f} to {np.nanmax(touch):.2f}"
             for name, touch in zip(task.descriptor_names, evaluation.descriptor.T, strict=True)
         )
         steps, unit = int(evaluation.length.sum()), "steps" if task.action_size else "evaluations"
         print(
-            f"{shortened(task.name)}: {self.controllers} {task.genomes}, "
+            f"{shorten(task.name)}: {self.controllers} {task.genomes}, "
             f"{steps} {unit}, {steps / seconds:.0f} {unit}/s"
         )
         print(f"  fitness     {low:.1f} to {high:.1f}, median {middle:.1f}")

@@ -21,7 +21,7 @@ class Replay(PhysicsOptions):
     folder: Folder
     """Folder of the run."""
     best: Flag = False
-    """Elite with the highest fitness. It is also the default."""
+    """Elite with the highest fitness, which is also shown if no elite is chosen."""
     cell: Index | None = None
     """Number of the elite's cell."""
     descriptor: tuple[Finite, ...] | None = None

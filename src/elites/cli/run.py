@@ -150,10 +150,10 @@ def conclude(outcome: Outcome) -> int:
         values = {name: run.metrics.get(name) for name in names}
         print(f"{run.folder}: {run.evaluations:,} evaluations, {describe_values(values, paths)}")
     folders = [outcome.folder, *(run.folder for run in outcome.runs)]
-    kept = sum(RunFolder(folder).checkpoints.size() for folder in folders)
-    if kept:
+    state_bytes = sum(RunFolder(folder).checkpoints.size() for folder in folders)
+    if state_bytes:
         print(
             f"`elites resume {outcome.folder} --evaluations N` continues from here; the saved state takes "
-            f"{format_bytes(kept)} (--no-keep-state does not save it)"
+            f"{format_bytes(state_bytes)} (--no-keep-state does not save it)"
         )
     return 0

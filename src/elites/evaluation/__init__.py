@@ -5,7 +5,7 @@ from __future__ import annotations
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluator
 from elites.evaluation.physics import choose_physics
-from elites.options import Physics, Threads, converted
+from elites.options import Physics, Threads, convert_value
 from elites.tasks.function import FunctionTask
 from elites.tasks.task import CompiledTask, DeviceTask, HostTask, Task
 
@@ -22,7 +22,7 @@ def make_evaluator(
     `physics` is for tasks in JAX; the default is XLA.
     """
     if cluster is None:
-        converted(Threads | None, "threads", threads)
+        convert_value(Threads | None, "threads", threads)
     if isinstance(task, DeviceTask | FunctionTask):
         refuse_cluster(task, cluster)
     if physics is not None:

@@ -17,7 +17,7 @@ import numpy as np
 from elites.cluster import connect, differing_package, nodes, versions
 from elites.errors import ElitesError
 from elites.evaluation import make_evaluator
-from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
+from elites.evaluation.evaluation import Evaluation, Evaluator, flatten_episodes
 from elites.imports import add_pickled
 from elites.policies.layout import HIDDEN
 from elites.tasks.episode import Transitions
@@ -124,7 +124,7 @@ class ClusterEvaluator(Evaluator):
         on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
         """See `Evaluator._run`. Episodes of a lost machine are run again by another one."""
-        results, episodes = by_episode(evaluation), evaluation.seed.size // len(parameters)
+        results, episodes = flatten_episodes(evaluation), evaluation.seed.size // len(parameters)
         transitions = evaluation.transitions is not None
         waiting = deque(self._parts(total))
         in_flight: dict[Any, tuple[_Actor, Part]] = {}

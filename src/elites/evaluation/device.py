@@ -33,7 +33,7 @@ CHUNK_BYTES = 2**31  # of transitions that one call may record
 NOISE_STREAM = 1  # folded into the key of an episode's seed, for the noise on its actions
 
 
-class Batched(NamedTuple):
+class BatchFunctions(NamedTuple):
     """The functions of a task for a batch of robots."""
 
     reset: Callable[[jax.Array], tuple[Any, jax.Array]]
@@ -42,17 +42,17 @@ class Batched(NamedTuple):
     axis: int = 0  # of the robots, in the arrays of the states
 
 
-def batch_physics(task: DeviceTask, physics: Physics | None = None) -> Batched:
+def batch_physics(task: DeviceTask, physics: Physics | None = None) -> BatchFunctions:
     """The functions of a task: compiled by XLA, or with the step as a CUDA kernel."""
     if physics == "cuda":
         from elites.evaluation.kernels import make_kernel_physics
 
         return make_kernel_physics(task)
-    return Batched(jax.vmap(task.reset), jax.vmap(task.step), jax.vmap(task.episode_descriptor))
+    return BatchFunctions(jax.vmap(task.reset), jax.vmap(task.step), jax.vmap(task.episode_descriptor))
 
 
-class _Running(NamedTuple):
-    """Episodes in progress, `[n, …]`; the transitions are `[T, n, …]`, and the states as `Batched` says."""
+class _EpisodeBatch(NamedTuple):
+    """Episodes in progress, `[n, …]`; transitions are `[T, n, …]`, states as `BatchFunctions` says."""
 
     step: jax.Array
     states: Any
@@ -74,7 +74,7 @@ def rollout(
     transitions: bool,
     action_noise: float = 0.0,
     enabled: jax.Array | None = None,
-    functions: Batched | None = None,
+    functions: BatchFunctions | None = None,
 ) -> Evaluation[jax.Array]:
     """Runs an episode for each seed, `[n]` or `[n, m]`, of the controllers `[n, P]`. To be jitted.
 
@@ -102,7 +102,7 @@ def rollout(
     alive = jnp.ones(count, bool) if enabled is None else enabled.reshape(-1)
     sizes = (task.observation_size, task.action_size, None, task.step_descriptor_size)
     dtypes = (jnp.float32, jnp.float32, jnp.float32, dtype)
-    running = _Running(
+    running = _EpisodeBatch(
         step=jnp.int32(0),
         states=states,
         observation=observation,
@@ -121,7 +121,7 @@ def rollout(
         else None,
     )
 
-    def run_step(running: _Running, _: None) -> tuple[_Running, tuple[jax.Array, ...] | None]:
+    def run_step(running: _EpisodeBatch, _: None) -> tuple[_EpisodeBatch, tuple[jax.Array, ...] | None]:
         alive, action = running.alive, act(running.observation, running.step)
         after = functions.step(running.states, action)
         check_descriptor(task, after.descriptor.shape[1:], after.descriptor.dtype)
@@ -144,7 +144,7 @@ def rollout(
         recorded = (observed, acted, reward, descriptor)
         return running._replace(
             step=running.step + 1,
-            states=_kept_at_end(alive, after.state, running.states, functions.axis)
+            states=_freeze_ended(alive, after.state, running.states, functions.axis)
             if task.describes_episodes
             else after.state,
             observation=after.observation,
@@ -155,7 +155,7 @@ def rollout(
             ending=jnp.where(is_over, ending_if_over, running.ending),
         ), recorded if transitions else None
 
-    def run_steps(running: _Running) -> _Running:
+    def run_steps(running: _EpisodeBatch) -> _EpisodeBatch:
         start, rows = running.step, running.transitions
         running, recorded = jax.lax.scan(run_step, running, length=every)
         if rows is not None and recorded is not None:
@@ -212,7 +212,7 @@ def check_episode_descriptor(task: DeviceTask, shape: tuple[int, ...]) -> None:
         )
 
 
-def _kept_at_end(alive: jax.Array, after: Any, before: Any, axis: int) -> Any:
+def _freeze_ended(alive: jax.Array, after: Any, before: Any, axis: int) -> Any:
     """The states after a step; those of episodes that had ended before it stay as they are."""
     return jax.vmap(
         lambda running, *states: jax.tree.map(functools.partial(jnp.where, running), *states),
@@ -222,7 +222,7 @@ def _kept_at_end(alive: jax.Array, after: Any, before: Any, axis: int) -> Any:
 
 
 def _transitions(
-    done: _Running, first: jax.Array, alive: jax.Array, steps: int, shape: tuple[int, ...]
+    done: _EpisodeBatch, first: jax.Array, alive: jax.Array, steps: int, shape: tuple[int, ...]
 ) -> Transitions[jax.Array]:
     """The steps of each episode in a row."""
     assert done.transitions is not None

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.options import Spread, converted
-from elites.policies.layout import parameter_count
-from elites.tasks.episode import Array, Ending, Transitions
+from elites.options import Spread, convert_value
+from elites.policies.layout import Array, parameter_count
+from elites.tasks.episode import Ending, Transitions
 from elites.tasks.task import Task
 
 
@@ -66,7 +66,7 @@ def blank_evaluation(task: Task, seeds: np.ndarray, transitions: bool) -> Evalua
     )
 
 
-def by_episode(evaluation: Evaluation[np.ndarray]) -> Evaluation[np.ndarray]:
+def flatten_episodes(evaluation: Evaluation[np.ndarray]) -> Evaluation[np.ndarray]:
     """Views of the arrays of an evaluation with one leading axis, over all episodes."""
     seeds, steps = evaluation.seed, evaluation.transitions
 
@@ -123,7 +123,8 @@ class Evaluator(ABC):
         if not self._open:
             raise ElitesError("the evaluator is closed")
         genomes = np.ascontiguousarray(parameters, np.float32).view()
-        genomes.flags.writeable = False  # JAX's arrays are read-only: one type, compiled once
+        # read-only like JAX's arrays, so that Numba compiles for one type only
+        genomes.flags.writeable = False
         if genomes.ndim != 2 or genomes.shape[1] != self.parameter_count:
             layers = f" with layers {self.sizes}" if self.sizes else ""
             raise ElitesError(
@@ -136,10 +137,10 @@ class Evaluator(ABC):
             raise ElitesError(f"seeds are {given}; they must be whole numbers from 0 to 2**32 - 1")
         if given.ndim not in (1, 2) or len(given) != count:
             raise ElitesError(
-                f"seeds have shape {given.shape}; {count} rows of parameters take ({count},) "
-                f"or ({count}, episodes)"
+                f"seeds have shape {given.shape}; with {count} rows of parameters it must be "
+                f"({count},) or ({count}, episodes)"
             )
-        noise = converted(Spread, "action_noise", action_noise)
+        noise = convert_value(Spread, "action_noise", action_noise)
         total = given.size if limit is None else min(max(limit, 0), given.size)
         blank = blank_evaluation(self.task, given, transitions)
         return self._run(genomes, blank, total, noise, on_episode) if total else blank

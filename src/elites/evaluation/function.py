@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.errors import ElitesError, describe
-from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
+from elites.evaluation.evaluation import Evaluation, Evaluator, flatten_episodes
 from elites.tasks.episode import Ending
 from elites.tasks.function import FunctionTask
 
@@ -62,7 +62,7 @@ class FunctionEvaluator(Evaluator):
         """See `Evaluator._run`. The function is evaluated once for each seed."""
         if evaluation.transitions is not None:
             raise ElitesError(f"{self.task.name} is a function: it has no transitions")
-        rows = by_episode(evaluation)
+        rows = flatten_episodes(evaluation)
         vectors = np.repeat(parameters, len(rows.seed) // len(parameters), axis=0)[:total]
         try:
             fitness, descriptor = (

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from elites.cache import keep_in_process
-from elites.evaluation.device import Batched, check_descriptor
+from elites.evaluation.device import BatchFunctions, check_descriptor
 from elites.evaluation.native import plain_state, state_with_keys
 from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driver
 from elites.tasks.task import DeviceTask, StepResult
@@ -35,7 +35,7 @@ def make_step(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
     return step, state, jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
 
 
-@keep_in_process(most=8)
+@keep_in_process(max_results=8)
 def make_kernel(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exact: bool = False) -> Kernel:
     """A task's step, with the results of `make_step`."""
     return compile_kernel(
@@ -45,7 +45,7 @@ def make_kernel(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exa
 
 def make_kernel_physics(
     task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, exact: bool = False
-) -> Batched:
+) -> BatchFunctions:
     """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
 
     Raises UnknownPrimitiveError, with the operation's name, if an operation of the step cannot be compiled.
@@ -71,4 +71,4 @@ def make_kernel_physics(
             mean, whole
         )
 
-    return Batched(reset, step, episode_descriptor, axis=1)
+    return BatchFunctions(reset, step, episode_descriptor, axis=1)

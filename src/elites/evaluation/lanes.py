@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     padded: np.ndarray
     weights: np.ndarray  # of each layer: where they begin
     biases: np.ndarray
-    kept: np.ndarray  # positions of the numbers of a state that steps need
+    stored_positions: np.ndarray  # positions of the numbers of a state that steps need
 
 
 class Block(NamedTuple):
@@ -169,8 +169,8 @@ def run(
                         ),
                     )
                 episode = first + taken
-                for k in range(len(layout.kept)):
-                    block.state[k, lane] = block.initial_states[layout.kept[k], taken]
+                for k in range(len(layout.stored_positions)):
+                    block.state[k, lane] = block.initial_states[layout.stored_positions[k], taken]
                 for k in range(len(block.initial_observations)):
                     block.observation[k, lane] = block.initial_observations[k, taken]
                 if len(batch.actions) > 0:

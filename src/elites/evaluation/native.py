@@ -18,10 +18,10 @@ import numpy as np
 from elites.cache import keep_in_process
 from elites.evaluation import lanes as episodes
 from elites.evaluation.device import check_descriptor, check_episode_descriptor, draw_step_noise
-from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation, by_episode
+from elites.evaluation.evaluation import Evaluation, Evaluator, blank_evaluation, flatten_episodes
 from elites.evaluation.threads import choose_thread_count
-from elites.native import Compiled, compile_function
-from elites.native.compiled import aligned
+from elites.native import CompiledFunction, compile_function
+from elites.native.compiled import allocate_aligned
 from elites.native.perceptron import Perceptron
 from elites.policies.layout import HIDDEN
 from elites.tasks.episode import Ending
@@ -33,12 +33,12 @@ REPORT_SECONDS = 0.05  # between looks for episodes that have ended
 class Programs(NamedTuple):
     """The functions of a task as machine code."""
 
-    reset: Compiled
-    step: Compiled
-    act: Callable[[bool], Compiled]  # with noise or without
+    reset: CompiledFunction
+    step: CompiledFunction
+    act: Callable[[bool], CompiledFunction]  # with noise or without
 
 
-@keep_in_process(most=8)
+@keep_in_process(max_results=8)
 def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
     """The functions of a task. Raises UnknownPrimitiveError if one of them cannot be compiled.
 
@@ -100,7 +100,7 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
         return jax.eval_shape(begin, seed)[0]
 
     @functools.cache
-    def make_act(noisy: bool) -> Compiled:
+    def make_act(noisy: bool) -> CompiledFunction:
         function = functools.partial(act, noisy=noisy)
         return compile_function(
             function, numbers, noise_inputs, lanes=lanes, cache_name=make_cache_name(f"act, noisy {noisy},")
@@ -169,7 +169,7 @@ class NativeEvaluator(Evaluator):
             np.array(self._perceptron.padded),
             places[:-1, 0].copy(),
             places[:-1, 1].copy(),
-            np.array(self._programs.step.kept, np.int64),
+            np.array(self._programs.step.stored_positions, np.int64),
         )
         self._blocks = [self._block() for _ in range(threads)]
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
@@ -192,14 +192,14 @@ class NativeEvaluator(Evaluator):
             initial_observations=initial_observations.view(np.float32),
             state=state,
             observation=observation.view(np.float32),
-            outputs=aligned((self.task.action_size, width)).view(np.float32),
-            noise_inputs=aligned((3, width)),
+            outputs=allocate_aligned((self.task.action_size, width)).view(np.float32),
+            noise_inputs=allocate_aligned((3, width)),
             action=action.view(np.float32),
             reward_and_fitness=reward_and_fitness.view(np.float32),
             step_descriptor=step_descriptor.view(np.float32 if real else np.int32),
             episode_descriptor=episode_descriptor.view(np.float32),
             flags=flags,
-            weights=aligned((width, self._perceptron.numbers)).view(np.float32),
+            weights=allocate_aligned((width, self._perceptron.numbers)).view(np.float32),
             controllers=np.zeros(width, np.int64),
             dense=np.zeros(width, np.int64),
             slot=np.zeros(width, np.int64),
@@ -245,7 +245,7 @@ class NativeEvaluator(Evaluator):
 
     def _batch(self, parameters: np.ndarray, evaluation: Evaluation[np.ndarray]) -> episodes.Batch:
         """The arrays of an evaluation, with one row per episode."""
-        rows = by_episode(evaluation)
+        rows = flatten_episodes(evaluation)
         recorded = rows.transitions or blank_evaluation(self.task, np.zeros(0), True).recorded
         return episodes.Batch(parameters, *rows[:5], *recorded)
 

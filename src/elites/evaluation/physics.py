@@ -23,7 +23,7 @@ def refuse_physics(task: Task, physics: Physics | None) -> None:
 
 
 def choose_physics(
-    task: Task, wanted: Physics | None, seeds: int = 1, threads: int | None = None
+    task: Task, requested: Physics | None, seeds: int = 1, threads: int | None = None
 ) -> tuple[Physics | None, str]:
     """The physics of episodes and a line that names it: the requested one, or else the fastest.
 
@@ -31,11 +31,11 @@ def choose_physics(
     one if a step has many operations). For a task that is not in JAX there is no choice: the result is None
     and an empty line. Raises an error if the requested physics is not available.
     """
-    refuse_physics(task, wanted)
+    refuse_physics(task, requested)
     if not isinstance(task, DeviceTask):
         return None, ""
     threads, problem = choose_thread_count(threads), ""
-    physics = wanted or _fastest(task, seeds, threads)
+    physics = requested or _fastest(task, seeds, threads)
     if physics != "xla":
         from elites.native import UnknownPrimitiveError
         from elites.native.cuda import CudaError
@@ -43,8 +43,8 @@ def choose_physics(
         try:
             _compile(task, physics)
         except (UnknownPrimitiveError, CudaError) as error:
-            if wanted is not None:
-                raise ElitesError(f"{task.name} cannot use {wanted} physics: {one_line(error)}") from None
+            if requested is not None:
+                raise ElitesError(f"{task.name} cannot use {requested} physics: {one_line(error)}") from None
             physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {one_line(error)}"
     more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
     return physics, f"physics: {_NAMES[physics]}{more}"

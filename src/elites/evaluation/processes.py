@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import START_SECONDS, in_child, start_child
+from elites.child_processes import START_SECONDS, in_child, start_child
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
-from elites.evaluation.shared import Layout, allocate, arrays_in, plan_layout
+from elites.evaluation.evaluation import Evaluation, Evaluator, flatten_episodes
+from elites.evaluation.shared import Layout, allocate, map_arrays, plan_layout
 from elites.evaluation.threads import choose_thread_count
 from elites.evaluation.worker import HEARTBEATS, STOP
 from elites.policies.layout import HIDDEN
@@ -113,7 +113,7 @@ class ProcessEvaluator(Evaluator):
         board, size = plan_layout({STOP: np.zeros(1, np.uint8), HEARTBEATS: np.zeros(processes, np.int64)})
         self._board_layout: Layout = board
         self._board_file = allocate(size)
-        self._board = arrays_in(self._board_file, board)
+        self._board = map_arrays(self._board_file, board)
         self._lifeline = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, _Worker] = {}
@@ -139,14 +139,14 @@ class ProcessEvaluator(Evaluator):
         noise: float,
         on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        rows = by_episode(evaluation)
+        rows = flatten_episodes(evaluation)
         small = rows._asdict()
         del small["transitions"]
         recorded = {} if rows.transitions is None else rows.transitions._asdict()
         layout, size = plan_layout({"parameters": parameters, **small, **recorded})
         file = allocate(size)
         try:
-            batch = arrays_in(file, layout)
+            batch = map_arrays(file, layout)
             for name, array in {"parameters": parameters, **small}.items():
                 batch[name][:] = array
             self._work(batch, file, layout, total, len(rows.seed) // len(parameters), noise, on_episode)
@@ -175,7 +175,7 @@ class ProcessEvaluator(Evaluator):
         waiting, done = deque(range(total)), 0
         attempts: dict[int, int] = {}
 
-        def give(worker: _Worker) -> None:
+        def assign_episodes(worker: _Worker) -> None:
             # One ahead while many are left: a worker that never sleeps stays on its core and never waits.
             ahead = 2 if len(waiting) > 2 * len(self._workers) else 1
             while worker.ready and waiting and len(worker.episodes) < ahead:
@@ -195,7 +195,7 @@ class ProcessEvaluator(Evaluator):
                 with contextlib.suppress(ConnectionError):  # `_listen` notices a worker that is gone
                     worker.send({**request, "batch": layout} if new else request, file if new else None)
 
-        def finished(worker: _Worker, message: dict[str, Any]) -> None:
+        def handle_result(worker: _Worker, message: dict[str, Any]) -> None:
             nonlocal done
             done += 1
             if message["differs"]:
@@ -208,7 +208,7 @@ class ProcessEvaluator(Evaluator):
             if on_episode is not None:
                 on_episode(int(batch["length"][message["episode"]]))
 
-        def lost(worker: _Worker, reason: str) -> None:
+        def handle_lost_worker(worker: _Worker, reason: str) -> None:
             if not worker.episodes:
                 return
             index = worker.episodes[0]
@@ -224,23 +224,23 @@ class ProcessEvaluator(Evaluator):
         try:
             while done < total:
                 for worker in list(self._workers.values()):
-                    give(worker)
-                self._listen(finished, lost)
+                    assign_episodes(worker)
+                self._listen(handle_result, handle_lost_worker)
         finally:
             self._board[STOP][0] = 1
             self._wait_until_idle()
 
     def _listen(
         self,
-        finished: Callable[[_Worker, dict[str, Any]], None],
-        lost: Callable[[_Worker, str], None],
+        handle_result: Callable[[_Worker, dict[str, Any]], None],
+        handle_lost_worker: Callable[[_Worker, str], None],
     ) -> None:
         """Waits for messages of workers, and replaces those that are dead or hang."""
         for key, _ in self._selector.select(CHECK_SECONDS):
             worker: _Worker = key.data
             messages = worker.receive()
             if messages is None:
-                self._replace(worker, "died", lost)
+                self._replace(worker, "died", handle_lost_worker)
                 continue
             for message in messages:
                 if "error" in message:
@@ -248,7 +248,7 @@ class ProcessEvaluator(Evaluator):
                 if "ready" in message:
                     self._died_at_start = 0
                 else:
-                    finished(worker, message)
+                    handle_result(worker, message)
         now = time.monotonic()
         for worker in list(self._workers.values()):
             if worker.ready and not worker.episodes:
@@ -260,16 +260,18 @@ class ProcessEvaluator(Evaluator):
             limit = self.patience if worker.started else START_SECONDS
             if now - worker.active > limit:
                 doing = "made no step" if worker.ready else "was not ready"
-                self._replace(worker, f"{doing} for {limit:g} s (patience)", lost)
+                self._replace(worker, f"{doing} for {limit:g} s (patience)", handle_lost_worker)
 
-    def _replace(self, worker: _Worker, reason: str, lost: Callable[[_Worker, str], None]) -> None:
+    def _replace(
+        self, worker: _Worker, reason: str, handle_lost_worker: Callable[[_Worker, str], None]
+    ) -> None:
         self._remove(worker, kill=True)
         if not worker.ready:
             self._died_at_start += 1
             if self._died_at_start >= ATTEMPTS:
                 raise ElitesError(f"{self.task.name}: a worker {reason} during its start, {ATTEMPTS} times")
         self._start(worker.slot)
-        lost(worker, reason)
+        handle_lost_worker(worker, reason)
 
     def _remove(self, worker: _Worker, *, kill: bool) -> None:
         del self._workers[worker.slot]

@@ -38,7 +38,7 @@ def allocate(size: int) -> int:
     return descriptor
 
 
-def arrays_in(descriptor: int, layout: Layout) -> dict[str, np.ndarray]:
+def map_arrays(descriptor: int, layout: Layout) -> dict[str, np.ndarray]:
     """The arrays in a shared file. The file descriptor may be closed afterwards: they keep the memory."""
     memory = mmap.mmap(descriptor, 0)
     return {

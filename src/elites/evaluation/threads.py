@@ -11,8 +11,8 @@ from queue import SimpleQueue
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.evaluation.evaluation import Evaluation, Evaluator, by_episode
-from elites.options import Threads, converted
+from elites.evaluation.evaluation import Evaluation, Evaluator, flatten_episodes
+from elites.options import Threads, convert_value
 from elites.policies.layout import HIDDEN
 from elites.tasks.episode import EpisodeResult, Transitions
 from elites.tasks.task import CompiledTask, Simulator
@@ -39,7 +39,7 @@ class ThreadEvaluator(Evaluator):
         noise: float,
         on_episode: Callable[[int], None] | None,
     ) -> Evaluation[np.ndarray]:
-        rows, episodes = by_episode(evaluation), evaluation.seed.size // len(parameters)
+        rows, episodes = flatten_episodes(evaluation), evaluation.seed.size // len(parameters)
         finished: SimpleQueue[int | Exception] = SimpleQueue()
         indices = itertools.count()  # shared: `next` on it is atomic
         layers = np.array(self.sizes)
@@ -82,7 +82,7 @@ class ThreadEvaluator(Evaluator):
 
 def choose_thread_count(threads: int | None) -> int:
     """The given number, or one per core."""
-    return len(os.sched_getaffinity(0)) if threads is None else converted(Threads, "threads", threads)
+    return len(os.sched_getaffinity(0)) if threads is None else convert_value(Threads, "threads", threads)
 
 
 def _store(result: EpisodeResult, rows: Evaluation[np.ndarray], index: int) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import end_with_parent
+from elites.child_processes import end_with_parent
 from elites.errors import error_line
-from elites.evaluation.shared import arrays_in
+from elites.evaluation.shared import map_arrays
 from elites.imports import add_pickled
 from elites.output import safe_output
 from elites.tasks.episode import Ending, EpisodeResult, Transitions, WatchedStop
@@ -42,7 +42,7 @@ def main(channel_file: int, board: int, lifeline: int, parent: int, by_main_thre
         setup = requests.next()
         if setup is None:
             return
-        shared = arrays_in(board, setup["board"])
+        shared = map_arrays(board, setup["board"])
         try:
             if setup["task"].startswith("gym:"):
                 import elites.tasks.gymnasium.simulator  # noqa: F401 # its time does not count as the task's
@@ -78,7 +78,7 @@ class Worker:
     def load_batch(self, descriptor: int, layout: Any) -> None:
         """Switches to another batch."""
         self.batch = {}
-        self.batch = arrays_in(descriptor, layout)
+        self.batch = map_arrays(descriptor, layout)
         os.close(descriptor)
 
     def beat(self) -> None:
@@ -131,7 +131,10 @@ def _send(channel: socket.socket, message: dict[str, Any]) -> None:
 
 
 class Requests:
-    """The parent's requests, line by line. The parent may send one ahead, so that a worker need not wait."""
+    """The parent's requests, line by line.
+
+    The parent may send one ahead, so that a worker does not have to wait.
+    """
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel, self._text = channel, b""

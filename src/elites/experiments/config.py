@@ -6,7 +6,7 @@ import dataclasses
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from elites.algorithms import find_algorithm, make_algorithm, make_config
 from elites.algorithms.base import Algorithm
@@ -17,11 +17,13 @@ from elites.experiments.options import RunSettings
 from elites.experiments.start import Start, read_start, resolve_start
 from elites.files import one_line
 from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric, Metric, Metrics, load_metric
-from elites.options import Seed, converted, read_types
+from elites.options import Seed, convert_value, read_types
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
-from elites.tasks import list_parameters, make_task, register_task
+from elites.tasks import list_parameters, make_task
+from elites.tasks.function import PREFIX as FUNCTION
 from elites.tasks.function import FunctionTask
+from elites.tasks.in_memory import make_recorded_task
 from elites.tasks.task import DeviceTask, Task
 from elites.versions import package_version
 
@@ -31,7 +33,7 @@ class RunConfig(RunSettings):
     """Everything that a run's result depends on, except the machine."""
 
     algorithm: str  # a name, or module:Class
-    task: str | Task  # a name, or module:task; a Task is replaced by its name and parameters
+    task: str | Task  # a name, or module:task; a Task with an environment is replaced by name and parameters
     seed: Seed = 0
     correct_redraw: bool = False  # deep-grid: whether a correction draws a member of the cell each time
     start: Start | str | Path | None = None  # archive whose elites replace random genomes: a run's folder
@@ -39,14 +41,14 @@ class RunConfig(RunSettings):
     task_parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if isinstance(self.task, FunctionTask):
-            register_task(self.task)
         if isinstance(self.task, Task):
             object.__setattr__(self, "task_parameters", list_parameters(self.task) | self.task_parameters)
-            object.__setattr__(self, "task", self.task.name)
+            if not isinstance(self.task, FunctionTask):  # a function may have no name in other processes
+                object.__setattr__(self, "task", self.task.name)
         find_algorithm(self.algorithm)  # raises an error for an unknown algorithm
         for name, expected in {**read_types(RunConfig), "task": str}.items():
-            object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
+            if not isinstance(value := getattr(self, name), Task):
+                object.__setattr__(self, name, convert_value(expected, name, value))
         object.__setattr__(self, "start", resolve_start(self.start))
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         refuse_redraw(self.algorithm, self.correct_redraw)
@@ -60,11 +62,13 @@ class RunConfig(RunSettings):
     @property
     def task_name(self) -> str:
         """The name of the run's task."""
-        return str(self.task)  # a Task was replaced by its name
+        return self.task.name if isinstance(self.task, Task) else self.task
 
     def make_task(self) -> Task:
         """The run's task."""
-        return make_task(self.task_name, **self.task_parameters)
+        if isinstance(self.task, Task):
+            return self.task.with_parameters(self.task_parameters)
+        return make_task(self.task, **self.task_parameters)
 
     def _algorithm_config(self) -> Any:
         """The checked hyper-parameters of the run's algorithm, with all defaults."""
@@ -74,7 +78,7 @@ class RunConfig(RunSettings):
         """The run's algorithm."""
         algorithm = make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
         if isinstance(self.start, Start):
-            algorithm.begin_with(self.start.elites)
+            algorithm.start_from(self.start.elites)
         return algorithm
 
     def read_start(self, copy: Path | None = None) -> SavedArchive | None:
@@ -115,8 +119,9 @@ class RunConfig(RunSettings):
         """The configuration as a dictionary, with all defaults and the versions of all packages."""
         return {
             "algorithm": self.algorithm,
-            "task": self.task,
-            **dataclasses.asdict(self),
+            "task": self.task_name,
+            **{name: value for name, value in vars(self).items() if name not in ("task", "start")},
+            "start": None if self.start is None else dataclasses.asdict(cast(Start, self.start)),
             "hyper_parameters": dataclasses.asdict(self._algorithm_config()),
             "task_parameters": list_parameters(self.make_task()),
             "versions": versions(),
@@ -144,9 +149,11 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     record = run.read_record()
     try:
         settings = record.settings()
-        hyper_parameters = {"cvt_version": 1, **settings["hyper_parameters"]}  # a run older than version 2
+        hyper_parameters = {"cvt_version": 1, **settings["hyper_parameters"]}  # a run of an older format
+        if record.task.startswith(FUNCTION):
+            settings["task"] = make_recorded_task(run.path, record.task, record.task_parameters)
         config = RunConfig(**{**settings, "hyper_parameters": hyper_parameters})
-        if config.physics is None and isinstance(config.make_task(), DeviceTask):  # an older run
+        if config.physics is None and isinstance(config.make_task(), DeviceTask):  # of an older format
             config = dataclasses.replace(config, physics="xla")
         return config, record.versions
     except ElitesError as error:

@@ -20,7 +20,7 @@ from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.files import error_in_one_line
 from elites.memory import require_bytes
-from elites.options import Physics, Replications, Seed, Threads, converted, read_types
+from elites.options import Physics, Replications, Seed, Threads, convert_value, read_types
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
@@ -34,8 +34,7 @@ from elites.results.corrected import (
 )
 from elites.results.folder import RunFolder
 from elites.results.members import Members
-from elites.tasks import make_task
-from elites.tasks.in_memory import provide_functions
+from elites.tasks.in_memory import make_recorded_task, provide_functions
 from elites.tasks.task import Task
 
 CHUNK_SECONDS = 10.0  # between saves; long, since threads idle at the end of a chunk
@@ -56,11 +55,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, expected in read_types(Settings).items():
-            object.__setattr__(self, name, converted(expected, name, getattr(self, name)))
+            object.__setattr__(self, name, convert_value(expected, name, getattr(self, name)))
 
 
 def recorded_physics(physics: Physics | None) -> Physics | None:
-    """The physics as corrections record it: None for XLA, as in versions without the choice."""
+    """The physics as corrections record it: None for XLA, as in corrections of an older format."""
     return None if physics == "xla" else physics
 
 
@@ -104,11 +103,11 @@ def correct(
         log: called with each line for the user.
     """
     run = RunFolder(folder)
-    converted(Threads | None, "threads", threads)
-    converted(Physics | None, "physics", physics)
+    convert_value(Threads | None, "threads", threads)
+    convert_value(Physics | None, "physics", physics)
     record = run.read_record()
     if task is not None:
-        provide_functions(record.task, record.task_parameters, task)
+        provide_functions(run.path, record.task, record.task_parameters, task)
     chosen = physics or record.physics
     settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=recorded_physics(chosen))
     with folder_lock(run.path):
@@ -119,9 +118,9 @@ def correct(
             log(f"{path} already exists: {replications} replications of {len(archive.cell)} elites")
             return corrected
         archive.require_parameters(run)
-        members = _kept_members(run, archive) if redraw else None
+        members = _read_members(run, archive) if redraw else None
         hidden = tuple(int(size) for size in archive.policy_sizes[1:-1])
-        run_task = make_task(record.task, **record.task_parameters)
+        run_task = make_recorded_task(run.path, record.task, record.task_parameters)
         if run_task.descriptor_size != archive.descriptor.shape[1]:
             raise ElitesError(
                 f"{path.parent} has an archive of {archive.descriptor.shape[1]} descriptors; "
@@ -287,7 +286,7 @@ def load_existing_correction(
     return None
 
 
-def _kept_members(run: RunFolder, archive: SavedArchive) -> Members:
+def _read_members(run: RunFolder, archive: SavedArchive) -> Members:
     path, evaluations = run.members, archive.about["evaluations"]
     if not path.exists():
         raise ElitesError(

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elites.experiments.guards import write_stop
-from elites.text import printable, shortened
+from elites.text import printable, shorten
 
 if TYPE_CHECKING:
     from elites.experiments.execution import Execution, Report
@@ -51,23 +51,23 @@ class LiveView:
         self.console = console or _standard_console()
         self.in_notebook = console is None and in_notebook()
         self.is_live = self.in_notebook or self.console.is_interactive
-        self.title, self.doing, self.rows = shortened(title), STARTING, dict[str, str]()
+        self.title, self.doing, self.rows = shorten(title), STARTING, dict[str, str]()
         self.done, self.total = 0.0, 0.0  # 0: unknown
         self._awaited, self._end_process = "", end_process
         self._started, self._ended = time.perf_counter(), 0.0
         self._logged = self._started
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
         self._width = self.console.width
-        self._drawn: Live | _NotebookOutput | None = None
+        self._live: Live | _NotebookOutput | None = None
 
     def __enter__(self) -> Self:
         self._ended = 0.0
         if self.in_notebook:
-            self._drawn = _NotebookOutput(self._bundle)
-            self._drawn.start()
+            self._live = _NotebookOutput(self._bundle)
+            self._live.start()
         elif self.is_live:
-            self._drawn = Live(get_renderable=self._panel, console=self.console)
-            self._drawn.start(refresh=True)
+            self._live = Live(get_renderable=self._panel, console=self.console)
+            self._live.start(refresh=True)
         return self
 
     def __exit__(
@@ -78,10 +78,10 @@ class LiveView:
             self.doing = "failed"
         else:
             self.doing = "finished" if 0 < self.total <= self.done else "stopped"
-        if isinstance(self._drawn, Live):
-            self._drawn.transient = not self.stays_visible()
-        if self._drawn is not None:
-            self._drawn.stop()
+        if isinstance(self._live, Live):
+            self._live.transient = not self.stays_visible()
+        if self._live is not None:
+            self._live.stop()
 
     def stays_visible(self) -> bool:
         """Whether the panel stays on the terminal at the end."""
@@ -113,14 +113,14 @@ class LiveView:
         is_first, self.doing = self.doing == STARTING, doing
         if is_first and not self.is_live:
             self.log(doing)
-        elif is_first and isinstance(self._drawn, Live):
-            self._drawn.refresh()
+        elif is_first and isinstance(self._live, Live):
+            self._live.refresh()
 
-    def show_stop(self, awaited: str, times: int) -> None:
+    def show_stop(self, line: str, times: int) -> None:
         """Shows what a stop waits for. `times` is the number of Ctrl-C so far."""
         if not self.is_live:
-            write_stop(awaited, times)
-        self._awaited = awaited if times == 1 else "stopping at once"
+            write_stop(line, times)
+        self._awaited = line if times == 1 else "stopping at once"
         if times == 2 and self._end_process is not None:
             timer = threading.Timer(GRACE_SECONDS, self._end)
             timer.daemon = True
@@ -237,12 +237,12 @@ class Display(LiveView):
 
     def __call__(self, report: Report) -> None:
         done, total = report.metrics["evaluations"], report.evaluations
-        rate, left = self.update_bar(done, total)
-        self.rows = _rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {left} left")
+        rate, remaining_time = self.update_bar(done, total)
+        self.rows = _rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {remaining_time} left")
         if self.line_is_due() or (done >= total and not self.is_live):
             self.log(
-                f"{done:,} of {total:,} evaluations, {rate:.1f}/s, {left} left: {_values_text(report)}, "
-                f"added {_added(report)} ({_seeds(report)})"
+                f"{done:,} of {total:,} evaluations, {rate:.1f}/s, {remaining_time} left: "
+                f"{_values_text(report)}, added {_added(report)} ({_seeds(report)})"
             )
 
 
@@ -262,14 +262,14 @@ class Bar(LiveView):
         self._unit, self.doing = unit, doing
 
     def __call__(self, done: int, total: int) -> None:
-        _, left = self.update_bar(done, total)
-        self.doing = f"{done:,} of {total:,} {self._unit}, {left} left"
+        _, remaining_time = self.update_bar(done, total)
+        self.doing = f"{done:,} of {total:,} {self._unit}, {remaining_time} left"
         if self.line_is_due():
             self.log(f"{self.title}: {done:,} of {total:,} {self._unit}")
 
 
 @contextlib.contextmanager
-def displayed(title: str, execution: Execution, progress: bool | None) -> Iterator[Execution]:
+def show_progress(title: str, execution: Execution, progress: bool | None) -> Iterator[Execution]:
     """The execution with a display in addition to its own callbacks, if `progress`.
 
     None means: on a terminal or in a notebook, unless it has its own `on_generation`.
@@ -282,9 +282,11 @@ def displayed(title: str, execution: Execution, progress: bool | None) -> Iterat
         return
     callbacks: dict[str, Any] = display.callbacks()
     for field in dataclasses.fields(execution):
-        given = getattr(execution, field.name)
-        if field.name in callbacks and given is not field.default:
-            callbacks[field.name] = given if field.name == "log" else _call_both(given, callbacks[field.name])
+        own_callback = getattr(execution, field.name)
+        if field.name in callbacks and own_callback is not field.default:
+            callbacks[field.name] = (
+                own_callback if field.name == "log" else _call_both(own_callback, callbacks[field.name])
+            )
     with display:
         yield dataclasses.replace(execution, **callbacks)
 
@@ -356,7 +358,7 @@ def _seeds(report: Report) -> str:
 def _values(report: Report) -> dict[str, str]:
     """Text of each metric of the archive and of the run's own, by its label; without empty cells."""
     values = ((metric, report.metrics[metric.name]) for metric in report.described)
-    return {shortened(metric.label): metric.text(value) for metric, value in values if value is not None}
+    return {shorten(metric.label): metric.text(value) for metric, value in values if value is not None}
 
 
 def _values_text(report: Report) -> str:

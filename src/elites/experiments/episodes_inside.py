@@ -89,11 +89,11 @@ class DeviceProgram:
     ) -> tuple[Any, Row, jax.Array]:
         """`count` generations of these rounds, from this generation and evaluation on.
 
-        There are at most `most_generations`. `starting` are genomes to evaluate in place of what the
+        There are at most `max_generations`. `starting` are genomes to evaluate in place of what the
         algorithm asks for. Returns states, rows and the offspring of each row.
         """
-        most = self.functions.most_generations(rounds)
-        kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.no_counts()), states)
+        most = self.functions.max_generations(rounds)
+        kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.zero_counts()), states)
         rows = jax.tree.map(lambda array: jnp.zeros((most, *array.shape), array.dtype), kind)
         policies = sum(round.policies for round in rounds)
         results = rows, jnp.zeros((most, self.functions.count, policies, WORDS), jnp.int32)
@@ -124,7 +124,7 @@ class DeviceProgram:
         starting: jax.Array | None,
     ) -> tuple[Any, Row, jax.Array]:
         """Ask, evaluate, tell, for each round; equal rounds in a row are compiled once."""
-        task, number, carried = self.algorithm.task, 0, (states, self.functions.no_counts(), evaluations)
+        task, number, carried = self.algorithm.task, 0, (states, self.functions.zero_counts(), evaluations)
         offspring: list[jax.Array] = []  # of each round
         for round, equal in itertools.groupby(rounds):
 
@@ -170,7 +170,7 @@ class DeviceProgram:
         return states, self.functions.row(states, counts), jnp.concatenate(offspring, axis=1)
 
 
-@keep_in_process(most=4)
+@keep_in_process(max_results=4)
 def make_device_program(functions: Generation, physics: Physics | None) -> DeviceProgram:
     """The program of a Generation. Runs that share one share the other."""
     return DeviceProgram(functions, physics)

@@ -42,7 +42,7 @@ class _Results(NamedTuple):
     counts: list[Counts]
     records: list[list[jax.Array]]  # of the offspring, by round
     rows: list[Row]
-    spent: dict[str, float]  # seconds of all parts, and steps
+    timings: dict[str, float]  # seconds of all parts, and steps
 
 
 class _TrainingExecutor(ThreadPoolExecutor):
@@ -82,13 +82,15 @@ class EpisodesOutside(Replications):
         """One generation; if `ask` is called in advance, generations for about two seconds."""
         clock, kind = time.perf_counter(), self.functions.rounds(self.generation)
         plan = self._plan(self._generations_until(until) if self.asks_ahead else 1)
-        results = {planned.generation: self._no_results() for planned in plan}
+        results = {planned.generation: self._empty_results() for planned in plan}
         ahead = self._first_round_after(plan) if self.asks_ahead else None
         self._report_if_new(COMPILING)
         with _TrainingExecutor(in_thread=self.asks_ahead) as training:
             telling: dict[int, Future[None]] = {}  # the last call of `tell` for each part
-            asked = self._ahead or [training.submit(self._ask, part, plan[0]) for part in range(self.parts)]
-            results[self.generation].spent["ask_s"] += time.perf_counter() - clock
+            ask_results = self._ahead or [
+                training.submit(self._ask, part, plan[0]) for part in range(self.parts)
+            ]
+            results[self.generation].timings["ask_s"] += time.perf_counter() - clock
             for planned, following in zip(plan, (*plan[1:], ahead), strict=True):
                 result = results[planned.generation]
                 for batch in self._batches():
@@ -96,30 +98,30 @@ class EpisodesOutside(Replications):
                     for part in batch:
                         if part in telling:
                             telling[part].result()  # an error of this part's last round
-                    own = [asked[part].result() for part in batch]
+                    own = [ask_results[part].result() for part in batch]
                     parameters = _joined([one.parameters for one in own])
                     seeds = _joined([one.seeds for one in own])
                     raise_failure(self.algorithm.environment)
-                    result.spent["ask_s"] += (ask_end := time.perf_counter()) - started
+                    result.timings["ask_s"] += (ask_end := time.perf_counter()) - started
                     self._report_if_new(FIRST_EPISODES)
                     evaluation = self._evaluate(parameters, seeds, planned)
                     self._report_if_new(COMPILING)
-                    result.spent["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
-                    result.spent["steps_per_s"] += float(evaluation.length.sum())  # of the whole generation
-                    for part, one, evaluated in zip(batch, own, self._by_part(evaluation), strict=True):
+                    result.timings["rollouts_s"] += (rollouts_end := time.perf_counter()) - ask_end
+                    result.timings["steps_per_s"] += float(evaluation.length.sum())  # of the whole generation
+                    for part, one, evaluated in zip(batch, own, self._split_by_part(evaluation), strict=True):
                         telling[part] = training.submit(self._tell, part, planned, one, evaluated, result)
-                    result.spent["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
+                    result.timings["tell_s"] += (tell_end := time.perf_counter()) - rollouts_end
                     if following is not None:
                         for part in batch:
-                            asked[part] = training.submit(self._ask, part, following)
-                    result.spent["ask_s"] += time.perf_counter() - tell_end
-            started, spent = time.perf_counter(), results[plan[-1].generation].spent
+                            ask_results[part] = training.submit(self._ask, part, following)
+                    result.timings["ask_s"] += time.perf_counter() - tell_end
+            started, timings = time.perf_counter(), results[plan[-1].generation].timings
             for call in telling.values():
                 call.result()
             jax.block_until_ready([(result.rows, result.records) for result in results.values()])
-            spent["tell_s"] += (tell_end := time.perf_counter()) - started
-        spent["ask_s"] += time.perf_counter() - tell_end
-        self._ahead = None if ahead is None else asked
+            timings["tell_s"] += (tell_end := time.perf_counter()) - started
+        timings["ask_s"] += time.perf_counter() - tell_end
+        self._ahead = None if ahead is None else ask_results
         self.paces[kind] = (time.perf_counter() - clock) / len(results)
         return [self._finish(result) for result in results.values()]
 
@@ -138,17 +140,17 @@ class EpisodesOutside(Replications):
         self,
         part: int,
         planned: _PlannedRound,
-        asked: _AskedPart,
+        ask_result: _AskedPart,
         evaluation: Evaluation[np.ndarray],
         result: _Results,
     ) -> None:
         """Passes the evaluation of a round to the algorithm. After the last round, adds the part's row."""
         self.state[part], _, offspring, result.counts[part] = self.compiled.tell(
-            asked.state,
+            ask_result.state,
             self.keys[part],
             np.int32(planned.generation),
             np.int32(planned.number),
-            asked.batch,
+            ask_result.batch,
             to_device(evaluation),
             result.counts[part],
             planned.round,
@@ -162,7 +164,7 @@ class EpisodesOutside(Replications):
         parts = list(range(self.parts))
         return [[part] for part in parts] if has_accelerator() else [parts]
 
-    def _by_part(self, evaluation: Evaluation[np.ndarray]) -> list[Evaluation[np.ndarray]]:
+    def _split_by_part(self, evaluation: Evaluation[np.ndarray]) -> list[Evaluation[np.ndarray]]:
         """The evaluation of each part of a batch."""
         size, replications = self.functions.count, len(evaluation.fitness)
         return [
@@ -189,11 +191,11 @@ class EpisodesOutside(Replications):
             return None
         return _PlannedRound(generation, 0, rounds[0], done, len(rounds) == 1)
 
-    def _no_results(self) -> _Results:
+    def _empty_results(self) -> _Results:
         """The results of a generation before its first round."""
-        counts = [self.functions.no_counts() for _ in self.keys]
-        spent = dict.fromkeys((*self.timings, "steps_per_s"), 0.0)
-        return _Results(counts, [[] for _ in self.keys], [], spent)
+        counts = [self.functions.zero_counts() for _ in self.keys]
+        timings = dict.fromkeys((*self.timings, "steps_per_s"), 0.0)
+        return _Results(counts, [[] for _ in self.keys], [], timings)
 
     def _finish(self, result: _Results) -> FinishedGeneration:
         """Joins the results of the parts, for the logs."""
@@ -202,8 +204,8 @@ class EpisodesOutside(Replications):
         )
         offspring = np.concatenate([np.concatenate(rounds, axis=1) for rounds in result.records])
         timings = {
-            **result.spent,
-            "steps_per_s": result.spent["steps_per_s"] / max(result.spent["rollouts_s"], 1e-9),
+            **result.timings,
+            "steps_per_s": result.timings["steps_per_s"] / max(result.timings["rollouts_s"], 1e-9),
         }
         rounds = self.functions.rounds(self.generation)
         self.counters, finished = self.recorder.finish(self.counters, row, offspring, rounds, timings)

@@ -10,7 +10,7 @@ from elites.experiments.guards import write_stop
 from elites.experiments.options import ExecutionOptions
 from elites.loggers import find_logger
 from elites.metrics.metric import METRICS, GenerationMetric, Metric
-from elites.options import Threads, check_fields, converted
+from elites.options import Threads, check_fields, convert_value
 
 
 class Report(NamedTuple):
@@ -53,4 +53,4 @@ class Execution(ExecutionOptions):
         for choice in self.loggers:
             find_logger(choice)
         if self.cluster is None:
-            converted(Threads | None, "threads", self.threads)
+            convert_value(Threads | None, "threads", self.threads)

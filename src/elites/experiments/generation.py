@@ -22,7 +22,7 @@ from elites.algorithms.base import Algorithm, Batch, Progress, Round, make_solut
 from elites.archives.archive import Archive, Status
 from elites.cache import keep_in_process
 from elites.evaluation.evaluation import Evaluation
-from elites.learning.critics import Training
+from elites.learning.critics import TrainingSums
 from elites.metrics.contribution import BY_OPERATOR, IMPROVED, MADE, NEW
 from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
 from elites.policies import Policy
@@ -54,7 +54,7 @@ def make_keys(seeds: Sequence[int]) -> Keys:
     return Keys(init, generations, episodes)
 
 
-class Greedy(NamedTuple):
+class GreedyEpisodes(NamedTuple):
     """Episodes of the trained actor, `[replications]`."""
 
     episodes: jax.Array  # int32, the number of valid ones
@@ -67,8 +67,8 @@ class Counts(NamedTuple):
     statuses: jax.Array  # [operators, COUNTED], offspring
     steps: jax.Array  # of the episodes
     invalid: jax.Array  # episodes
-    training: Training
-    greedy: Greedy
+    training: TrainingSums
+    greedy: GreedyEpisodes
 
 
 class Row(NamedTuple):
@@ -81,7 +81,7 @@ class Row(NamedTuple):
     gradient_steps: jax.Array
 
 
-class Counters(NamedTuple):
+class RunTotals(NamedTuple):
     """The counts of replications since they began."""
 
     generation: int
@@ -137,7 +137,7 @@ class Generation:
             jax.jit(self.archives),
         )
 
-    def most_generations(self, rounds: tuple[Round, ...]) -> int:
+    def max_generations(self, rounds: tuple[Round, ...]) -> int:
         """The largest number of generations of these rounds per dispatch."""
         offspring = self.count * sum(round.policies for round in rounds)
         return max(1, min(MAX_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
@@ -157,7 +157,7 @@ class Generation:
         size = count_evaluations(self.algorithm.generation)
         return done + (budget - done - 1) // size * size
 
-    def over_replications(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def map_over_replications(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function for all replications. A single one is not vmapped: some programs do not allow it."""
         if self.count > 1:
             return jax.vmap(function)
@@ -170,14 +170,14 @@ class Generation:
 
     def init(self, keys: Keys) -> Any:
         """The states before the first generation."""
-        return self.over_replications(self.algorithm.init)(keys.init)
+        return self.map_over_replications(self.algorithm.init)(keys.init)
 
     def ask(
         self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
     ) -> tuple[Any, Batch]:
         """The genomes of a round of a generation; both are numbered from 0."""
         ask_keys = self._round_keys(keys, generation, index)[:, 0]
-        states, batch = self.over_replications(lambda state, key: self.algorithm.ask(state, key, round))(
+        states, batch = self.map_over_replications(lambda state, key: self.algorithm.ask(state, key, round))(
             states, ask_keys
         )
         return states, batch
@@ -220,7 +220,7 @@ class Generation:
         """
         before = states.progress
         tell_keys = self._round_keys(keys, generation, index)[:, 1]
-        states, status = self.over_replications(
+        states, status = self.map_over_replications(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
         )(states, tell_keys, batch, evaluation)
         by_operator = batch.operator[..., None] == jnp.arange(len(self.algorithm.operators))
@@ -229,7 +229,7 @@ class Generation:
         return (
             states,
             status,
-            self.over_replications(self.lineage_records)(before, batch, evaluation, status),
+            self.map_over_replications(self.lineage_records)(before, batch, evaluation, status),
             Counts(
                 counts.statuses
                 + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
@@ -261,7 +261,9 @@ class Generation:
         )
         return jnp.stack([field.astype(jnp.int32) for field in fields], axis=-1)
 
-    def _greedy(self, before: Greedy, batch: Batch, evaluation: Evaluation[jax.Array]) -> Greedy:
+    def _greedy(
+        self, before: GreedyEpisodes, batch: Batch, evaluation: Evaluation[jax.Array]
+    ) -> GreedyEpisodes:
         """Adds the episodes of a round."""
         if self.algorithm.greedy not in self.algorithm.operators:
             return before
@@ -269,16 +271,16 @@ class Generation:
         chosen = batch.operator == self.algorithm.operators.index(self.algorithm.greedy)
         valid &= chosen.reshape(*chosen.shape, *[1] * (valid.ndim - chosen.ndim))
         axes = tuple(range(1, valid.ndim))
-        return Greedy(
+        return GreedyEpisodes(
             before.episodes + valid.sum(axes).astype(jnp.int32),
             before.fitness + jnp.where(valid, evaluation.fitness, 0).sum(axes),
         )
 
-    def no_counts(self) -> Counts:
+    def zero_counts(self) -> Counts:
         """The counts before the first round of a generation."""
         zero, zero_sum = jnp.zeros(self.count, jnp.int32), jnp.zeros(self.count, jnp.float32)
         statuses = jnp.zeros((self.count, len(self.algorithm.operators), len(COUNTED)), jnp.int32)
-        training, greedy = Training(zero, zero_sum, zero_sum), Greedy(zero, zero_sum)
+        training, greedy = TrainingSums(zero, zero_sum, zero_sum), GreedyEpisodes(zero, zero_sum)
         return Counts(statuses, zero, zero, training, greedy)
 
     def row(self, states: Any, counts: Counts) -> Row:
@@ -294,11 +296,11 @@ class Generation:
                 self.algorithm.gradient_steps(state),
             )
 
-        return Row(counts, *self.over_replications(summary)(states))
+        return Row(counts, *self.map_over_replications(summary)(states))
 
     def archives(self, states: Any) -> Archive:
         """The archives of all replications."""
-        return self.over_replications(self.algorithm.archive)(states)  # type: ignore[no-any-return]
+        return self.map_over_replications(self.algorithm.archive)(states)  # type: ignore[no-any-return]
 
     def _round_keys(self, keys: Keys, generation: jax.Array, index: jax.Array) -> jax.Array:
         """Two keys for a round of each replication: for `ask` and for `tell`."""
@@ -320,7 +322,7 @@ def make_generation(
     )
 
 
-@keep_in_process(most=4)
+@keep_in_process(max_results=4)
 def _shared_generation(
     kind: type[Algorithm],
     config: Any,
@@ -332,7 +334,7 @@ def _shared_generation(
 ) -> Generation:
     algorithm = kind(task, config)
     if starting_count:
-        algorithm.begin_with(starting_count)
+        algorithm.start_from(starting_count)
     return Generation(
         algorithm, count, with_descriptors=with_descriptors, keep_input_states=keep_input_states
     )
@@ -360,15 +362,15 @@ class Recorder:
 
     def finish(
         self,
-        before: Counters,
+        before: RunTotals,
         row: Row,
         offspring: np.ndarray,
         rounds: tuple[Round, ...],
         timings: dict[str, float],
-    ) -> tuple[Counters, FinishedGeneration]:
+    ) -> tuple[RunTotals, FinishedGeneration]:
         """The counters after a generation of these rounds, and what the logs need of it."""
         steps = zip(before.environment_steps, row.counts.steps, strict=True)
-        counters = Counters(
+        counters = RunTotals(
             before.generation + 1,
             min(before.evaluations + count_evaluations(rounds), self.budget),
             [done + int(new) for done, new in steps],
@@ -377,7 +379,7 @@ class Recorder:
         finished = FinishedGeneration(counters.generation, counters.evaluations, rows, offspring, timings)
         return counters, finished
 
-    def _metric_row(self, counters: Counters, row: Row, index: int) -> dict[str, Any]:
+    def _metric_row(self, counters: RunTotals, row: Row, index: int) -> dict[str, Any]:
         """The row of a replication. None is an empty cell."""
         counts = {
             "generation": counters.generation,

@@ -21,7 +21,7 @@ from elites.experiments.correct import (
     recorded_physics,
 )
 from elites.experiments.execution import Execution, Report
-from elites.experiments.generation import Counters, FinishedGeneration
+from elites.experiments.generation import FinishedGeneration, RunTotals
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Replications
@@ -29,7 +29,7 @@ from elites.files import error_in_one_line, one_line
 from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
-from elites.results.checkpoints import Checkpoints, RunIdentity, outline
+from elites.results.checkpoints import Checkpoints, RunIdentity, share_empty_rows
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.schemas import CheckpointHeader, is_sum
 from elites.results.tables import Logs, check_logs
@@ -125,18 +125,18 @@ def _restore(
 ) -> CheckpointHeader:
     """Continues from the last good checkpoint, if the logs are those that it was written with."""
     execution.on_phase("reading the checkpoint")
-    empty, replications.state = outline(replications.state), []  # frees memory for the loaded states
+    empty, replications.state = share_empty_rows(replications.state), []  # frees memory for the loaded states
     states, header, problems = checkpoints.load(replications.states(empty), identity)
     replications.restore(states)
     for folder, marks in zip(folders, header.logs, strict=True):
         check_logs(folder.path, marks)
     for message in problems:
         execution.log(f"{message}; continuing from the previous one")
-    replications.counters = Counters(header.generation, header.evaluations, header.environment_steps)
+    replications.counters = RunTotals(header.generation, header.evaluations, header.environment_steps)
     return header
 
 
-class Pending:
+class UnloggedCounts:
     """Counts and times since the last row of the logs."""
 
     def __init__(
@@ -153,9 +153,9 @@ class Pending:
             for count, row in zip(counts, metrics, strict=True)
         ]
         steps = timings["steps_per_s"] * _episode_seconds(timings)
-        spent = {name: timings[name] for name in timings if name not in NOT_SUMMED}
-        spent["steps"] = steps
-        self.seconds = {name: self.seconds.get(name, 0.0) + spent[name] for name in spent}
+        seconds = {name: timings[name] for name in timings if name not in NOT_SUMMED}
+        seconds["steps"] = steps
+        self.seconds = {name: self.seconds.get(name, 0.0) + seconds[name] for name in seconds}
 
     def take(
         self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]
@@ -164,9 +164,9 @@ class Pending:
         rows = [{**row, **count} for row, count in zip(metrics, self.counts, strict=True)]
         steps = self.seconds.pop("steps")
         rate = steps / max(_episode_seconds(self.seconds), 1e-9)
-        spent = {**timings, **self.seconds, "steps_per_s": rate}
+        summed_timings = {**timings, **self.seconds, "steps_per_s": rate}
         self.counts, self.seconds = [], {}
-        return rows, spent
+        return rows, summed_timings
 
 
 NOT_SUMMED = ("generation", "elapsed_s", "steps_per_s")  # columns of `timings.csv`
@@ -207,7 +207,7 @@ class _Loop:
         self.saved_generation = header.generation if header else None  # generation of the newest checkpoint
         self.checkpoint_seconds = self.correction_seconds = 0.0  # seconds, for the next row of timings
         self.metrics: list[dict[str, Any]] = []  # of the last generation
-        self.pending = Pending(header.pending, header.pending_s) if header else Pending()
+        self.pending = UnloggedCounts(header.pending, header.pending_s) if header else UnloggedCounts()
 
     def run(self) -> list[Outcome]:
         while not self.done():
@@ -309,10 +309,10 @@ class _Loop:
                 log.add_offspring(offspring)
             self.pending.add(metrics, timings)
             if self.row_is_due(before, finished):
-                rows, spent = self.pending.take(metrics, timings)
+                rows, summed_timings = self.pending.take(metrics, timings)
                 for log, row in zip(self.logs, rows, strict=True):
                     log.metrics.append(row)
-                    log.timings.append(spent)
+                    log.timings.append(summed_timings)
                 self.loggers.log_rows(rows)
         if self.execution.on_generation is not None:
             self.execution.on_generation(
@@ -338,7 +338,7 @@ class _Loop:
             except Exception as error:  # a figure must not end a run
                 self.pictures.count = 0
                 self.execution.log(f"the archive cannot be drawn for the loggers: {one_line(error)}")
-        self.pictures.drawn(evaluations, time.perf_counter() - clock)
+        self.pictures.record_drawing(evaluations, time.perf_counter() - clock)
 
     def row_is_due(self, before: int, finished: FinishedGeneration) -> bool:
         """Whether a generation has a row. The last one always does, and each one before a correction."""

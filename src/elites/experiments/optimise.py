@@ -17,15 +17,16 @@ from elites.algorithms import make_algorithm, make_config, refuse_other_cells
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments.config import RunConfig
-from elites.experiments.display import displayed
+from elites.experiments.display import show_progress
 from elites.experiments.execution import Execution
 from elites.experiments.generation import make_generation, make_keys, pack_archive
 from elites.experiments.run import run, start_runs
-from elites.options import Seed, converted
+from elites.options import Seed, convert_value
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
 from elites.tasks.episode import Ending
 from elites.tasks.function import Function, FunctionTask, Problem, function_task, task
+from elites.tasks.in_memory import forget_function
 
 
 def optimise(
@@ -72,9 +73,12 @@ def optimise(
     execution = dataclasses.replace(execution or Execution(), keep_state=False)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "run"
-        with displayed(f"{algorithm} on {config.task}", execution, progress) as execution:
-            start_runs(config, 1, path, execution, group=False)
-        return RunFolder(path).read_archive()
+        try:
+            with show_progress(f"{algorithm} on {config.task_name}", execution, progress) as execution:
+                start_runs(config, 1, path, execution, group=False)
+            return RunFolder(path).read_archive()
+        finally:
+            forget_function(path)
 
 
 class Optimiser:
@@ -95,8 +99,8 @@ class Optimiser:
         hyper_parameters: Mapping[str, Any] | None = None,
         **problem: Unpack[Problem],
     ) -> None:
-        self.task: FunctionTask = function_task(_evaluated_elsewhere, "function:loop", **problem)
-        self.name, self.seed = algorithm, converted(Seed, "seed", seed)
+        self.task: FunctionTask = function_task(_refuse_evaluation, "function:loop", **problem)
+        self.name, self.seed = algorithm, convert_value(Seed, "seed", seed)
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         refuse_other_cells(self.algorithm.config.archive, problem.get("cells"), problem.get("grid"))
         generations = (*self.algorithm.opening, self.algorithm.generation)
@@ -153,7 +157,7 @@ class Optimiser:
                 *place,
                 self._batch,
                 whole,
-                self._functions.no_counts(),
+                self._functions.zero_counts(),
                 round,
             )
         )
@@ -171,5 +175,5 @@ class Optimiser:
         )
 
 
-def _evaluated_elsewhere(vectors: Any) -> tuple[Any, Any]:
+def _refuse_evaluation(vectors: Any) -> tuple[Any, Any]:
     raise ElitesError("the vectors of an Optimiser are evaluated by its user")

@@ -19,11 +19,8 @@ class Pictures:
 
     def __init__(self, count: int | None, budget: int, evaluations: int) -> None:
         """`count` is the number of pictures, None for the default; `evaluations` are those so far."""
-        self.given, self.count, self.budget = (
-            count is not None,
-            DEFAULT_PICTURES if count is None else count,
-            budget,
-        )
+        self.has_fixed_count, self.budget = count is not None, budget
+        self.count = DEFAULT_PICTURES if count is None else count
         self.seconds, self.last_seconds = 0.0, FIRST_SECONDS  # of all pictures, and of the last one
         self.done = self._part(evaluations)
 
@@ -35,9 +32,9 @@ class Pictures:
         if self._part(evaluations) <= self.done:
             return False
         cheap = self.seconds + self.last_seconds <= SHARE * elapsed
-        return self.given or cheap or (last and evaluations >= self.budget)
+        return self.has_fixed_count or cheap or (last and evaluations >= self.budget)
 
-    def drawn(self, evaluations: int, seconds: float) -> None:
+    def record_drawing(self, evaluations: int, seconds: float) -> None:
         """Records that a picture of each archive was drawn in this time."""
         self.done, self.last_seconds = self._part(evaluations), seconds
         self.seconds += seconds

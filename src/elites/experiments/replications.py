@@ -22,9 +22,9 @@ from elites.evaluation.environment import raise_failure
 from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
 from elites.experiments.generation import (
-    Counters,
     FinishedGeneration,
     Recorder,
+    RunTotals,
     archive_values,
     collect_elites,
     count_evaluations,
@@ -77,7 +77,7 @@ class Replications(ABC):
         self.evaluator = make_evaluator(
             algorithm.task, hidden, execution.threads, execution.cluster, self.physics
         )
-        self.counters = Counters(0, 0, [0] * len(configs))  # so far
+        self.counters = RunTotals(0, 0, [0] * len(configs))  # so far
         self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.state: Any = jax.block_until_ready([self.compiled.init(keys) for keys in self.keys])  # by part
         raise_failure(algorithm.environment)
@@ -111,9 +111,9 @@ class Replications(ABC):
         """Generations of the next dispatch, all of one kind: for two seconds, once the pace is known."""
         rounds = self.functions.rounds(self.generation)
         left = min(until, self.budget) - self.evaluations
-        wanted = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
+        generations = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
         most = max(
-            1, min(wanted, self.functions.most_generations(rounds), -(-left // count_evaluations(rounds)))
+            1, min(generations, self.functions.max_generations(rounds), -(-left // count_evaluations(rounds)))
         )
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)

@@ -25,7 +25,7 @@ from elites.evaluation import refuse_cluster
 from elites.evaluation.physics import choose_physics
 from elites.experiments.config import RunConfig, load_config, versions
 from elites.experiments.correct import Settings, require_correction_memory
-from elites.experiments.display import displayed
+from elites.experiments.display import show_progress
 from elites.experiments.episodes_inside import EpisodesInside
 from elites.experiments.episodes_outside import EpisodesOutside
 from elites.experiments.execution import Execution, Report
@@ -33,11 +33,11 @@ from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import STOP_AWAITS, Outcome, medians, remove_checkpoints, run_to_end
 from elites.experiments.replications import Replications, StartGenomes, require_memory, runs_inside
 from elites.files import error_in_one_line
-from elites.options import Evaluations, Seeds, converted
+from elites.options import Evaluations, Seeds, convert_value
 from elites.results.archive import SavedArchive, save_archive
-from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_taken
+from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_used_folder
 from elites.results.names import RUNS
-from elites.tasks.in_memory import provide_functions
+from elites.tasks.in_memory import provide_functions, remember_function
 from elites.tasks.task import DeviceTask, Task
 from elites.text import MAX_NAME_BYTES, folder_name
 
@@ -69,13 +69,13 @@ def run(
         progress: whether to show the progress: live on a terminal or in a notebook, elsewhere as lines. The
             default is to show it live, unless `execution` has an `on_generation`.
     """
-    title = f"{config.algorithm} on {config.task}"
-    with displayed(title, execution or Execution(), progress) as execution:
+    title = f"{config.algorithm} on {config.task_name}"
+    with show_progress(title, execution or Execution(), progress) as execution:
         return _run(config, folder, seeds, execution)
 
 
 def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Execution) -> Outcome:
-    converted(Seeds, "seeds", seeds)
+    convert_value(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
     path = default_folder(config, seeds) if folder is None else Path(folder)
     _warn_about_functions_in_memory(config, execution)
@@ -88,7 +88,7 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
     If a killed process left an incomplete group there, its records are written again.
     """
     if not (group and GroupFolder(path).is_incomplete()):
-        refuse_taken(path)
+        refuse_used_folder(path)
     together = seeds if config.shares_program else 1  # replications in one program
     physics, line = choose_physics(config.make_task(), config.physics, together, execution.threads)
     if physics is not None:
@@ -145,13 +145,16 @@ def _new_folders(
     with folder_lock(path):
         if group and home.is_incomplete():
             home.clear_incomplete()
-        refuse_taken(path)
+        refuse_used_folder(path)
         if group:
             folders = home.create(records)
         else:
             folders = [RunFolder(path)]
             folders[0].create(records[0])
         _keep_start(path, start)
+        task = configs[0].make_task()
+        for folder in folders:
+            remember_function(folder.path, task)
         yield folders
 
 
@@ -186,12 +189,13 @@ def resume(
         progress: as for `run`.
     """
     path = Path(folder)
-    converted(Evaluations | None, "evaluations", evaluations)
+    convert_value(Evaluations | None, "evaluations", evaluations)
     if task is not None:
-        first = GroupFolder(path).runs()[0] if GroupFolder(path).exists else RunFolder(path)
-        record = first.read_record()
-        provide_functions(record.task, record.task_parameters, task)
-    with displayed(str(folder), execution or Execution(), progress) as execution:
+        group = GroupFolder(path) if GroupFolder(path).exists else find_group(path)
+        for run in [RunFolder(path)] if group is None else group.runs():
+            record = run.read_record()
+            provide_functions(run.path, record.task, record.task_parameters, task)
+    with show_progress(str(folder), execution or Execution(), progress) as execution:
         return _resume(path, execution, evaluations)
 
 
@@ -231,11 +235,11 @@ def _resume_runs(
         with Interrupts(STOP_AWAITS, execution.on_stop) as interrupts:
             for run, config in zip(folders, configs, strict=True):
                 hours = execution.max_hours
-                left = None if hours is None else hours - (time.perf_counter() - started) / 3600
-                if interrupts.requested or (left is not None and left <= 0):
+                remaining_hours = None if hours is None else hours - (time.perf_counter() - started) / 3600
+                if interrupts.requested or (remaining_hours is not None and remaining_hours <= 0):
                     outcomes.append(_outcome_so_far(run, config))
                     continue
-                limited = dataclasses.replace(execution, max_hours=left)
+                limited = dataclasses.replace(execution, max_hours=remaining_hours)
                 with folder_lock(run.path):
                     outcomes += _continue(
                         run.path, [run], [config], original_versions, limited, start_genomes, interrupts
@@ -246,8 +250,8 @@ def _resume_runs(
 def _refuse_different(folders: list[RunFolder], configs: list[RunConfig], seeds: list[int]) -> None:
     """Raises an error if replications of a group differ in more than the seed."""
     for run, config, seed in zip(folders, configs, seeds, strict=True):
-        expected = dataclasses.asdict(configs[0]) | {"seed": seed}
-        for name, given in dataclasses.asdict(config).items():
+        expected = configs[0].record() | {"seed": seed}
+        for name, given in config.record().items():
             if json.dumps(given) != json.dumps(expected[name]):
                 raise ElitesError(
                     f"{run.config} has {name} {json.dumps(given)}; in this group it must be "
@@ -327,9 +331,9 @@ def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
     first = algorithm.opening_evaluations()
     if config.evaluations > first:
         return
-    given = algorithm.starting_count
-    what = f"{given:,} elites" if given else f"random {algorithm.task.genomes}"
-    option = " (--initial)" if "initial" in algorithm.config.shortest_opening() and not given else ""
+    start_count = algorithm.starting_count
+    what = f"{start_count:,} elites" if start_count else f"random {algorithm.task.genomes}"
+    option = " (--initial)" if "initial" in algorithm.config.shortest_opening() and not start_count else ""
     execution.log(
         f"the budget is spent before anything is varied or trained: {config.algorithm} begins with "
         f"{first:,} evaluations of {what}{option}, and this run has {config.evaluations:,}"

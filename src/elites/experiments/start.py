@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from elites.errors import ElitesError
 from elites.genomes import make_genome
-from elites.options import Range, checked
+from elites.options import Range, check_parameters
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, load_archive
 from elites.results.folder import RunFolder
@@ -25,23 +25,23 @@ class Start:
     digest: str  # of the elites
 
 
-def resolve_start(given: Start | Mapping[str, Any] | str | Path | None) -> Start | None:
+def resolve_start(start: Start | Mapping[str, Any] | str | Path | None) -> Start | None:
     """The Start that a user or a record gives. If it is a path, the archive there is read."""
-    if given is None or isinstance(given, Start):
-        return given
-    if isinstance(given, Mapping):
-        fields = checked(Start, given, "start")
+    if start is None or isinstance(start, Start):
+        return start
+    if isinstance(start, Mapping):
+        fields = check_parameters(Start, start, "start")
         if missing := [name for name in Start.__dataclass_fields__ if name not in fields]:
             raise ElitesError(
                 f"start has no {missing[0]}; it must be a path, or have archive, elites, digest"
             )
         return Start(**fields)
-    if not isinstance(given, str | Path):
-        raise ElitesError(f"start is {given!r}; it must be the folder of a run, or the file of an archive")
-    archive = _read(Path(given))
+    if not isinstance(start, str | Path):
+        raise ElitesError(f"start is {start!r}; it must be the folder of a run, or the file of an archive")
+    archive = _read(Path(start))
     if not len(archive.fitness):
-        raise ElitesError(f"{given} has no elite to begin with: its archive is empty")
-    return Start(archive=str(given), elites=len(archive.fitness), digest=archive.digest())
+        raise ElitesError(f"{start} has no elite to begin with: its archive is empty")
+    return Start(archive=str(start), elites=len(archive.fitness), digest=archive.digest())
 
 
 def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | None = None) -> SavedArchive:
@@ -52,7 +52,7 @@ def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | N
     path = copy if copy is not None and copy.exists() else Path(start.archive)
     archive = _read(path)
     if (len(archive.fitness), archive.digest()) != (start.elites, start.digest):
-        raise ElitesError(f"{path} is not the archive that the run began with; it was changed since")
+        raise ElitesError(f"{path} is not the archive that the run began with; it has changed since then")
     genome = make_genome(task, hidden)
     sizes = genome.sizes if isinstance(genome, Policy) else ()
     archived = tuple(int(size) for size in archive.policy_sizes)

@@ -32,7 +32,7 @@ COLUMNS = ("evaluation", "parents", "cell", "fitness", "generation", "operator")
 NOT_RECORDED = "replaced since and not recorded"
 
 
-def no_ancestors() -> Ancestors:
+def empty_ancestors() -> Ancestors:
     """No ancestors, for an archive of an unknown run."""
     none = np.zeros(0, np.int64)
     return Ancestors(none, none.reshape(0, 2), none, np.zeros(0), none, np.zeros(0, "U1"), NOT_RECORDED)
@@ -97,7 +97,7 @@ def _trace_in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]
         snapshot, row = known[evaluation]
         wanted += [int(parent) for parent in np.ravel(snapshot.parents[row]) if parent >= 0]
     if not chosen:
-        return no_ancestors()
+        return empty_ancestors()
     rows = [known[evaluation] for evaluation in sorted(chosen)]
     columns = {name: np.array([getattr(snapshot, name)[row] for snapshot, row in rows]) for name in COLUMNS}
     return Ancestors(**columns, unknown=NOT_RECORDED)

@@ -42,7 +42,7 @@ class Blocks:
         low, high = np.zeros(values.shape[1]), np.ones(values.shape[1])
         if known.any():
             low[known], high[known] = np.nanmin(finite[:, known], 0), np.nanmax(finite[:, known], 0)
-        codes = quantised((finite - low) / np.where(high > low, high - low, 1.0), "u2")
+        codes = quantise((finite - low) / np.where(high > low, high - low, 1.0), "u2")
         return {**self.add(codes, "u2"), "low": low.tolist(), "high": high.tolist()}
 
     def add_bytes(self, raw: bytes) -> list[int]:
@@ -59,7 +59,7 @@ class Blocks:
         return "".join(self._texts)
 
 
-def quantised(unit: np.ndarray, kind: str) -> np.ndarray:
+def quantise(unit: np.ndarray, kind: str) -> np.ndarray:
     """Numbers from 0 to 1 as unsigned integers. Others are clipped to that range; NaN is the largest one."""
     codes = np.rint(np.clip(np.nan_to_num(unit), 0, 1) * (MISSING[kind] - 1))
     return np.where(np.isfinite(unit), codes, MISSING[kind]).astype(kind)

@@ -38,7 +38,7 @@ def describe_clips(
     try:
         for done, elite in enumerate(best):
             actions = evaluation.recorded.actions[done, : evaluation.length[done]]
-            clips[str(elite)] = _clip(GymnasiumScene(task, seeds[done], actions, SIZE), blocks)
+            clips[str(elite)] = _describe_clip(GymnasiumScene(task, seeds[done], actions, SIZE), blocks)
             if on_progress is not None:
                 on_progress(done + 1, len(best))
     except ElitesError as error:
@@ -46,11 +46,11 @@ def describe_clips(
     return {"clips": clips, "no_movement_reason": ""}
 
 
-def _clip(scene: Any, blocks: Blocks) -> list[int]:
+def _describe_clip(scene: Any, blocks: Blocks) -> list[int]:
     """An animation, as a block."""
     every = max(1, round(1 / (RATE * scene.seconds)))
-    wanted = range(0, min(scene.steps, int(SECONDS / scene.seconds)) + 1, every)
-    pictures = [Image.fromarray(frame) for frame in scene.frames(wanted)]
+    steps = range(0, min(scene.steps, int(SECONDS / scene.seconds)) + 1, every)
+    pictures = [Image.fromarray(frame) for frame in scene.frames(steps)]
     for picture in pictures:
         picture.thumbnail(SIZE)
     file = io.BytesIO()

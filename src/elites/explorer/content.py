@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elites.explorer.ancestors import Ancestors, find_ancestors, no_ancestors
-from elites.explorer.blocks import Blocks, quantised
+from elites.explorer.ancestors import Ancestors, empty_ancestors, find_ancestors
+from elites.explorer.blocks import Blocks, quantise
 from elites.metrics.metric import METRICS, find_metric
 from elites.reports.colours import operator_colours
 from elites.reports.corrections import find_correction
@@ -44,7 +44,7 @@ class Content:
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
     record: RunRecord | None = None  # None for a separate archive file
-    ancestors: Ancestors = field(default_factory=no_ancestors)
+    ancestors: Ancestors = field(default_factory=empty_ancestors)
 
 
 def read_content(path: Path) -> Content:
@@ -103,16 +103,16 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "labels": _labels(about["task"]),
         "bounds": archive.bounds.tolist(),
         "grid": archive.grid.tolist(),
-        "elites": _elites(archive, operators, blocks),
+        "elites": _describe_elites(archive, operators, blocks),
         "has_parameters": archive.has_parameters,
-        "parameters": _parameters(archive, blocks),
+        "parameters": _describe_parameters(archive, blocks),
         "centroids": blocks.add_quantised(archive.centroids),
         "ancestors": _describe_ancestors(content.ancestors, operators, blocks),
         "unknown_parents": content.ancestors.unknown,
-        "past": _history(content, operators, blocks),
-        "corrected": None if content.corrected is None else _corrected(content.corrected, blocks),
+        "past": _describe_history(content, operators, blocks),
+        "corrected": None if content.corrected is None else _describe_correction(content.corrected, blocks),
         "uncorrected": content.uncorrected,
-        "curves": _curves(content, blocks),
+        "curves": _describe_curves(content, blocks),
     }
 
 
@@ -146,7 +146,7 @@ def _labels(task: dict[str, Any]) -> list[str]:
     return [phrase.replace("{}", str(name).replace("_", " ")) for name in task["descriptor_names"]]
 
 
-def _elites(archive: SavedArchive, operators: list[str], blocks: Blocks) -> dict[str, Any]:
+def _describe_elites(archive: SavedArchive, operators: list[str], blocks: Blocks) -> dict[str, Any]:
     first_seed = archive.seed.reshape(len(archive.fitness), -1)[:, :1]
     return {
         "count": len(archive.fitness),
@@ -162,7 +162,7 @@ def _elites(archive: SavedArchive, operators: list[str], blocks: Blocks) -> dict
     }
 
 
-def _parameters(archive: SavedArchive, blocks: Blocks) -> dict[str, Any] | None:
+def _describe_parameters(archive: SavedArchive, blocks: Blocks) -> dict[str, Any] | None:
     """The parameters of as many elites as there is room for in a page, the best first."""
     if not archive.parameters.size:
         return None
@@ -214,7 +214,7 @@ def _key(archive: SavedArchive, row: int) -> tuple[float, ...]:
     return int(archive.evaluation[row]), int(archive.cell[row]), float(archive.fitness[row])
 
 
-def _history(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
+def _describe_history(content: Content, operators: list[str], blocks: Blocks) -> dict[str, Any]:
     """The snapshots: each solution once, with the first and the last snapshot that has it.
 
     For final elites, `since` has the first snapshot from which on they are in all.
@@ -250,7 +250,7 @@ def _history(content: Content, operators: list[str], blocks: Blocks) -> dict[str
     }
 
 
-def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
+def _describe_correction(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
     spread = corrected.spread()
     count, replications = corrected.fitness.shape
     fitness = np.where(np.isfinite(corrected.fitness), corrected.fitness, np.nan).astype(np.float64)
@@ -271,7 +271,7 @@ def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
         "stays": blocks.add(spread.own_cell, "f4"),
         "least": blocks.add(least, "f4"),
         "most": blocks.add(most, "f4"),
-        "samples": blocks.add(_differences(quantised(share, "u1")[..., None]), "u1"),  # from least to most
+        "samples": blocks.add(_differences(quantise(share, "u1")[..., None]), "u1"),  # from least to most
         "cloud": blocks.add(_differences(_cloud(corrected, clouds)), "u1"),
     }
 
@@ -279,7 +279,7 @@ def _corrected(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
 def _cloud(corrected: CorrectedArchive, replications: int) -> np.ndarray:
     """The descriptors of the first replications, in units of the bounds' ranges, as bytes."""
     low, high = corrected.bounds.T
-    return quantised((corrected.descriptor[:, :replications] - low) / (high - low), "u1")
+    return quantise((corrected.descriptor[:, :replications] - low) / (high - low), "u1")
 
 
 def _differences(codes: np.ndarray) -> np.ndarray:
@@ -298,7 +298,7 @@ def _differences(codes: np.ndarray) -> np.ndarray:
     return changes.T
 
 
-def _curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:
+def _describe_curves(content: Content, blocks: Blocks) -> list[dict[str, Any]]:
     """The progress of each metric, and of the corrected metric if it was measured during the run."""
     if not content.metrics or not len(content.metrics["evaluations"]):
         return []

@@ -12,7 +12,7 @@ from elites.explorer.content import Content, assign_colours, describe_run, list_
 from elites.explorer.gaits import Gaits, describe_gaits
 from elites.explorer.page import make_page
 from elites.files import error_in_one_line, write_atomically
-from elites.options import converted
+from elites.options import convert_value
 from elites.results.folder import RunFolder
 
 VERSION = 1
@@ -34,7 +34,7 @@ def explore(
             descriptor space) or "all". A movement takes about 8 kB.
         on_progress: function that is called with the number of movements done and their total, run by run.
     """
-    converted(Gaits, "gaits", gaits)
+    convert_value(Gaits, "gaits", gaits)
     paths = _paths(folders)
     first = paths[0] if paths[0].is_dir() else paths[0].parent
     target = RunFolder(first).explorer if out is None else Path(out)
@@ -66,7 +66,7 @@ def serve(
     """
     from elites.explorer.serve import Evaluations, Server
 
-    converted(Gaits, "gaits", gaits)
+    convert_value(Gaits, "gaits", gaits)
     contents = _read(_paths(folders))
     evaluations = Evaluations(contents)
     with error_in_one_line(f"cannot listen on port {port}"):
@@ -105,7 +105,10 @@ def make_text(
     """The text of the page. A page that is `served` may send requests to its server."""
     blocks, operators = Blocks(), list_operators(contents)
     runs = [
-        {**describe_run(content, operators, blocks), **_movements(content, gaits, blocks, on_progress)}
+        {
+            **describe_run(content, operators, blocks),
+            **_describe_movements(content, gaits, blocks, on_progress),
+        }
         for content in contents
     ]
     title = " · ".join(f"{run['algorithm']} on {run['task']}" for run in runs)
@@ -113,7 +116,7 @@ def make_text(
     return make_page(title, header, blocks.text(), served=served)
 
 
-def _movements(
+def _describe_movements(
     content: Content, gaits: Gaits, blocks: Blocks, on_progress: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
     """The header's entries about movements; there are none if the task cannot be made here."""
@@ -123,12 +126,12 @@ def _movements(
             "no_movement_reason": "Movements need the folder of a run.",
         }
     from elites.explorer.clips import describe_clips
-    from elites.tasks import make_task
     from elites.tasks.gymnasium import GymnasiumTask
+    from elites.tasks.in_memory import make_recorded_task
 
     record = content.record
     try:
-        task = make_task(record.task, **record.task_parameters)
+        task = make_recorded_task(content.path, record.task, record.task_parameters)
     except ElitesError as error:
         return {"gaits": None, "no_movement_reason": f"This page has no movements: {error}"}
     if gaits != "none" and isinstance(task, GymnasiumTask) and content.archive.has_parameters:

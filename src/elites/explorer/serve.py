@@ -91,13 +91,13 @@ class Evaluations:
     def _evaluator(self, run: int) -> tuple[Any, Any]:
         if run not in self._evaluators:
             from elites.evaluation import make_evaluator
-            from elites.tasks import make_task
+            from elites.tasks.in_memory import make_recorded_task
 
             content = self._contents[run]
             content.archive.require_parameters(content.path)
             if content.record is None:
                 raise ElitesError(f"{content.path} is not the folder of a run; its task is not known")
-            task = make_task(content.record.task, **content.record.task_parameters)
+            task = make_recorded_task(content.path, content.record.task, content.record.task_parameters)
             hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
             evaluator = make_evaluator(task, hidden, None, physics=content.record.physics)
             self._evaluators[run] = task, self._open.enter_context(evaluator)
@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self._allowed(""):
-            self._answer(http.HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
+            self._send_answer(http.HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
 
     def do_POST(self) -> None:
         saves = self.path.endswith(f"/{PARAMETERS}")
@@ -136,36 +136,36 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         length = self.headers.get("Content-Length", "")
         if not length.isdigit() or int(length) > MAX_REQUEST_BYTES:
-            return self._error(
+            return self._send_error(
                 http.HTTPStatus.BAD_REQUEST, f"a request has at most {MAX_REQUEST_BYTES} bytes"
             )
         try:
             body = self.rfile.read(int(length))
             if saves:
                 raw = self.server.evaluations.parameters(msgspec.json.decode(body, type=ChosenElite))
-                return self._answer(http.HTTPStatus.OK, "application/octet-stream", raw)
+                return self._send_answer(http.HTTPStatus.OK, "application/octet-stream", raw)
             answer = self.server.evaluations(msgspec.json.decode(body, type=Request))
         except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:
-            return self._error(http.HTTPStatus.BAD_REQUEST, str(error))
+            return self._send_error(http.HTTPStatus.BAD_REQUEST, str(error))
         except Exception as error:  # in the user's task
-            return self._error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe(error))
-        return self._answer(http.HTTPStatus.OK, "application/json", as_json(answer).encode())
+            return self._send_error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe(error))
+        return self._send_answer(http.HTTPStatus.OK, "application/json", as_json(answer).encode())
 
     def _allowed(self, path: str) -> bool:
         """Whether the request is for the page, or comes from it. Otherwise answers 404, without a reason."""
         host = self.headers.get("Host", "") in self.server.hosts
         origin = self.headers.get("Origin", "").removeprefix("http://")
         own = not origin or origin in self.server.hosts
-        wanted = f"/{self.server.token}/{path}"
-        if host and own and secrets.compare_digest(self.path.encode(), wanted.encode()):
+        expected_path = f"/{self.server.token}/{path}"
+        if host and own and secrets.compare_digest(self.path.encode(), expected_path.encode()):
             return True
-        self._error(http.HTTPStatus.NOT_FOUND, "there is nothing here")
+        self._send_error(http.HTTPStatus.NOT_FOUND, "not found")
         return False
 
-    def _error(self, status: http.HTTPStatus, message: str) -> None:
-        self._answer(status, "application/json", json.dumps({"error": message}).encode())
+    def _send_error(self, status: http.HTTPStatus, message: str) -> None:
+        self._send_answer(status, "application/json", json.dumps({"error": message}).encode())
 
-    def _answer(self, status: http.HTTPStatus, kind: str, body: bytes) -> None:
+    def _send_answer(self, status: http.HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)
         headers = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store"}
         headers |= {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}

@@ -35,7 +35,7 @@ class TD3State(NamedTuple):
     steps: jax.Array  # of critic training, since the start of the run
 
 
-class Training(NamedTuple):
+class TrainingSums(NamedTuple):
     """Measurements of a training phase of the critics: sums over its steps."""
 
     steps: jax.Array  # int32
@@ -43,9 +43,9 @@ class Training(NamedTuple):
     value: jax.Array  # mean of both critics over the batch
 
 
-def no_training() -> Training:
+def zero_training() -> TrainingSums:
     """The sums before the first step."""
-    return Training(jnp.int32(0), jnp.float32(0), jnp.float32(0))
+    return TrainingSums(jnp.int32(0), jnp.float32(0), jnp.float32(0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ def train(
     key: jax.Array,
     steps: int,
     reward: Callable[[Experience], jax.Array] | None = None,
-) -> tuple[TD3State, Training]:
+) -> tuple[TD3State, TrainingSums]:
     """`steps` critic steps, and a step of the greedy actor and the targets after every `delay`-th.
 
     A TD3 state must always be trained with the same number of steps. `reward` replaces the task's reward.
@@ -167,7 +167,7 @@ def train(
         inputs = jax.tree.map(lambda array: array.reshape(*blocks, *array.shape[1:]), inputs)
         td3, measured = jax.lax.scan(block, td3, inputs)
     loss, values = measured.reshape(steps, 2, 2).sum(0)  # of each critic
-    return td3, Training(jnp.int32(steps), loss.sum(), values.mean())
+    return td3, TrainingSums(jnp.int32(steps), loss.sum(), values.mean())
 
 
 def _train_critics(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from elites.errors import ElitesError
-from elites.imports import object_at
+from elites.imports import load_object
 from elites.loggers.logger import METHODS, Logger
 from elites.versions import package_version
 
@@ -20,15 +20,15 @@ Choice = str | Callable[[], Logger]
 def find_logger(choice: Choice) -> Callable[[], Logger]:
     """The function that makes the loggers of a choice; an error if there is no such logger."""
     if not isinstance(choice, str):
-        return _checked(choice, repr(choice))
+        return _check_factory(choice, repr(choice))
     if choice in PACKAGES and not any(map(package_version, PACKAGES[choice])):
         raise ElitesError(f"logger {choice} is not installed: pip install 'elites[{choice}]' adds it")
     if choice not in LOGGERS and ":" not in choice:
         raise ElitesError(f"unknown logger {choice!r}; it must be {', '.join(LOGGERS)} or module:Class")
-    return _checked(object_at(LOGGERS.get(choice, choice), "logger"), repr(choice))
+    return _check_factory(load_object(LOGGERS.get(choice, choice), "logger"), repr(choice))
 
 
-def _checked(factory: Any, name: str) -> Callable[[], Logger]:
+def _check_factory(factory: Any, name: str) -> Callable[[], Logger]:
     missing = [method for method in METHODS if isinstance(factory, type) and not hasattr(factory, method)]
     if missing or not callable(factory):
         needed = ", ".join(METHODS)
@@ -36,7 +36,7 @@ def _checked(factory: Any, name: str) -> Callable[[], Logger]:
     return factory  # type: ignore[no-any-return]
 
 
-def by_name(choices: Iterable[Choice]) -> dict[str, Choice]:
+def name_loggers(choices: Iterable[Choice]) -> dict[str, Choice]:
     """Loggers by their names in messages and in the run's folder."""
     named: dict[str, Choice] = {}
     for choice in choices:

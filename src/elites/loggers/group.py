@@ -9,7 +9,7 @@ from typing import Any
 
 from elites.errors import ElitesError, error_line
 from elites.files import one_line
-from elites.loggers import Choice, by_name, find_logger
+from elites.loggers import Choice, find_logger, name_loggers
 from elites.loggers.logger import LoggedRun, Logger
 from elites.loggers.tensorboard import TensorBoard
 from elites.results.folder import RunFolder, find_group
@@ -79,7 +79,7 @@ def open_loggers(
 ) -> Loggers:
     """Opens TensorBoard, the chosen loggers, and those with a name that the runs had before."""
     loggers = Loggers(log)
-    known = [_read(folder, log) for folder in folders]
+    logger_records = [_read(folder, log) for folder in folders]
     runs = [_run(folder, evaluations) for folder in folders]
 
     def begin_tensorboard(opened: list[Logger]) -> None:
@@ -89,7 +89,7 @@ def open_loggers(
 
     def begin(name: str, choice: Choice, opened: list[Logger]) -> None:
         make = find_logger(choice)
-        for folder, run, records in zip(folders, runs, known, strict=True):
+        for folder, run, records in zip(folders, runs, logger_records, strict=True):
             opened.append(make())
             before = records[name].remembered if name in records else {}
             memory = {str(key): str(value) for key, value in (opened[-1].open(run(before)) or {}).items()}
@@ -99,8 +99,8 @@ def open_loggers(
                 log(f"{name}: {memory['url']}")
 
     loggers.open(TENSORBOARD, begin_tensorboard)
-    chosen: dict[str, Choice] = {name: name for name, record in known[0].items() if record.named}
-    for name, choice in (chosen | by_name(choices)).items():
+    chosen: dict[str, Choice] = {name: name for name, record in logger_records[0].items() if record.named}
+    for name, choice in (chosen | name_loggers(choices)).items():
         loggers.open(name, functools.partial(begin, name, choice))
     return loggers
 

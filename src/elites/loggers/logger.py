@@ -15,7 +15,7 @@ class LoggedRun:
     folder: Path
     name: str
     group: str | None = None  # the name of the group, if the run is one of several seeds
-    config: Mapping[str, Any]  # what `config.json` says
+    config: Mapping[str, Any]  # the content of `config.json`
     evaluations: int = 0  # so far; not 0 if the run is resumed
     remembered: Mapping[str, str] = field(default_factory=dict)  # what `open` returned before
 

@@ -34,10 +34,12 @@ class MLflow:
         from mlflow.entities import Param
 
         self._client = client = MlflowClient(run.remembered.get("tracking_uri"))
-        if (known := run.remembered.get("run_id")) is not None:
-            self._run_id = known
-            client.update_run(known, "RUNNING")
-            self._last = max((one.step for one in client.get_metric_history(known, "generation")), default=-1)
+        if (run_id := run.remembered.get("run_id")) is not None:
+            self._run_id = run_id
+            client.update_run(run_id, "RUNNING")
+            self._last = max(
+                (one.step for one in client.get_metric_history(run_id, "generation")), default=-1
+            )
         else:
             group = {} if run.group is None else {"group": run.group}
             began = client.create_run(_experiment(client), run_name=run.name, tags=group)

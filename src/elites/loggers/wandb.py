@@ -29,11 +29,11 @@ class WandB:
         online = wandb.setup().settings.mode not in WITHOUT_NETWORK
         if online and wandb.run is None and not wandb.login(verify=False, prompt=False):
             raise ElitesError("not logged in: run `wandb login`, or set WANDB_MODE=offline")
-        known = run.remembered.get("id")
+        run_id = run.remembered.get("id")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "elites"),
-            id=known,
-            resume="allow" if known else None,
+            id=run_id,
+            resume="allow" if run_id else None,
             name=run.name,
             group=run.group,
             config=dict(run.config),

@@ -37,7 +37,7 @@ def count_added(metrics: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: count_kept(metrics, name) / generations for name in find_operators(metrics)}
 
 
-def window(generations: int) -> int:
+def choose_window(generations: int) -> int:
     """The number of generations to smooth over: 200, fewer in a short run."""
     return max(1, min(WINDOW, generations // 20))
 

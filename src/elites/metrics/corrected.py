@@ -91,7 +91,7 @@ def average_replications(
         bounds: bounds of the descriptor, `[d, 2]`. Distances are relative to their ranges, 1 by default.
     """
     fitness, descriptor, cell = np.asarray(fitness, np.float64), np.asarray(descriptor), np.asarray(cell)
-    samples, places = _checked(cell, fitness_samples, descriptor_samples)
+    samples, places = _check_shapes(cell, fitness_samples, descriptor_samples)
     if fitness.shape != cell.shape or descriptor.shape != places[:, 0].shape:
         raise ElitesError(
             f"{fitness.shape} fitnesses, {descriptor.shape} descriptors and {cell.shape} cells do not belong "
@@ -121,7 +121,7 @@ def compute_spread(
 ) -> EliteSpread:
     """The spread of each elite's replications. The arguments are those of `average_replications`."""
     cell = np.asarray(cell)
-    samples, places = _checked(cell, fitness_samples, descriptor_samples)
+    samples, places = _check_shapes(cell, fitness_samples, descriptor_samples)
     valid = _finite(samples, places)
     finite = np.isfinite(samples) & np.isfinite(places).all(-1)
     landed = np.full(samples.shape, -1)
@@ -147,15 +147,15 @@ def luckiest(fitness: ArrayLike, mean_fitness: ArrayLike, count: int = 10) -> np
     return order[luck[order] > 0][:count]  # type: ignore[no-any-return]
 
 
-def _checked(
+def _check_shapes(
     cell: np.ndarray, fitness_samples: ArrayLike, descriptor_samples: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
     samples, places = np.asarray(fitness_samples, np.float64), np.asarray(descriptor_samples, np.float64)
     fits = samples.ndim == 2 and places.ndim == 3 and places.shape[:2] == samples.shape
     if not fits or cell.shape != samples.shape[:1] or not samples.shape[1]:
         raise ElitesError(
-            f"replications have shapes {samples.shape} and {places.shape}; {len(cell)} elites take "
-            f"({len(cell)}, N) and ({len(cell)}, N, d), N at least 1"
+            f"replications have shapes {samples.shape} and {places.shape}; with {len(cell)} elites they must "
+            f"be ({len(cell)}, N) and ({len(cell)}, N, d), N at least 1"
         )
     return samples, places
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 import numpy as np
 
 from elites.errors import ElitesError, describe, require
-from elites.imports import object_at
-from elites.text import shortened
+from elites.imports import load_object
+from elites.text import shorten
 
 NAME = r"[\w./%-]{1,100}"  # of a column
 LOSS, CORRECTED = "_loss", "corrected_"  # suffix and prefix of quantities derived from a metric
@@ -100,7 +100,7 @@ def _computed(metric: Metric | GenerationMetric, data: Any) -> float | None:
         number = metric.compute(data)
         return None if number is None and isinstance(metric, GenerationMetric) else float(number)  # type: ignore[arg-type]
     except (Exception, SystemExit) as error:
-        raise ElitesError(f"metric {shortened(metric.name)} failed: {describe(error)}") from error
+        raise ElitesError(f"metric {shorten(metric.name)} failed: {describe(error)}") from error
 
 
 def _qd_score(elites: Elites) -> float:
@@ -214,7 +214,7 @@ def find_metric(name: str, paths: Iterable[str] = ()) -> Quantity:
 
 def load_metric(path: str) -> Metric | GenerationMetric:
     """The metric at `module:metric`."""
-    metric = object_at(path, "metric")
+    metric = load_object(path, "metric")
     if not isinstance(metric, Metric | GenerationMetric):
         raise ElitesError(f"metric {path!r} is not an elites.Metric or elites.GenerationMetric")
     named = isinstance(metric.name, str) and re.fullmatch(NAME, metric.name)
@@ -252,4 +252,4 @@ def describe_values(values: Mapping[str, float | None], paths: Iterable[str] = (
     `paths` are those of the run's own metrics.
     """
     metrics = ((find_metric(name, paths), value) for name, value in values.items() if value is not None)
-    return ", ".join(f"{shortened(metric.label)} {metric.text(value)}" for metric, value in metrics)
+    return ", ".join(f"{shorten(metric.label)} {metric.text(value)}" for metric, value in metrics)

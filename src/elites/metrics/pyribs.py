@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import Array, read_arrays
+from elites.files import ArraySpec, read_arrays
 
 FIELDS = {
-    "solution": Array("fi", ("elites", "*"), allowed="any"),
-    "objective": Array("fi", ("elites",), allowed="any"),
-    "measures": Array("fi", ("elites", "dimensions"), allowed="any"),
-    "index": Array("i", ("elites",)),
+    "solution": ArraySpec("fi", ("elites", "*"), allowed="any"),
+    "objective": ArraySpec("fi", ("elites",), allowed="any"),
+    "measures": ArraySpec("fi", ("elites", "dimensions"), allowed="any"),
+    "index": ArraySpec("i", ("elites",)),
 }
 
 

@@ -42,7 +42,7 @@ def _share_of_splits(ranks: tuple[int, ...], size: int, observed: int) -> float:
     return float(sum(map(int, ways[far])) / math.comb(count, size))
 
 
-def least_p(first: int, second: int) -> float:
+def smallest_p(first: int, second: int) -> float:
     """The smallest p-value that `first` against `second` replications can reach, without ties."""
     if first < 1 or second < 1:
         return 1.0
@@ -126,7 +126,7 @@ def mean_superiority(pairs: Sequence[tuple[ArrayLike, ArrayLike]]) -> Interval:
     for stratum, (first, second) in enumerate(numbers):
         above = np.where(first[:, None] == second, 0.5, first[:, None] > second)
         estimates.append(above.mean())
-        times = _times(len(first), 2 * stratum), _times(len(second), 2 * stratum + 1)
+        times = _resample_counts(len(first), 2 * stratum), _resample_counts(len(second), 2 * stratum + 1)
         resampled += ((times[0] @ above) * times[1]).sum(1) / above.size
     return _interval(
         float(np.mean(estimates)), resampled / len(numbers), [values for pair in numbers for values in pair]
@@ -153,7 +153,7 @@ def interquartile_mean(strata: Sequence[ArrayLike]) -> Interval:
     if not numbers or not all(map(len, numbers)):
         return Interval(math.nan)
     resampled = [
-        values[_places(len(values), 2 * stratum)] for stratum, values in enumerate(numbers)
+        values[_resample_indices(len(values), 2 * stratum)] for stratum, values in enumerate(numbers)
     ]  # the streams of the first algorithms of `mean_superiority`
     estimate = float(_trimmed_means(np.concatenate(numbers)[None])[0])
     return _interval(estimate, _trimmed_means(np.concatenate(resampled, axis=1)), numbers)
@@ -182,26 +182,26 @@ def _interval(estimate: float, resampled: np.ndarray, samples: Sequence[np.ndarr
 
 def _resampled_medians(values: np.ndarray, stream: int) -> np.ndarray:
     """Medians of resamples of sorted values."""
-    low, high = _middles(len(values), stream)
+    low, high = _middle_ranks(len(values), stream)
     return (values[low] + values[high]) / 2  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=128)
-def _places(count: int, stream: int) -> np.ndarray:
+def _resample_indices(count: int, stream: int) -> np.ndarray:
     """The indices of the values in each resample `[RESAMPLES, count]`; each stream is independent."""
     return np.random.default_rng((SEED, stream, count)).integers(0, count, (RESAMPLES, count))
 
 
 @functools.lru_cache(maxsize=128)
-def _times(count: int, stream: int) -> np.ndarray:
+def _resample_counts(count: int, stream: int) -> np.ndarray:
     """The number of times that each resample contains each value."""
     rows = np.arange(RESAMPLES)[:, None] * count
-    flat = np.bincount((rows + _places(count, stream)).ravel(), minlength=RESAMPLES * count)
+    flat = np.bincount((rows + _resample_indices(count, stream)).ravel(), minlength=RESAMPLES * count)
     return flat.reshape(RESAMPLES, count).astype(np.float64)
 
 
 @functools.lru_cache(maxsize=128)
-def _middles(count: int, stream: int) -> tuple[np.ndarray, np.ndarray]:
+def _middle_ranks(count: int, stream: int) -> tuple[np.ndarray, np.ndarray]:
     """The ranks, among the sorted values, of the two middle values of each resample."""
-    ranks = np.sort(_places(count, stream), axis=1)
+    ranks = np.sort(_resample_indices(count, stream), axis=1)
     return ranks[:, (count - 1) // 2], ranks[:, count // 2]

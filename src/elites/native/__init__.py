@@ -5,7 +5,7 @@
 makes kernels from programs. The package knows nothing about robots.
 """
 
-from elites.native.compiled import Compiled, compile_function
+from elites.native.compiled import CompiledFunction, compile_function
 from elites.native.program import UnknownPrimitiveError
 
-__all__ = ["Compiled", "UnknownPrimitiveError", "compile_function"]
+__all__ = ["CompiledFunction", "UnknownPrimitiveError", "compile_function"]

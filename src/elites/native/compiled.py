@@ -44,7 +44,7 @@ class Code(msgspec.Struct, frozen=True):
     code: bytes
     arguments: list[list[Slot]]
     results: list[list[Slot]]
-    kept: list[int] | None
+    stored_positions: list[int] | None
     operations: int
     work: int = 0
 
@@ -95,7 +95,7 @@ def _machine() -> Any:
     )
 
 
-class Loaded:
+class LoadedCode:
     """Object code in this process. `address` is that of its function."""
 
     def __init__(self, code: bytes, name: str) -> None:
@@ -107,36 +107,44 @@ class Loaded:
             self.address: int = self._engine.get_function_address(name)
 
 
-class Compiled:
+class CompiledFunction:
     """A function that runs on blocks of lanes.
 
-    `kept`, if the first argument and the first result are a state, are the positions in it that are stored.
+    `stored_positions`, if the first argument and the first result are a state, are the positions in it that
+    are stored.
     """
 
-    def __init__(self, made: Code, lanes: int) -> None:
+    def __init__(self, code_record: Code, lanes: int) -> None:
         self.lanes = lanes
-        self.arguments = made.arguments
-        self.results = made.results
-        self.kept = made.kept
-        self.operations, self.work = made.operations, made.work
-        self.code_bytes = len(made.code)
-        self._code = Loaded(made.code, ENTRY)
+        self.arguments = code_record.arguments
+        self.results = code_record.results
+        self.stored_positions = code_record.stored_positions
+        self.operations, self.work = code_record.operations, code_record.work
+        self.code_bytes = len(code_record.code)
+        self._code = LoadedCode(code_record.code, ENTRY)
         self.address = self._code.address
-        pointers = [ctypes.c_void_p] * (len(made.arguments) + len(made.results))
+        pointers = [ctypes.c_void_p] * (len(code_record.arguments) + len(code_record.results))
         self._call = ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(self.address)
 
     def size(self, slots: Sequence[Slot], state: bool) -> int:
         """The numbers of an argument or result in memory."""
-        return len(self.kept) if state and self.kept is not None else sum(slot.size for slot in slots)
+        return (
+            len(self.stored_positions)
+            if state and self.stored_positions is not None
+            else sum(slot.size for slot in slots)
+        )
 
     def buffers(self, blocks: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Empty memory for the arguments and the results: 32-bit words `[blocks, numbers, lanes]`."""
         return (
             [
-                aligned((blocks, self.size(slots, k == 0), self.lanes))
+                allocate_aligned((blocks, self.size(slots, k == 0), self.lanes))
                 for k, slots in enumerate(self.arguments)
             ],
-            [aligned((blocks, self.size(slots, k == 0), self.lanes)) for k, slots in enumerate(self.results)],
+            [
+                allocate_aligned((blocks, self.size(slots, k == 0), self.lanes))
+                for k, slots in enumerate(self.results)
+            ],
         )
 
     def run(self, arguments: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
@@ -162,17 +170,17 @@ class Compiled:
         """An argument's arrays `[n, …]` as the memory of blocks; the last row fills the last block."""
         count = len(arrays[0])
         rows = np.concatenate([_words(np.asarray(array)).reshape(count, -1) for array in arrays], axis=1)
-        if position == 0 and self.kept is not None:
-            rows = rows[:, self.kept]
+        if position == 0 and self.stored_positions is not None:
+            rows = rows[:, self.stored_positions]
         blocks = -(-count // self.lanes)
         rows = np.concatenate([rows, np.repeat(rows[-1:], blocks * self.lanes - count, axis=0)])
-        packed = aligned((blocks, rows.shape[1], self.lanes))
+        packed = allocate_aligned((blocks, rows.shape[1], self.lanes))
         packed[:] = rows.reshape(blocks, self.lanes, -1).transpose(0, 2, 1)
         return packed
 
     def unpack(self, position: int, packed: np.ndarray, count: int) -> list[np.ndarray]:
         """A result's memory as arrays `[n, …]`. Not for a state, which may be stored only in part."""
-        assert position > 0 or self.kept is None
+        assert position > 0 or self.stored_positions is None
         rows = packed.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:count]
         ends = np.cumsum([slot.size for slot in self.results[position]])[:-1]
         parts = np.split(rows, ends, axis=1)
@@ -189,7 +197,7 @@ def compile_function(
     state: bool = False,
     fused: bool = False,
     cache_name: str | None = None,
-) -> Compiled:
+) -> CompiledFunction:
     """Compiles a function of pytrees of arrays, which returns a tuple of such pytrees, to machine code.
 
     With `state`, the first argument and the first result are the state before and after a step. Numbers that
@@ -202,7 +210,7 @@ def compile_function(
     """
     width = host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
-    made = load_or_make_code(
+    code = load_or_make_code(
         function,
         *examples,
         state=state,
@@ -211,7 +219,7 @@ def compile_function(
         cache_name=cache_name,
         make=lambda program, short: machine_code(emit(program, width, short)),
     )
-    return Compiled(made, width)
+    return CompiledFunction(code, width)
 
 
 def load_or_make_code(
@@ -238,30 +246,30 @@ def load_or_make_code(
         alias = (
             folder / f"{fingerprint([cache_name.encode(), repr((settings, config)).encode(), *compiler])}.key"
         )
-        if (key := _read_key(alias)) and (made := _cached(folder / f"{key}.bin")):
-            return made
+        if (key := _read_key(alias)) and (code := _cached(folder / f"{key}.bin")):
+            return code
     closed, arguments, results = trace_jaxpr(function, *(one() if callable(one) else one for one in examples))
     key = fingerprint([*_serialise_jaxpr(closed), repr((arguments, results, settings)).encode(), *compiler])
-    made = None if folder is None else _cached(folder / f"{key}.bin")
-    if made is None:
+    code = None if folder is None else _cached(folder / f"{key}.bin")
+    if code is None:
         program, inputs, outputs = from_jaxpr(closed, arguments, results)
-        kept = None
+        stored_positions = None
         if state:
-            program, kept = program.without_dead_state()
+            program, stored_positions = program.without_dead_state()
         short = shorten_program(program)
         if fused:
             program = program.with_fused_products()
             short = short and short.with_fused_products()
         work = (short or program).work()
-        made = Code(make(program, short), inputs, outputs, kept, program.operations(), work)
+        code = Code(make(program, short), inputs, outputs, stored_positions, program.operations(), work)
         if folder is not None:
-            _keep(folder / f"{key}.bin", msgspec.msgpack.encode(made))
+            _keep(folder / f"{key}.bin", msgspec.msgpack.encode(code))
     if alias is not None:
         _keep(alias, key.encode())
-    return made
+    return code
 
 
-def aligned(shape: tuple[int, ...]) -> np.ndarray:
+def allocate_aligned(shape: tuple[int, ...]) -> np.ndarray:
     """Memory for 32-bit words, at the beginning of a vector register."""
     count = int(np.prod(shape)) * 4
     raw = np.zeros(count + _ALIGNMENT, np.uint8)

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.native.compiled import LOCK, Code, Loaded, host, load_or_make_code, machine_code
+from elites.native.compiled import LOCK, Code, LoadedCode, host, load_or_make_code, machine_code
 from elites.native.emit import ENTRY, MAX_THREADS, emit_kernel
 from elites.native.program import Slot, fingerprint
 
@@ -148,9 +148,9 @@ class CudaDriver:
             return
         text = ctypes.c_char_p()
         self._library["cuGetErrorName"](ctypes.c_int(code), ctypes.byref(text))
-        said = (text.value or b"an unknown error").decode()
+        message = (text.value or b"an unknown error").decode()
         more = "" if log is None else f"\n{log.value.decode(errors='replace')}"
-        raise CudaError(f"{name} failed: {said} ({code}){more}")
+        raise CudaError(f"{name} failed: {message} ({code}){more}")
 
 
 @functools.cache
@@ -356,20 +356,20 @@ def _digits(last: int) -> list[str]:
 class Kernel:
     """A step as an operation of JAX's programs on a GPU, for a batch of robots.
 
-    `kept` are the positions in the state that are stored; None: all of them.
+    `stored_positions` are the positions in the state that are stored; None: all of them.
     """
 
-    def __init__(self, made: Code, driver: Driver, threads: int) -> None:
-        self.arguments = made.arguments
-        self.results = made.results
-        self.kept = made.kept
-        self.operations = made.operations
-        inputs, outputs = len(made.arguments), len(made.results)
-        self.function = driver.load(made.code, inputs + outputs)
-        parts = [made.code, repr((threads, driver.target, driver.device)).encode()]
+    def __init__(self, code_record: Code, driver: Driver, threads: int) -> None:
+        self.arguments = code_record.arguments
+        self.results = code_record.results
+        self.stored_positions = code_record.stored_positions
+        self.operations = code_record.operations
+        inputs, outputs = len(code_record.arguments), len(code_record.results)
+        self.function = driver.load(code_record.code, inputs + outputs)
+        parts = [code_record.code, repr((threads, driver.target, driver.device)).encode()]
         self.name = f"elites_{fingerprint(parts)}"
         ir = handler_ir(driver, self.function.handle, inputs, outputs, threads)
-        self._handler = Loaded(machine_code(ir), HANDLER)
+        self._handler = LoadedCode(machine_code(ir), HANDLER)
         capsule = jax.ffi.pycapsule(ctypes.c_void_p(self._handler.address))
         jax.ffi.register_ffi_target(self.name, capsule, platform=driver.platform)
 
@@ -393,11 +393,11 @@ class Kernel:
         """The arrays `[n, …]` of a state as `[numbers, n]` words."""
         leaves = jax.tree.leaves(state)
         words = jnp.concatenate([_words(leaf).reshape(len(leaf), -1) for leaf in leaves], axis=1)
-        return (words if self.kept is None else words[:, np.array(self.kept, int)]).T
+        return (words if self.stored_positions is None else words[:, np.array(self.stored_positions, int)]).T
 
     def unpack(self, words: jax.Array) -> list[jax.Array]:
         """The arrays `[n, …]` of a whole state."""
-        assert self.kept is None
+        assert self.stored_positions is None
         ends = np.cumsum([slot.size for slot in self.results[0]])[:-1]
         return [
             _numbers(part.T, slot.dtype).reshape(-1, *slot.shape)
@@ -423,7 +423,7 @@ def compile_kernel(
     Raises UnknownPrimitiveError, with the operation's name, if an operation is not supported.
     """
     assert 1 <= threads <= MAX_THREADS
-    made = load_or_make_code(
+    code_record = load_or_make_code(
         function,
         *examples,
         state=not whole,
@@ -432,10 +432,10 @@ def compile_kernel(
         make=lambda program, short: driver.compile(emit_kernel(program, short), exact),
     )
     host()  # LLVM for the handler
-    key = fingerprint([made.code]), driver.platform, driver.context, threads
+    key = fingerprint([code_record.code]), driver.platform, driver.context, threads
     with LOCK:
         if key not in _KERNELS:
-            _KERNELS[key] = Kernel(made, driver, threads)
+            _KERNELS[key] = Kernel(code_record, driver, threads)
         return _KERNELS[key]
 
 

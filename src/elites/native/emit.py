@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from elites.native.finite import GUARD_LIMIT
-from elites.native.program import OUTERMOST, Loop, Program, in_order
+from elites.native.program import OUTERMOST, Loop, Program, order_nodes
 
 ENTRY, FALLBACK = "elites_program", "elites_fallback_program"
 RARELY = '!0 = !{!"branch_weights", i32 1048575, i32 1}'
@@ -101,7 +101,7 @@ def element(dtype: str) -> str:
 
 class _Emitter:
     pointer = "ptr"
-    other_arguments: tuple[str, ...] = ()  # of the fallback, beside pointers
+    other_arguments: tuple[str, ...] = ()  # of the fallback, in addition to pointers
     fallback_attributes = f"cold noinline alignstack({STACK})"
 
     def __init__(self, program: Program, lanes: int, *, is_guarded: bool = False) -> None:
@@ -110,7 +110,7 @@ class _Emitter:
         self.guard = program.outputs[-1][0] if is_guarded else None
         self.outputs = program.outputs[:-1] if is_guarded else program.outputs
         self.nodes = program.graph.nodes
-        self.blocks = in_order(program)
+        self.blocks = order_nodes(program)
         self.names: dict[int, str] = {}
         self.declared: dict[str, str] = {}
         self.labels = count()
@@ -179,7 +179,7 @@ class _Emitter:
             yield "  br label %merged"
         else:
             yield "  br i1 %all_hold, label %merged, label %merge0, !prof !0"
-            words, mask = self.wide("i32"), self.vector("bool")
+            words, mask = self.vector_of("i32"), self.vector("bool")
             outputs = [(name, group) for name, group in self.output_groups() if group]
             before = "write"
             for k, (name, group) in enumerate(outputs):
@@ -204,7 +204,7 @@ class _Emitter:
         """Memory for the results of the fallback."""
         if self.guard is not None and self.lanes > 1:
             for name, group in self.output_groups():
-                yield f"  {name}.scratch = alloca [{len(group)} x {self.wide('i32')}], align {STACK}"
+                yield f"  {name}.scratch = alloca [{len(group)} x {self.vector_of('i32')}], align {STACK}"
 
     def fallback(self) -> Iterator[str]:
         """A function that computes one block by the whole program; it is rarely called."""
@@ -244,9 +244,9 @@ class _Emitter:
         yield f"  {name} = getelementptr i8, ptr {pointer}, i64 {position * self.lanes * WORD}"
 
     def vector(self, dtype: str) -> str:
-        return self.wide(element(dtype))
+        return self.vector_of(element(dtype))
 
-    def wide(self, one: str) -> str:
+    def vector_of(self, one: str) -> str:
         return one if self.lanes == 1 else f"<{self.lanes} x {one}>"
 
     def all_lanes(self, dtype: str, value: str) -> str:
@@ -266,7 +266,7 @@ class _Emitter:
     def load(self, pointer: str, position: int, node: int) -> Iterator[str]:
         dtype = self.nodes[node].dtype
         name = self.names[node] = f"%v{node}"
-        stored = self.wide(_MEMORY.get(dtype, element(dtype)))
+        stored = self.vector_of(_MEMORY.get(dtype, element(dtype)))
         yield from self.address(f"{name}.at", pointer, position)
         loaded = name if dtype not in _MEMORY else f"{name}.word"
         yield f"  {loaded} = load {stored}, {self.pointer} {name}.at, align {WORD}"
@@ -277,7 +277,7 @@ class _Emitter:
 
     def store(self, pointer: str, position: int, node: int) -> Iterator[str]:
         dtype, value, at = self.nodes[node].dtype, self.operand(node), f"%s{next(self.labels)}"
-        stored = self.wide(_MEMORY.get(dtype, element(dtype)))
+        stored = self.vector_of(_MEMORY.get(dtype, element(dtype)))
         if dtype in _MEMORY:
             yield f"  {at}.word = zext {self.vector(dtype)} {value} to {stored}"
             value = f"{at}.word"
@@ -334,19 +334,19 @@ class _Emitter:
         yield f"  br i1 {turn}.more, label %{head}, label %{end}"
         yield f"{end}:"
         self.label = end
-        for k in self.outs(at):
+        for k in self.loop_outputs(at):
             self.names[k] = self.operand(loop.results[self.nodes[k].value])
 
     def to_all_lanes(self, turn: str) -> Iterator[str]:
         """The number of a loop's iteration as a vector."""
         if self.lanes > 1:
-            vector = self.wide("i32")
+            vector = self.vector_of("i32")
             yield f"  {turn}.one = insertelement {vector} poison, i32 {turn}, i64 0"
             yield (
                 f"  {turn}.all = shufflevector {vector} {turn}.one, {vector} poison, {vector} zeroinitializer"
             )
 
-    def outs(self, loop: int) -> list[int]:
+    def loop_outputs(self, loop: int) -> list[int]:
         return [
             k
             for k in self.blocks[self.nodes[loop].block]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, in_order
+from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, order_nodes
 
 MAX_CHECKED_SIZE = 2.0**40  # in size, of a checked number
 GUARD_LIMIT = MAX_CHECKED_SIZE**2  # a sum of squares that is below it has no number above `MAX_CHECKED_SIZE`
@@ -35,7 +35,7 @@ def shorten_program(program: Program) -> Program | None:
     """
     if any(loop.going is not None for loop in program.loops().values()):
         return None
-    rebuilt, dropped = _Rebuild(program).result()
+    rebuilt, dropped = _Rebuild(program).rebuild()
     if not dropped or rebuilt.operations() > _MAX_SHARE_LEFT * program.operations():
         return None
     checked = _numbers_to_check(rebuilt, dropped)
@@ -59,7 +59,7 @@ class _ShortGraph(Graph):
 
     def _simplified(self, op: str, args: tuple[int, ...]) -> int | None:
         if self.dropped_factor(op, args) is not None:
-            return self.like(args[0], 0)
+            return self.const_like(args[0], 0)
         return super()._simplified(op, args)
 
     def dropped_factor(self, op: str, args: Sequence[int]) -> int | None:
@@ -77,19 +77,19 @@ class _Rebuild:
     """Makes all nodes of a program again, in a graph that drops products by zero."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.nodes, self.blocks = program, program.graph.nodes, in_order(program)
+        self.program, self.nodes, self.blocks = program, program.graph.nodes, order_nodes(program)
         self.live, self.graph = program.live(), _ShortGraph()
         self.renumbered: dict[int, int] = {}  # node of each node of the program
         self.dropped: list[set[int]] = [set()]  # factors, for each block that is being built
 
-    def result(self) -> tuple[Program, set[int]]:
+    def rebuild(self) -> tuple[Program, set[int]]:
         """The new program, and the factors of the products that it does not have."""
-        inputs = tuple(tuple(self.input(node) for node in group) for group in self.program.inputs)
-        self.block(OUTERMOST)
+        inputs = tuple(tuple(self.rebuild_input(node) for node in group) for group in self.program.inputs)
+        self.rebuild_block(OUTERMOST)
         outputs = tuple(tuple(self.translate(node) for node in group) for group in self.program.outputs)
         return Program(self.graph, inputs, outputs), self.dropped[0]
 
-    def input(self, at: int) -> int:
+    def rebuild_input(self, at: int) -> int:
         node = self.nodes[at]
         self.renumbered[at] = self.graph.new("input", (), node.dtype, OUTERMOST, node.value)
         return self.renumbered[at]
@@ -101,11 +101,11 @@ class _Rebuild:
             self.renumbered[at] = self.graph.const(self.nodes[at].value, self.nodes[at].dtype)
         return self.renumbered[at]
 
-    def block(self, block: int) -> None:
+    def rebuild_block(self, block: int) -> None:
         for at in self.blocks.get(block, []):
             node = self.nodes[at]
             if node.op == "loop":
-                self.loop(at)
+                self.rebuild_loop(at)
             elif node.op == "select":
                 self.renumbered[at] = self.graph.select(*(self.translate(arg) for arg in node.args))
             elif node.op not in ("const", "input", "param", "index", "out"):
@@ -114,7 +114,7 @@ class _Rebuild:
                 if (factor := self.graph.dropped_factor(node.op, args)) is not None:
                     self.dropped[-1].add(factor)
 
-    def loop(self, at: int) -> None:
+    def rebuild_loop(self, at: int) -> None:
         loop: Loop = self.nodes[at].value
         carried = [k for k, param in enumerate(loop.params) if param in self.live]
         factors: set[int] = set()
@@ -124,7 +124,7 @@ class _Rebuild:
             self.renumbered[loop.index] = index
             self.renumbered |= {loop.params[k]: value for k, value in zip(carried, values, strict=True)}
             self.dropped.append(set())
-            self.block(loop.block)
+            self.rebuild_block(loop.block)
             factors = self.dropped.pop()  # of the last call: those before were attempts
             return None, [self.translate(loop.results[k]) for k in carried]
 
@@ -245,10 +245,10 @@ def _with_guard(program: Program, checked: set[int]) -> Program:
     total = guard(zero, OUTERMOST, guards.get(OUTERMOST, []))
     whole = Program(graph, program.inputs, (*program.outputs, (total,)))
     order = sorted(range(len(graph.nodes)), key=lambda at: (places.get(at, at), at in places, at))
-    return _renumbered(whole, order)
+    return _reorder_nodes(whole, order)
 
 
-def _renumbered(program: Program, order: list[int]) -> Program:
+def _reorder_nodes(program: Program, order: list[int]) -> Program:
     """The same program, without loops that have no length, with its nodes in another order."""
     new = {at: position for position, at in enumerate(order)}
     graph = Graph()

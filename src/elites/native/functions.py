@@ -32,7 +32,7 @@ _ERF_INV_TAIL = (
 
 
 class Functions:
-    """They make nodes of a graph. Those with 64 in their names work on float64."""
+    """Elementary functions as nodes of a graph. Those with 64 in their names work on float64."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -62,7 +62,7 @@ class Functions:
         return g.op("ne", g.op("and", quadrant, g.const(1, "int32")), g.const(0, "int32"))
 
     def _sine_and_cosine(self, x: int) -> tuple[int, int, int]:
-        """Of x less a multiple of π/2, with the last bits of the multiple."""
+        """Sine and cosine of x minus the nearest multiple of π/2, and the last two bits of that multiple."""
         g, c = self.graph, self._const
         turns = g.op("round_even", g.op("mul", x, c(2 / math.pi)))
         minus = g.op("neg", turns)
@@ -253,9 +253,9 @@ def _alternating(n: int) -> float:
 
 def make_functions(graph: Graph) -> dict[str, Callable[..., int]]:
     """The functions by the names of JAX's primitives."""
-    made = Functions(graph)
+    functions = Functions(graph)
     names = (
         "sin", "cos", "tan", "exp", "exp2", "expm1", "log", "log1p", "logistic", "tanh", "sinh", "cosh",
         "cbrt", "rsqrt", "pow", "erf_inv", "atan2", "atan", "asin", "acos",
     )  # fmt: skip
-    return {name: getattr(made, name) for name in names}
+    return {name: getattr(functions, name) for name in names}

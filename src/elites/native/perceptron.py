@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from elites.native.compiled import Loaded, host, machine_code
+from elites.native.compiled import LoadedCode, host, machine_code
 
 ENTRY = "elites_perceptron"
 BLOCK = 8  # vectors of units that are summed at once
@@ -22,14 +22,14 @@ WORD = 4  # bytes
 class Perceptron:
     """The code of perceptrons of these layer sizes, with rectified hidden units.
 
-    `address` is that of a function of weights as `layout` has them, inputs and outputs `[numbers, lanes]`, a
-    lane, and whether to read rows of inputs that are 0 too, as weights that are not finite need it. Outputs
-    are not rectified.
+    `address` is that of a function. Its arguments are weights in the order of `layout`, inputs and outputs
+    `[numbers, lanes]`, a lane, and whether to read the rows of zero inputs too (needed if a weight is not
+    finite). Outputs are not rectified.
     """
 
     def __init__(self, sizes: Sequence[int], lanes: int) -> None:
         self.sizes, self.lanes, self.width = tuple(sizes), lanes, host().lanes
-        self._code = Loaded(machine_code("\n".join(_Emitter(self).module())), ENTRY)
+        self._code = LoadedCode(machine_code("\n".join(_Emitter(self).module())), ENTRY)
         self.address = self._code.address
 
     @property
@@ -53,15 +53,17 @@ class Perceptron:
 
     @property
     def numbers(self) -> int:
-        """Of a perceptron in memory."""
+        """The number of floats that a perceptron takes in memory."""
         return self.layout[-1][0]
 
 
 class _Emitter:
-    def __init__(self, made: Perceptron) -> None:
-        self.sizes, self.padded, self.layout = made.sizes, made.padded, made.layout
-        self.lanes, self.width = made.lanes, made.width
-        self.vector, self.mask, self.whole = (f"<{made.width} x {kind}>" for kind in ("float", "i1", "i32"))
+    def __init__(self, perceptron: Perceptron) -> None:
+        self.sizes, self.padded, self.layout = perceptron.sizes, perceptron.padded, perceptron.layout
+        self.lanes, self.width = perceptron.lanes, perceptron.width
+        self.vector, self.mask, self.whole = (
+            f"<{perceptron.width} x {kind}>" for kind in ("float", "i1", "i32")
+        )
         self.label = "start"
         self.names = 0
 
@@ -80,16 +82,16 @@ class _Emitter:
             f"  %dense.all = shufflevector {self.mask} %dense.one, {self.mask} poison, "
             f"<{self.width} x i32> zeroinitializer"
         )
-        yield from self.observed()
+        yield from self.emit_inputs()
         now, then, layers = "%x0", "%x1", len(self.sizes) - 1
         for layer in range(layers - 1):
             count = str(self.sizes[layer])
             if layer > 0:
-                yield from self.active(now, self.padded[layer])
+                yield from self.emit_active_indices(now, self.padded[layer])
                 count = "%active" + str(self.names)
-            yield from self.hidden(layer, now, then, count)
+            yield from self.emit_hidden_layer(layer, now, then, count)
             now, then = then, now
-        yield from self.last(now)
+        yield from self.emit_last_layer(now)
         yield "  ret void"
         yield "}"
         for name, result, arguments in (
@@ -141,7 +143,7 @@ class _Emitter:
         self.label = f"{name}.end"
         return [*head, *lines, *tail], carried
 
-    def observed(self) -> Iterator[str]:
+    def emit_inputs(self) -> Iterator[str]:
         """The inputs of this lane, side by side, with zeros after them."""
         for start in range(0, self.padded[0], self.width):
             place, line = self.at("%x0", start)
@@ -163,7 +165,7 @@ class _Emitter:
 
         yield from self.loop(str(self.sizes[0]), [], body)[0]
 
-    def active(self, inputs: str, padded: int) -> Iterator[str]:
+    def emit_active_indices(self, inputs: str, padded: int) -> Iterator[str]:
         """The indices of the inputs that are not 0, in order, and their number."""
         first = ", ".join(f"i32 {k}" for k in range(self.width))
 
@@ -198,7 +200,7 @@ class _Emitter:
         self.names += 1
         yield f"  %active{self.names} = add i64 {total}, 0"
 
-    def hidden(self, layer: int, inputs: str, outputs: str, count: str) -> Iterator[str]:
+    def emit_hidden_layer(self, layer: int, inputs: str, outputs: str, count: str) -> Iterator[str]:
         """A layer with rectified units; all inputs of the first layer, active ones of the others."""
         weights, biases = self.layout[layer]
         row = self.padded[layer + 1]
@@ -257,7 +259,7 @@ class _Emitter:
                 )
                 yield f"  store {self.vector} {value}.up, ptr {place}, align {self.width * WORD}"
 
-    def last(self, inputs: str) -> Iterator[str]:
+    def emit_last_layer(self, inputs: str) -> Iterator[str]:
         """The outputs: products of vectors, as there are few of them."""
         weights, biases = self.layout[len(self.sizes) - 2]
         row = self.padded[-2]
@@ -292,14 +294,14 @@ class _Emitter:
                 source, line = self.at("%weights", biases + unit)
                 yield line
                 yield f"  {value}.bias = load float, ptr {source}, align {WORD}"
-                yield from self.summed(value)
+                yield from self.emit_sum(value)
                 yield f"  {value}.total = fadd float {value}.sum, {value}.bias"
                 target, line = self.at("%outputs", f"{value}.to")
                 yield f"  {value}.to = add i64 %lane, {unit * self.lanes}"
                 yield line
                 yield f"  store float {value}.total, ptr {target}, align {WORD}"
 
-    def summed(self, value: str) -> Iterator[str]:
+    def emit_sum(self, value: str) -> Iterator[str]:
         """The sum of a vector, `.sum`: its halves are added until one number is left."""
         width, left = self.width, value
         while width > 1:

@@ -127,30 +127,30 @@ class Graph:
             self._known[key] = self.new("const", (), dtype, OUTERMOST, number)
         return self._known[key]
 
-    def like(self, node: int, value: Any) -> int:
+    def const_like(self, node: int, value: Any) -> int:
         """A constant of the type of a node."""
         return self.const(value, self.nodes[node].dtype)
 
     def value(self, node: int) -> Any:
         """The value of a constant; None for any other node."""
-        found = self.nodes[node]
-        return found.value if found.op == "const" else None
+        node_entry = self.nodes[node]
+        return node_entry.value if node_entry.op == "const" else None
 
     def op(self, op: str, *args: int, dtype: str | None = None) -> int:
         """An operation, of the type of its first argument unless `dtype` says otherwise."""
         nodes = self.nodes
         if op in _COMMUTATIVE and args[0] > args[1]:
             args = (args[1], args[0])
-        result = dtype or ("bool" if op in _COMPARISONS else nodes[args[0]].dtype)
-        key = (op, args, result)
-        found = self._known.get(key)
-        if found is None:
-            found = self._simplified(op, args)
-            if found is None:
+        result_dtype = dtype or ("bool" if op in _COMPARISONS else nodes[args[0]].dtype)
+        key = (op, args, result_dtype)
+        result = self._known.get(key)
+        if result is None:
+            result = self._simplified(op, args)
+            if result is None:
                 block = max((nodes[arg].block for arg in args), key=self.depths.__getitem__)
-                found = self.new(op, args, result, block)
-            self._known[key] = found
-        return found
+                result = self.new(op, args, result_dtype, block)
+            self._known[key] = result
+        return result
 
     def _simplified(self, op: str, args: tuple[int, ...]) -> int | None:
         values = [self.value(arg) for arg in args]
@@ -186,9 +186,9 @@ class Graph:
 
     def select(self, condition: int, yes: int, no: int) -> int:
         """`yes` where the condition is true."""
-        known = self.value(condition)
-        if known is not None:
-            return yes if known else no
+        constant = self.value(condition)
+        if constant is not None:
+            return yes if constant else no
         if yes == no:
             return yes
         if self.nodes[yes].dtype == "bool" and self.value(yes) is not None and self.value(no) is not None:
@@ -201,7 +201,7 @@ class Graph:
         if source == dtype:
             return node
         if dtype == "bool":
-            return self.op("ne", node, self.like(node, 0))
+            return self.op("ne", node, self.const_like(node, 0))
         if value is None:
             return self.op("cast", node, dtype=dtype)
         if source.startswith("float") and not dtype.startswith("float"):
@@ -316,8 +316,8 @@ class Program:
     def loops(self) -> dict[int, Loop]:
         """The live loops by their nodes, those inside others last."""
         nodes = self.graph.nodes
-        found = {at: _loop(nodes[at]) for at in self.live() if nodes[at].op == "loop"}
-        return dict(sorted(found.items(), key=lambda pair: self.graph.depths[pair[1].block]))
+        loops = {at: _loop(nodes[at]) for at in self.live() if nodes[at].op == "loop"}
+        return dict(sorted(loops.items(), key=lambda pair: self.graph.depths[pair[1].block]))
 
     def work(self) -> int:
         """The number of operations of a call. Those in a loop count for each iteration, in a `while` once."""
@@ -377,7 +377,7 @@ def _loop(node: Node) -> Loop:
     return loop
 
 
-def in_order(program: Program) -> dict[int, list[int]]:
+def order_nodes(program: Program) -> dict[int, list[int]]:
     """The live nodes of each block, in an order in which they can be computed."""
     nodes = program.graph.nodes
     blocks: dict[int, list[int]] = {}

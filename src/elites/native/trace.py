@@ -81,14 +81,14 @@ def trace_jaxpr(function: Callable[..., Any], *examples: Any) -> tuple[Any, list
 def from_jaxpr(
     closed: Any, arguments: Sequence[int], results: Sequence[int]
 ) -> tuple[Program, list[list[Slot]], list[list[Slot]]]:
-    """As `trace`, of what `trace_jaxpr` returned."""
+    """Like `trace`, from the results of `trace_jaxpr`."""
     tracer = _Tracer()
     graph, inputs = tracer.graph, []
     for number, variable in enumerate(closed.jaxpr.invars):
         slot = _slot(variable)
-        made = [graph.new("input", (), slot.dtype, 0, (number, k)) for k in range(slot.size)]
-        inputs.append(np.array(made, int).reshape(slot.shape))
-    outputs = tracer.closed(closed, inputs)
+        nodes = [graph.new("input", (), slot.dtype, 0, (number, k)) for k in range(slot.size)]
+        inputs.append(np.array(nodes, int).reshape(slot.shape))
+    outputs = tracer.read_jaxpr(closed, inputs)
     return (
         Program(graph, _grouped(inputs, arguments), _grouped(outputs, results)),
         _split([_slot(variable) for variable in closed.jaxpr.invars], arguments),
@@ -121,9 +121,10 @@ class _Tracer:
         self.graph = Graph()
         self.scalar = self._scalar_operations()
 
-    def closed(self, closed: Any, arguments: Sequence[Array]) -> list[Array]:
+    def read_jaxpr(self, closed_jaxpr: Any, arguments: Sequence[Array]) -> list[Array]:
         """The results of a jaxpr."""
-        jaxpr, consts = (closed.jaxpr, closed.consts) if hasattr(closed, "consts") else (closed, ())
+        is_closed = hasattr(closed_jaxpr, "consts")
+        jaxpr, consts = (closed_jaxpr.jaxpr, closed_jaxpr.consts) if is_closed else (closed_jaxpr, ())
         values: dict[Any, Array] = {}
         values |= {
             var: self._constant(np.asarray(const)) for var, const in zip(jaxpr.constvars, consts, strict=True)
@@ -145,7 +146,7 @@ class _Tracer:
         if name in self.scalar:
             return [self._each(self.scalar[name], *arrays)]
         if name in _CALLS:
-            return self.closed(params[_CALLS[name]], arrays)
+            return self.read_jaxpr(params[_CALLS[name]], arrays)
         if name in _SAME:
             return arrays
         if name in _REDUCTIONS:
@@ -196,7 +197,7 @@ class _Tracer:
             "div": self._div,
             "rem": self._rem,
             "pow": self._pow,
-            "is_finite": lambda a: g.op("lt", g.op("abs", a), g.like(a, np.inf)),
+            "is_finite": lambda a: g.op("lt", g.op("abs", a), g.const_like(a, np.inf)),
             "clamp": lambda low, x, high: g.op("min", g.op("max", x, low), high),
             "add_any": functools.partial(g.op, "add"),
             "shift_left": functools.partial(self._shift, "shl"),
@@ -212,9 +213,9 @@ class _Tracer:
 
     def _sign(self, a: int) -> int:
         g = self.graph
-        zero, one = g.like(a, 0), g.like(a, 1)
+        zero, one = g.const_like(a, 0), g.const_like(a, 1)
         up = g.select(g.op("lt", zero, a), one, zero if self._kind(a) != "f" else a)
-        return up if self._kind(a) == "u" else g.select(g.op("lt", a, zero), g.like(a, -1), up)
+        return up if self._kind(a) == "u" else g.select(g.op("lt", a, zero), g.const_like(a, -1), up)
 
     def _div(self, a: int, b: int) -> int:
         """As in XLA: n / 0 is -1, and the least number / -1 is itself."""
@@ -223,7 +224,7 @@ class _Tracer:
             return g.op("div", a, b)
         zero, safe, special = self._divisor(a, b)
         minus = np.iinfo(g.nodes[a].dtype).max if self._kind(a) == "u" else -1
-        return g.select(zero, g.like(a, minus), g.select(special, a, g.op("div", a, safe)))
+        return g.select(zero, g.const_like(a, minus), g.select(special, a, g.op("div", a, safe)))
 
     def _rem(self, a: int, b: int) -> int:
         """As in XLA: n % 0 is n, and the least number % -1 is 0."""
@@ -231,16 +232,16 @@ class _Tracer:
         if self._kind(a) == "f":
             return g.op("rem", a, b)
         zero, safe, special = self._divisor(a, b)
-        return g.select(zero, a, g.select(special, g.like(a, 0), g.op("rem", a, safe)))
+        return g.select(zero, a, g.select(special, g.const_like(a, 0), g.op("rem", a, safe)))
 
     def _divisor(self, a: int, b: int) -> tuple[int, int, int]:
         """Whether an integer divisor is 0, a divisor that cannot trap, and whether the quotient overflows."""
         g = self.graph
-        zero, special = g.op("eq", b, g.like(b, 0)), g.const(False, "bool")
+        zero, special = g.op("eq", b, g.const_like(b, 0)), g.const(False, "bool")
         if self._kind(a) == "i":
-            least = g.op("eq", a, g.like(a, np.iinfo(g.nodes[a].dtype).min))
-            special = g.op("and", least, g.op("eq", b, g.like(b, -1)))
-        return zero, g.select(g.op("or", zero, special), g.like(b, 1), b), special
+            least = g.op("eq", a, g.const_like(a, np.iinfo(g.nodes[a].dtype).min))
+            special = g.op("and", least, g.op("eq", b, g.const_like(b, -1)))
+        return zero, g.select(g.op("or", zero, special), g.const_like(b, 1), b), special
 
     def _pow(self, x: int, y: int) -> int:
         g = self.graph
@@ -253,8 +254,8 @@ class _Tracer:
         g = self.graph
         width = np.dtype(g.nodes[a].dtype).itemsize * 8
         unsigned = g.bits(by, g.nodes[by].dtype.replace("uint", "int").replace("int", "uint"))
-        fits = g.op("lt", unsigned, g.like(unsigned, width))
-        return g.select(fits, g.op(op, a, g.select(fits, by, g.like(by, 0))), g.like(a, 0))
+        fits = g.op("lt", unsigned, g.const_like(unsigned, width))
+        return g.select(fits, g.op(op, a, g.select(fits, by, g.const_like(by, 0))), g.const_like(a, 0))
 
     def _shift_right_logical(self, a: int, by: int) -> int:
         g, dtype = self.graph, self.graph.nodes[a].dtype
@@ -278,8 +279,8 @@ class _Tracer:
                     result = base if result is None else g.op("mul", result, base)
                 base, left = g.op("mul", base, base), left >> 1
             if result is None:
-                return g.like(base, 1)
-            return result if power > 0 else self._div(g.like(base, 1), result)
+                return g.const_like(base, 1)
+            return result if power > 0 else self._div(g.const_like(base, 1), result)
 
         return [self._each(raised, x)]
 
@@ -307,7 +308,7 @@ class _Tracer:
                 return g.select(at, nodes[1], nodes[0]) if len(nodes) > 1 else nodes[0]
             chosen = nodes[-1]
             for k in range(len(nodes) - 2, -1, -1):
-                chosen = g.select(g.op("le", at, g.like(at, k)), nodes[k], chosen)
+                chosen = g.select(g.op("le", at, g.const_like(at, k)), nodes[k], chosen)
             return chosen
 
         return [self._each(choose, which, *cases)]
@@ -437,16 +438,16 @@ class _Tracer:
         """Where a window may start, each with its condition; `most` is the last place on each axis."""
         g, per_axis = self.graph, []
         for start, last in zip(starts, most, strict=True):
-            known = self.graph.value(start)
-            if known is not None:
-                at = min(max(int(known), 0), last) if clip else int(known)
+            constant = self.graph.value(start)
+            if constant is not None:
+                at = min(max(int(constant), 0), last) if clip else int(constant)
                 per_axis.append([(at, g.const(True, "bool"))] if 0 <= at <= last else [])
                 continue
-            places = [(at, g.op("eq", start, g.like(start, at))) for at in range(last + 1)]
+            places = [(at, g.op("eq", start, g.const_like(start, at))) for at in range(last + 1)]
             if clip:
-                places[0] = (0, g.op("le", start, g.like(start, 0)) if last else g.const(True, "bool"))
+                places[0] = (0, g.op("le", start, g.const_like(start, 0)) if last else g.const(True, "bool"))
                 if last:
-                    places[-1] = (last, g.op("le", g.like(start, last), start))
+                    places[-1] = (last, g.op("le", g.const_like(start, last), start))
             per_axis.append(places)
         return [
             (
@@ -548,8 +549,8 @@ class _Tracer:
     def _do_cond(self, equation: Any, which: Array, *arguments: Array) -> list[Array]:
         branches, known = equation.params["branches"], self._known(which)
         if known is not None:
-            return self.closed(branches[min(max(int(known), 0), len(branches) - 1)], arguments)
-        results = [self.closed(branch, arguments) for branch in branches]
+            return self.read_jaxpr(branches[min(max(int(known), 0), len(branches) - 1)], arguments)
+        results = [self.read_jaxpr(branch, arguments) for branch in branches]
         return [self._do_select_n(equation, which, *cases)[0] for cases in zip(*results, strict=True)]
 
     def _do_scan(self, equation: Any, *arrays: Array) -> list[Array]:
@@ -575,7 +576,7 @@ class _Tracer:
                 return [index, *[g.const(0, "int32")] * (x.ndim - 1)], [1, *x.shape[1:]]
 
             inputs = [self._read(x, *row(x), True, None)[0] for x in scanned]
-            results = self.closed(body, [*fixed, *now[:carried], *inputs])
+            results = self.read_jaxpr(body, [*fixed, *now[:carried], *inputs])
             stacked = [
                 self._write(whole, row(whole)[0], new[None], None, True)
                 for whole, new in zip(now[carried:], results[carried:], strict=True)
@@ -607,18 +608,18 @@ class _Tracer:
         )
         before = len(g.nodes)
         while len(g.nodes) - before < UNROLL:
-            going = self._known(self.closed(p["cond_jaxpr"], [*for_test, *carry])[0])
+            going = self._known(self.read_jaxpr(p["cond_jaxpr"], [*for_test, *carry])[0])
             if going is None:
                 break
             if not going:
                 return carry
-            carry = self.closed(p["body_jaxpr"], [*for_body, *carry])
+            carry = self.read_jaxpr(p["body_jaxpr"], [*for_body, *carry])
         shapes = [array.shape for array in carry]
 
         def once(index: int, state: list[int]) -> tuple[int, list[int]]:
             now = _shaped(state, shapes)
-            going = int(self.closed(p["cond_jaxpr"], [*for_test, *now])[0])
-            results = _flat(self.closed(p["body_jaxpr"], [*for_body, *now]))
+            going = int(self.read_jaxpr(p["cond_jaxpr"], [*for_test, *now])[0])
+            results = _flat(self.read_jaxpr(p["body_jaxpr"], [*for_body, *now]))
             return going, [g.select(going, new, old) for new, old in zip(results, state, strict=True)]
 
         return _shaped(g.repeat(None, _flat(carry), once), shapes)
@@ -647,7 +648,7 @@ class _Tracer:
         shapes = [
             jax.ShapeDtypeStruct(x.shape, jnp.dtype(name)) for x, name in zip(arrays, dtypes, strict=True)
         ]
-        return self.closed(jax.make_jaxpr(function)(*shapes), arrays)[0]
+        return self.read_jaxpr(jax.make_jaxpr(function)(*shapes), arrays)[0]
 
     def _do_random_wrap(self, equation: Any, words: Array) -> list[Array]:
         return [self._keys(words)]

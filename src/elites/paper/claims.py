@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.metrics.metric import BY_NAME, Quantity
-from elites.metrics.statistics import least_p, rank_sum_p, sign_p
+from elites.metrics.statistics import rank_sum_p, sign_p, smallest_p
 from elites.paper.presets import DEEP_GRID, GA_SHARE, GA_SHARES, PAPERS, PGA, ROBOTS, SUITES, Suite
-from elites.paper.verdicts import Check, Claim
+from elites.paper.verdicts import Claim, ClaimComparison
 from elites.results.schemas import result_parameters
 from elites.studies.results.runs import Run, find_defaults, has_default_task
-from elites.studies.results.study_results import Basis, Curves, RunValues, StudyResults
+from elites.studies.results.study_results import ComparisonBasis, Curves, RunValues, StudyResults
 
 FREE_PARAMETERS = {
     "qd-deterministic-halfcheetah": "ends_on_fall"
@@ -34,15 +34,17 @@ def evaluate_claims(study: StudyResults) -> list[Claim]:
     """
     present = {curves.run.record.task for curves in study.runs}
     suites = [suite for name, suite in SUITES.items() if name == PAPERS or present & set(suite.tasks)]
-    data = {Basis.ENDS: Evidence(study), Basis.POOLED: Evidence(study.with_pooled_offset)}
+    data = {ComparisonBasis.ENDS: Evidence(study), ComparisonBasis.POOLED: Evidence(study.with_pooled_offset)}
     if any(_has_other_common_budget(curves) for curves in study.runs):
-        data[Basis.COMMON] = Evidence(study.at_common_budget)
+        data[ComparisonBasis.COMMON] = Evidence(study.at_common_budget)
     claims = []
-    for number, text, checks in CLAIMS:
+    for number, text, compare in CLAIMS:
         for suite in suites:
-            by = {basis: tuple(checks(suite, evidence)) for basis, evidence in data.items()}
-            common = by.get(Basis.COMMON, ())
-            claims.append(Claim(number, text, by[Basis.ENDS], common, by[Basis.POOLED], suite.title))
+            by = {basis: tuple(compare(suite, evidence)) for basis, evidence in data.items()}
+            common = by.get(ComparisonBasis.COMMON, ())
+            claims.append(
+                Claim(number, text, by[ComparisonBasis.ENDS], common, by[ComparisonBasis.POOLED], suite.title)
+            )
     return claims
 
 
@@ -63,21 +65,23 @@ def _uncertain(suite: Suite) -> list[str]:
     return [suite.uncertain(robot) for robot in ROBOTS]
 
 
-def _best(data: Evidence, metric: Quantity, tasks: Iterable[str], others: Iterable[str]) -> Iterator[Check]:
-    """Checks that PGA-MAP-Elites has the highest value of a metric."""
+def _best(
+    data: Evidence, metric: Quantity, tasks: Iterable[str], others: Iterable[str]
+) -> Iterator[ClaimComparison]:
+    """Whether PGA-MAP-Elites has the highest value of a metric."""
     pairs = [(task, other) for task in tasks for other in others]
     return (data.above(task, metric, Contender(PGA), Contender(other)) for task, other in pairs)
 
 
-def _claim_1(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_1(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     return _best(data, QD_SCORE, _uncertain(suite), (*QD_OTHERS, "td3"))
 
 
-def _claim_2(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_2(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     return _best(data, QD_SCORE, map(suite.deterministic, ROBOTS), (*QD_OTHERS, "td3"))
 
 
-def _claim_3(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_3(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     yield from _best(data, MAX_FITNESS, suite.tasks, QD_OTHERS)
     for choose_task in (suite.uncertain, suite.deterministic):
         for robot in ("walker", "hopper"):
@@ -86,25 +90,25 @@ def _claim_3(suite: Suite, data: Evidence) -> Iterator[Check]:
             yield data.like(choose_task(robot), MAX_FITNESS, Contender(PGA), Contender("td3"))
 
 
-def _claim_4(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_4(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     ants = _ants(suite)
     for name in (PGA, *QD_OTHERS, "td3"):
         scores = [data.qd_scores_across_tasks(task, Contender(name)) for task in ants]
         yield above(f"{QD_SCORE.label} of {name} on {ants[0]} above {ants[1]}", QD_SCORE, *scores)
 
 
-def _claim_5(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_5(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     for metric in (QD_SCORE.corrected, MAX_FITNESS.corrected):
         yield from _best(data, metric, _uncertain(suite), SAMPLED)
 
 
-def _claim_6(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_6(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     limits = {"walker": 0.1, "halfcheetah": 0.05, "ant": 0.05, "hopper": 0.2}
     for robot, limit in limits.items():
         yield data.below(suite.uncertain(robot), MAX_FITNESS.loss, Contender(PGA), limit)
 
 
-def _claim_7(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_7(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     metric = QD_SCORE.loss
     for task in _uncertain(suite):
         for other in (PGA, ME, SAMPLING, DEEP):
@@ -117,7 +121,7 @@ def _claim_7(suite: Suite, data: Evidence) -> Iterator[Check]:
     yield data.above(suite.uncertain("halfcheetah"), metric, Contender(SAMPLING), Contender(PGA))
 
 
-def _claim_8(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_8(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     for task in _uncertain(suite):
         for other in (PGA, ME, ES, SAMPLING):
             yield data.above(task, MAX_FITNESS.loss, Contender(DEEP), Contender(other))
@@ -127,7 +131,7 @@ def _share(value: float) -> Contender:
     return Contender(PGA, value)
 
 
-def _claim_9(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_9(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     for task in _uncertain(suite):
         for mixed in MIXED:
             for end in (LOWEST, HIGHEST):
@@ -141,13 +145,13 @@ def _claim_9(suite: Suite, data: Evidence) -> Iterator[Check]:
             yield data.like(task, MAX_FITNESS, _share(LOWEST), _share(other))
 
 
-def _claim_10(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_10(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     for task in _uncertain(suite):
         for other in (LOWEST, *MIXED):
             yield data.above(task, QD_SCORE.loss, _share(HIGHEST), _share(other))
 
 
-def _claim_11(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_11(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     def rates(run: RunValues, operator: str) -> tuple[float, float] | None:
         shares = run.rates.get(operator, (np.nan, np.nan))
         return None if np.isnan(shares).any() else shares
@@ -174,7 +178,7 @@ def _claim_11(suite: Suite, data: Evidence) -> Iterator[Check]:
         )
 
 
-def _claim_12(suite: Suite, data: Evidence) -> Iterator[Check]:
+def _claim_12(suite: Suite, data: Evidence) -> Iterator[ClaimComparison]:
     for robot in ("walker", "halfcheetah"):
         yield data.like(suite.uncertain(robot), COVERAGE, Contender(PGA), Contender(ME))
     for robot in ("hopper", "ant"):
@@ -191,7 +195,7 @@ def _claim_12(suite: Suite, data: Evidence) -> Iterator[Check]:
                 yield data.above(task, COVERAGE.loss, Contender(ME), Contender(other))
 
 
-CLAIMS: tuple[tuple[str, str, Callable[[Suite, Evidence], Iterator[Check]]], ...] = (
+CLAIMS: tuple[tuple[str, str, Callable[[Suite, Evidence], Iterator[ClaimComparison]]], ...] = (
     ("1", "PGA-MAP-Elites has the best QD-score on all four uncertain tasks.", _claim_1),
     ("2", "PGA-MAP-Elites has the best QD-score on all four deterministic tasks.", _claim_2),
     (
@@ -290,7 +294,9 @@ class Evidence:
     def _known(self, values: np.ndarray) -> np.ndarray:
         """The values without NaN; with the pooled offset, all replications or none."""
         missing = np.isnan(values)
-        return values[:0] if self.study.basis is Basis.POOLED and missing.any() else values[~missing]
+        return (
+            values[:0] if self.study.basis is ComparisonBasis.POOLED and missing.any() else values[~missing]
+        )
 
     def name(self, task: str) -> str:
         """A task's name, with the variant that was run if more than one counts."""
@@ -300,12 +306,12 @@ class Evidence:
         given = next(c.run.record.task_parameters for c in self.study.runs if c.run.task == label)
         return f"{task} ({free} {given.get(free)})"
 
-    def above(self, task: str, metric: Quantity, better: Contender, worse: Contender) -> Check:
+    def above(self, task: str, metric: Quantity, better: Contender, worse: Contender) -> ClaimComparison:
         """Tests that `better` is above `worse`."""
         text = f"{self.name(task)}: {metric.label} of {better} above {worse}"
         return above(text, metric, self.values(task, better, metric), self.values(task, worse, metric))
 
-    def like(self, task: str, metric: Quantity, one: Contender, other: Contender) -> Check:
+    def like(self, task: str, metric: Quantity, one: Contender, other: Contender) -> ClaimComparison:
         """Tests that two algorithms do not differ."""
         first, second = self.values(task, one, metric), self.values(task, other, metric)
         text = f"{self.name(task)}: {metric.label} of {one} like {other}"
@@ -314,22 +320,22 @@ class Evidence:
         first_median, second_median = float(np.median(first)), float(np.median(second))
         near = abs(first_median - second_median) <= MARGIN * abs(second_median)
         p = rank_sum_p(first, second)
-        return Check(
+        return ClaimComparison(
             f"{text}: {metric.text(first_median)} and {metric.text(second_median)}",
             p,
-            least_p(len(first), len(second)),
+            smallest_p(len(first), len(second)),
             (near, not near),
             alike=True,
             quantity=metric.name,
         )
 
-    def below(self, task: str, metric: Quantity, contender: Contender, limit: float) -> Check:
+    def below(self, task: str, metric: Quantity, contender: Contender, limit: float) -> ClaimComparison:
         """Tests that every replication is below a limit."""
         values = self.values(task, contender, metric)
         text = f"{self.name(task)}: {metric.label} of {contender} below {metric.text(limit)}"
         return _signs(text, values < limit, metric.name)
 
-    def in_runs(self, task: str, text: str, holds: Callable[[RunValues], bool | None]) -> Check:
+    def in_runs(self, task: str, text: str, holds: Callable[[RunValues], bool | None]) -> ClaimComparison:
         """Tests that `holds` is true in every replication of PGA-MAP-Elites. It returns None if undecided."""
         outcomes = [holds(self.study.compared_values(curves)) for curves in self.runs(task, Contender(PGA))]
         known = np.array([one for one in outcomes if one is not None], bool)
@@ -359,25 +365,25 @@ def _labels(study: StudyResults) -> dict[str, str]:
     return labels
 
 
-def _untested(text: str, quantity: str = "", *, alike: bool = False) -> Check:
-    return Check(text, float("nan"), 1.0, (False, False), alike, quantity)
+def _untested(text: str, quantity: str = "", *, alike: bool = False) -> ClaimComparison:
+    return ClaimComparison(text, float("nan"), 1.0, (False, False), alike, quantity)
 
 
-def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) -> Check:
+def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) -> ClaimComparison:
     """Tests that the first values are above the second."""
     if not len(first) or not len(second):
         return _untested(text, metric.name)
     first_median, second_median = float(np.median(first)), float(np.median(second))
     text = f"{text}: {metric.text(first_median)} and {metric.text(second_median)}"
     sides = (first_median > second_median, first_median < second_median)
-    p, least = rank_sum_p(first, second), least_p(len(first), len(second))
-    return Check(text, p, least, sides, quantity=metric.name)
+    p, smallest = rank_sum_p(first, second), smallest_p(len(first), len(second))
+    return ClaimComparison(text, p, smallest, sides, quantity=metric.name)
 
 
-def _signs(text: str, successes: np.ndarray, quantity: str = "") -> Check:
+def _signs(text: str, successes: np.ndarray, quantity: str = "") -> ClaimComparison:
     if not len(successes):
         return _untested(text, quantity)
     yes, count = int(successes.sum()), len(successes)
     text = f"{text}: in {yes} of {count} runs"
     sides = (2 * yes > count, 2 * yes < count)
-    return Check(text, sign_p(yes, count - yes), sign_p(count, 0), sides, quantity=quantity)
+    return ClaimComparison(text, sign_p(yes, count - yes), sign_p(count, 0), sides, quantity=quantity)

@@ -44,12 +44,12 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Check:
+class ClaimComparison:
     """One comparison of a claim."""
 
     text: str
     p: float  # uncorrected; NaN if it could not be tested
-    least: float  # the smallest p that this number of runs can reach
+    smallest_p: float  # the smallest p that this number of runs can reach
     sides: tuple[bool, bool]  # whether the data lean towards the claim, and against it
     alike: bool = False  # whether the claim is that there is no difference
     quantity: str = ""  # the compared one
@@ -70,7 +70,7 @@ class Check:
         significant = bonferroni(self.p, comparisons) < LEVEL
         towards, against = self.sides
         if self.alike:
-            possible = bonferroni(self.least, comparisons) < LEVEL
+            possible = bonferroni(self.smallest_p, comparisons) < LEVEL
             if significant and against:
                 return Verdict.CONTRADICTED
             return Verdict.HOLDS if possible and towards else Verdict.UNDECIDED
@@ -85,18 +85,20 @@ class Claim:
 
     number: str
     text: str
-    checks: tuple[Check, ...]
-    common: tuple[Check, ...] = ()  # the same comparisons at the common budget; none if that changes nothing
-    pooled: tuple[Check, ...] = ()  # the same with the pooled offset; none if it is not examined
+    comparisons: tuple[ClaimComparison, ...]
+    common: tuple[ClaimComparison, ...] = ()
+    """The same comparisons at the common budget; none if that changes nothing."""
+    pooled: tuple[ClaimComparison, ...] = ()
+    """The same comparisons with the pooled offset; none if it is not examined."""
     suite: str = ""  # title of the tasks that it is tested on
 
     @property
-    def tested(self) -> tuple[Check, ...]:
-        return tuple(check for check in self.checks if check.tested)
+    def tested(self) -> tuple[ClaimComparison, ...]:
+        return tuple(comparison for comparison in self.comparisons if comparison.tested)
 
     @property
-    def verdicts(self) -> list[tuple[Check, Verdict]]:
-        return [(check, check.verdict(len(self.tested))) for check in self.tested]
+    def verdicts(self) -> list[tuple[ClaimComparison, Verdict]]:
+        return [(comparison, comparison.verdict(len(self.tested))) for comparison in self.tested]
 
     @property
     def verdict(self) -> Verdict:
@@ -107,7 +109,7 @@ class Claim:
             return Verdict.CONTRADICTED
         if set(verdicts) != {Verdict.HOLDS}:
             return Verdict.UNDECIDED
-        return Verdict.HOLDS if len(verdicts) == len(self.checks) else Verdict.PARTLY
+        return Verdict.HOLDS if len(verdicts) == len(self.comparisons) else Verdict.PARTLY
 
     @property
     def at_common_budget(self) -> str:
@@ -119,20 +121,20 @@ class Claim:
     @property
     def with_pooled_offset(self) -> str:
         """The verdict with the pooled offset; empty if no comparison that was tested depends on it."""
-        if not self.pooled or not any(check.has_offset for check in self.tested):
+        if not self.pooled or not any(comparison.has_offset for comparison in self.tested):
             return ""
-        if len(self.tested) != len([check for check in self.pooled if check.tested]):
+        if len(self.tested) != len([comparison for comparison in self.pooled if comparison.tested]):
             return UNKNOWN
         return _change(self.verdict, Claim(self.number, self.text, self.pooled).verdict)
 
     def sensitivities(self) -> list[tuple[str, str]]:
         """The change of each tested verdict at the common budget, and its change with the pooled offset."""
         count, texts = len(self.tested), []
-        for place, check in enumerate(self.checks):
-            if check.tested:
-                verdict = check.verdict(count)
+        for place, comparison in enumerate(self.comparisons):
+            if comparison.tested:
+                verdict = comparison.verdict(count)
                 common = _change(verdict, self.common[place].verdict(count)) if self.common else ""
-                pooled = self.pooled[place].verdict(count) if self.pooled and check.has_offset else None
+                pooled = self.pooled[place].verdict(count) if self.pooled and comparison.has_offset else None
                 unknown = pooled is Verdict.UNTESTED
                 offset = "" if pooled is None else UNKNOWN if unknown else _change(verdict, pooled)
                 texts.append((common, offset))
@@ -147,12 +149,12 @@ class Claim:
         parts = [
             f"{verdicts.count(verdict)} {word}" for verdict, word in WORDS.items() if verdict in verdicts
         ]
-        return f"{len(verdicts)} of {len(self.checks)} comparisons: {', '.join(parts)}"
+        return f"{len(verdicts)} of {len(self.comparisons)} comparisons: {', '.join(parts)}"
 
     @property
     def possible(self) -> bool:
         """Whether any comparison could have been significant."""
-        return any(bonferroni(check.least, len(self.tested)) < LEVEL for check in self.tested)
+        return any(bonferroni(comparison.smallest_p, len(self.tested)) < LEVEL for comparison in self.tested)
 
 
 def _change(verdict: Verdict, other: Verdict) -> str:

@@ -35,8 +35,8 @@ class Controller:
 
         from elites.policies.jax import Policy
 
-        given = jnp.asarray(_checked(observations, self.sizes[0]))
-        return np.asarray(Policy(self.sizes).apply(jnp.asarray(self.parameters), given))
+        inputs = jnp.asarray(_check_observations(observations, self.sizes[0]))
+        return np.asarray(Policy(self.sizes).apply(jnp.asarray(self.parameters), inputs))
 
     def __repr__(self) -> str:
         return (
@@ -111,23 +111,23 @@ class NumpyController:
     layers: tuple[tuple[np.ndarray, np.ndarray], ...]  # (weights [in, out], biases) of each
 
     def __call__(self, observations: ArrayLike) -> np.ndarray:
-        values = _checked(observations, len(self.layers[0][0]))
+        values = _check_observations(observations, len(self.layers[0][0]))
         for weights, biases in self.layers[:-1]:
             values = np.maximum(values @ weights + biases, 0)
         weights, biases = self.layers[-1]
         return np.tanh(values @ weights + biases)  # type: ignore[no-any-return]
 
 
-def _checked(observations: ArrayLike, size: int) -> np.ndarray:
+def _check_observations(observations: ArrayLike, size: int) -> np.ndarray:
     """The observations as float32; an error if they have another size."""
-    given = np.asarray(observations, np.float32)
+    inputs = np.asarray(observations, np.float32)
     require(
-        given.ndim > 0 and given.shape[-1] == size,
+        inputs.ndim > 0 and inputs.shape[-1] == size,
         "the shape of observations",
-        list(given.shape),
+        list(inputs.shape),
         f"[…, {size}]",
     )
-    return given
+    return inputs
 
 
 def _require_package(name: str, method: str, source: str) -> None:

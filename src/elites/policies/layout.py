@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HIDDEN = (128, 128)  # units of the hidden layers, as in the paper
 Array = TypeVar("Array", "np.ndarray", "jax.Array")
+"""`np.ndarray` on the host, `jax.Array` inside a program."""
 
 
 def parameter_count(sizes: tuple[int, ...]) -> int:

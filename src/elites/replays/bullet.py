@@ -124,14 +124,14 @@ class BulletScene:
         self.task, self.seed, self.actions, self.size = task, seed, actions, size
         self.steps = len(actions)
 
-    def frames(self, wanted: Sequence[int]) -> Iterator[np.ndarray]:
+    def frames(self, steps: Sequence[int]) -> Iterator[np.ndarray]:
         """See `Scene.frames`."""
         simulator = QDGymSimulator(self.task)
         try:
             camera, follow = BulletCamera(simulator, self.size), SmoothTarget(PACE)
             yaw, pitch, distance, height = VIEWS.get(self.task.robot.model, SIDE)
             simulator.begin(self.seed)
-            wanted_steps = set(wanted)
+            wanted_steps = set(steps)
             for step in range(max(wanted_steps, default=-1) + 1):
                 if step:
                     simulator.advance(np.ascontiguousarray(self.actions[step - 1]))

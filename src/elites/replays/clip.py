@@ -25,7 +25,7 @@ def _font(height: int) -> Any:
     return ImageFont.load_default(size=max(10, height // 16))
 
 
-def captioned(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: bool) -> np.ndarray:
+def add_caption(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: bool) -> np.ndarray:
     """The picture in this size, with a text in its corner; pale if its episode is over."""
     image = Image.fromarray(picture)
     if image.size != size:
@@ -44,10 +44,10 @@ def captioned(picture: np.ndarray, text: str, size: tuple[int, int], *, at_end: 
 
 def blank_tile(size: tuple[int, int]) -> np.ndarray:
     """The tile of a region without an elite."""
-    return captioned(np.full((size[1], size[0], 3), EMPTY, np.uint8), "no elite", size, at_end=False)
+    return add_caption(np.full((size[1], size[0], 3), EMPTY, np.uint8), "no elite", size, at_end=False)
 
 
-def tiled(pictures: list[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+def tile_pictures(pictures: list[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """Pictures of one size, row by row."""
     rows, columns = shape
     height, width, _ = pictures[0].shape

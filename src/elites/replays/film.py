@@ -115,8 +115,8 @@ def _draw(
     end = picture(last)
     rate = float(np.clip(len(archives) / SECONDS, MIN_RATE, MAX_RATE))
     still = max(1, round(LAST_PICTURE_SECONDS * rate))
-    kept = last + still if out.suffix == ".gif" else 0  # pictures in memory: all of a GIF, a byte per pixel
-    require_bytes(1, end.shape[0] * end.shape[1] * (4 * 3 + kept), "this film takes", "films")
+    buffered_pictures = last + still if out.suffix == ".gif" else 0  # all of a GIF, a byte per pixel
+    require_bytes(1, end.shape[0] * end.shape[1] * (4 * 3 + buffered_pictures), "this film takes", "films")
     with Clip(out, rate, palette=end) as clip:
         for index in range(last):
             clip.add(picture(index))

@@ -21,10 +21,10 @@ class GymnasiumScene:
         self._simulator = DrawingSimulator(task)
         self.seconds = self._simulator.seconds
 
-    def frames(self, wanted: Sequence[int]) -> Iterator[np.ndarray]:
+    def frames(self, steps: Sequence[int]) -> Iterator[np.ndarray]:
         """See `Scene.frames`."""
         try:
-            wanted_steps = set(wanted)
+            wanted_steps = set(steps)
             self._simulator.begin(self.seed)
             for step in range(max(wanted_steps, default=-1) + 1):
                 if step:

@@ -53,14 +53,14 @@ class ModelShapes:
     def __init__(self, model: Any, bodies: Sequence[int], feet: Mapping[int, int]) -> None:
         self._feet = feet
         place = {body: index for index, body in enumerate(bodies)}
-        shown = [geom for geom in seen_geoms(model, feet) if int(model.geom_bodyid[geom]) in place]
+        shown = [geom for geom in find_visible_geoms(model, feet) if int(model.geom_bodyid[geom]) in place]
         thin = [geom for geom in shown if model.geom_type[geom] in (SPHERE, CAPSULE)]
         self._capsules = np.array(thin, int)
         self._bodies = np.array([place[int(model.geom_bodyid[geom])] for geom in thin], int)
         self._middle = model.geom_pos[self._capsules]
         long = np.where(model.geom_type[self._capsules] == CAPSULE, model.geom_size[self._capsules, 1], 0)
         up = np.array([0.0, 0.0, 1.0])
-        self._half = long[:, None] * rotated(model.geom_quat[self._capsules], up)
+        self._half = long[:, None] * rotate(model.geom_quat[self._capsules], up)
         self._radius = model.geom_size[self._capsules, 0]
         colours = [_colour(geom in feet, _is_fixed(model, geom)) for geom in thin]
         self._colour = np.array(colours).reshape(-1, 3)
@@ -73,14 +73,14 @@ class ModelShapes:
     def at(self, positions: np.ndarray, rotations: np.ndarray) -> tuple[Shapes, list[Solid]]:
         """The shapes with these poses of the bodies, `[bodies, …]`."""
         position, rotation = positions[self._bodies], rotations[self._bodies]
-        middle = position + rotated(rotation, self._middle)
-        half = rotated(rotation, self._half)
+        middle = position + rotate(rotation, self._middle)
+        half = rotate(rotation, self._half)
         solids = [
             Solid(
                 block.form,
                 block.size,
-                positions[block.body] + rotated(rotations[block.body], block.position),
-                rotated(rotations[block.body], block.axes.T).T,
+                positions[block.body] + rotate(rotations[block.body], block.position),
+                rotate(rotations[block.body], block.axes.T).T,
                 block.radius,
                 np.array(_colour(block.foot >= 0, block.obstacle)),
                 block.obstacle,
@@ -107,7 +107,7 @@ class ModelShapes:
         return limbs
 
 
-def seen_geoms(model: Any, feet: Mapping[int, int]) -> list[int]:
+def find_visible_geoms(model: Any, feet: Mapping[int, int]) -> list[int]:
     """The geoms to draw: those of the groups that MuJoCo shows, and feet, but not the floor."""
     drawable = (model.geom_type != HEIGHT_FIELD) & ~_is_floor(model)
     shown = (model.geom_group < SHOWN_GROUPS) & (model.geom_rgba[:, 3] > 0)
@@ -152,7 +152,7 @@ def _block(model: Any, geom: int, body: int, foot: int) -> _Block:
     return _Block(
         body,
         model.geom_pos[geom].copy(),
-        rotated(model.geom_quat[geom], np.eye(3)).T,
+        rotate(model.geom_quat[geom], np.eye(3)).T,
         form,
         size,
         float(radius),
@@ -220,9 +220,9 @@ class PosedScene:
         yaw, pitch, distance, self._height = view
         self._camera = Camera(size, yaw, pitch, distance)
 
-    def frames(self, wanted: Sequence[int]) -> Iterator[np.ndarray]:
+    def frames(self, steps: Sequence[int]) -> Iterator[np.ndarray]:
         """See `Scene.frames`."""
-        follow, wanted_steps = SmoothTarget(PACE), set(wanted)
+        follow, wanted_steps = SmoothTarget(PACE), set(steps)
         for step in range(max(wanted_steps, default=-1) + 1):
             x, y, _ = self.positions[step, 0]
             target = follow(np.array([x, y, self._height]))
@@ -235,7 +235,7 @@ class PosedScene:
         return self._camera.shot(shapes, target, solids)
 
 
-def rotated(quaternions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def rotate(quaternions: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Vectors rotated by quaternions (w, x, y, z)."""
     w, u = quaternions[..., :1], quaternions[..., 1:]
     across = np.cross(u, vectors)

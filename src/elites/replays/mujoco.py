@@ -11,7 +11,7 @@ import numpy as np
 
 from elites.evaluation import make_evaluator
 from elites.options import Physics
-from elites.replays.models import ModelShapes, PosedScene, View, find_floor, seen_geoms
+from elites.replays.models import ModelShapes, PosedScene, View, find_floor, find_visible_geoms
 from elites.replays.offscreen import Offscreen, open_renderer
 from elites.replays.poses import Movement, Robot
 from elites.replays.rays import FIELD_OF_VIEW
@@ -45,12 +45,14 @@ class Recorder:
         self.simulator.begin(0)
         model, rules = self.simulator.model, self.simulator.rules
         feet = {int(geom): int(rules.feet[geom]) for geom in np.flatnonzero(rules.feet >= 0)}
-        seen = seen_geoms(model, feet)
+        visible_geoms = find_visible_geoms(model, feet)
         followed = rules.body if task.place == "body" else int(np.argmax(model.body_dofnum > 0))
-        others = {int(body) for body in model.geom_bodyid[seen]} - {followed}
+        others = {int(body) for body in model.geom_bodyid[visible_geoms]} - {followed}
         self._bodies = [followed, *sorted(others, key=lambda body: (body == 0, body))]
         self.shapes = ModelShapes(model, self._bodies, feet)
-        view, self.floor = _look(self.simulator, seen, followed, planar=task.robot.dimensions == 1)
+        view, self.floor = _choose_view(
+            self.simulator, visible_geoms, followed, planar=task.robot.dimensions == 1
+        )
         self.robot = Robot(len(self._bodies), self.shapes.limbs(), float(rules.duration), view)
 
     def episode(self, seed: int, actions: np.ndarray, every: int = 1) -> Episode:
@@ -79,14 +81,16 @@ class Recorder:
         self.simulator.close()
 
 
-def _look(simulator: MujocoSimulator, seen: list[int], followed: int, *, planar: bool) -> tuple[View, float]:
+def _choose_view(
+    simulator: MujocoSimulator, visible_geoms: list[int], followed: int, *, planar: bool
+) -> tuple[View, float]:
     """The view of a robot, and the height of the floor; without a floor, a height below everything."""
     model = simulator.model
-    corners = np.array([_corners(simulator, geom) for geom in seen]).reshape(-1, 2, 3)
+    corners = np.array([_corners(simulator, geom) for geom in visible_geoms]).reshape(-1, 2, 3)
     floor = find_floor(model)
     if floor is None:
         floor = float(corners[:, 0, 2].min(initial=simulator.data.xpos[followed, 2]))
-    own = model.body_rootid[model.geom_bodyid[seen]] == model.body_rootid[followed]
+    own = model.body_rootid[model.geom_bodyid[visible_geoms]] == model.body_rootid[followed]
     low, high = (
         choice([*corners[own, end], simulator.data.xpos[followed]], 0)
         for end, choice in enumerate((np.min, np.max))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from elites.children import describe_exit, end_child, end_with_parent, start_child
+from elites.child_processes import describe_exit, end_child, end_with_parent, start_child
 from elites.errors import ElitesError, describe
 
 VARIABLE = "MUJOCO_GL"  # MuJoCo's variable for the library that it draws with

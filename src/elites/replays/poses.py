@@ -52,7 +52,7 @@ class Movement(NamedTuple):
 
 
 def no_poses_reason(task: Any) -> str:
-    """The reason why the episodes of a task have no poses; empty if they have."""
+    """The reason why the episodes of a task have no poses; empty if they have poses."""
     from elites.tasks.brax import BraxTask
     from elites.tasks.function import FunctionTask
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from elites.replays.solids import Solid, hit
+from elites.replays.solids import Solid, intersect
 
 SKY, LIGHT, DARK = (250, 250, 252), (238, 238, 238), (160, 184, 226)
 SHADE = 0.62  # factor on the floor below a limb
@@ -56,7 +56,9 @@ class Camera:
             if not rays.size:
                 return
             far, normal = (
-                _hit(origin, rays, start, end, radius) if solid is None else hit(solid, origin, rays)
+                _intersect_capsule(origin, rays, start, end, radius)
+                if solid is None
+                else intersect(solid, origin, rays)
             )
             seen = far < depth[rows, columns]
             light = 0.45 + 0.55 * np.clip(normal @ SUN, 0, 1)
@@ -91,7 +93,7 @@ class Camera:
         for solid in solids:
             close = np.flatnonzero(((points - solid.centre[:2]) ** 2).sum(-1) < solid.radius**2)
             places = np.column_stack([points[close], np.zeros(len(close))])
-            far, _ = hit(solid, places - [0, 0, 1e3], np.broadcast_to([0.0, 0.0, 1.0], places.shape))
+            far, _ = intersect(solid, places - [0, 0, 1e3], np.broadcast_to([0.0, 0.0, 1.0], places.shape))
             below[close] |= np.isfinite(far)
         picture[near] *= np.where(below, SHADE, 1)[:, None]
         haze = np.clip(depth / 40, 0, 1)[..., None]
@@ -117,7 +119,7 @@ class Camera:
         return within(rows, height), within(columns, width)
 
 
-def _hit(
+def _intersect_capsule(
     origin: np.ndarray, rays: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """The distance of a capsule along each ray, inf where the ray misses it, and the surface's normal."""

@@ -16,12 +16,12 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.files import format_bytes
 from elites.memory import require_bytes
-from elites.options import EpisodeLength, Physics, Pixels, Seed, converted
+from elites.options import EpisodeLength, Physics, Pixels, Seed, convert_value
 from elites.replays.choice import best_per_region, parse_grid
-from elites.replays.clip import FORMATS, Clip, blank_tile, captioned, tiled
+from elites.replays.clip import FORMATS, Clip, add_caption, blank_tile, tile_pictures
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
-from elites.text import shortened
+from elites.text import shorten
 
 if TYPE_CHECKING:
     from elites.replays.scene import Scene
@@ -33,7 +33,7 @@ MAX_INLINE_BYTES = 20_000_000  # bytes of a clip that a notebook shows; its file
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The recorded results of an elite's episode, and those of running it again."""
 
     elite: int  # index in the archive, best first
@@ -51,7 +51,7 @@ class Replay(NamedTuple):
     """A clip, and the results of its episodes. A notebook shows both."""
 
     path: Path
-    replayed: list[Replayed]
+    replayed: list[ReplayResult]
 
     def __repr__(self) -> str:
         return f"{format_results(self.replayed)}\n{self.path}"
@@ -114,19 +114,18 @@ def replay(
     chosen = [name for name, given in choices.items() if given is not None]
     if len(chosen) > 1:
         raise ElitesError(f"{' and '.join(chosen)} cannot be combined")
-    converted(Seed | None, "seed", seed)
-    converted(EpisodeLength | None, "steps", steps)
-    converted(tuple[Pixels, Pixels] | None, "size", size)
-    converted(Physics | None, "physics", physics)
-    from elites.tasks import make_task
+    convert_value(Seed | None, "seed", seed)
+    convert_value(EpisodeLength | None, "steps", steps)
+    convert_value(tuple[Pixels, Pixels] | None, "size", size)
+    convert_value(Physics | None, "physics", physics)
     from elites.tasks.function import FunctionTask
-    from elites.tasks.in_memory import provide_functions
+    from elites.tasks.in_memory import make_recorded_task, provide_functions
 
     shape = None if grid is None else parse_grid(grid)
     run = RunFolder(folder)
     record = run.read_record()
     if task is not None:
-        provide_functions(record.task, record.task_parameters, task)
+        provide_functions(run.path, record.task, record.task_parameters, task)
     archive = run.read_archive()
     archive.require_parameters(run)
     if not len(archive.fitness):
@@ -147,7 +146,7 @@ def replay(
     size = width // 2 * 2, height // 2 * 2  # encoders need even numbers
     present = [elite for elite in elites if elite is not None]
     seeds = [int(np.atleast_1d(archive.seed[elite])[0]) if seed is None else seed for elite in present]
-    run_task = make_task(record.task, **record.task_parameters)
+    run_task = make_recorded_task(run.path, record.task, record.task_parameters)
     if isinstance(run_task, FunctionTask):
         raise ElitesError(f"{run_task.name} is a function without an environment; there is nothing to draw")
     scenes, replayed = _run(run_task, archive, present, seeds, size, physics or record.physics)
@@ -157,14 +156,14 @@ def replay(
     return Replay(path, replayed)
 
 
-def _caption(archive: SavedArchive, one: Replayed) -> str:
+def _caption(archive: SavedArchive, one: ReplayResult) -> str:
     """The text in the corner of a picture."""
     names = archive.about["task"]["descriptor_names"]
     if len(names) > 2:
         described = "descriptor " + " ".join(f"{value:.2f}" for value in one.descriptor)
     else:
         described = ", ".join(
-            f"{shortened(str(name).replace('_', ' '), 30)}: {value:.2f}"
+            f"{shorten(str(name).replace('_', ' '), 30)}: {value:.2f}"
             for name, value in zip(names, one.descriptor, strict=True)
         )
     return f"fitness {one.fitness:.1f}\n{described}"
@@ -177,7 +176,7 @@ def _run(
     seeds: list[int],
     size: tuple[int, int],
     physics: Physics | None,
-) -> tuple[list[Scene], list[Replayed]]:
+) -> tuple[list[Scene], list[ReplayResult]]:
     """Runs the episodes again."""
     from elites.evaluation import make_evaluator
     from elites.tasks.mujoco import MujocoTask
@@ -213,7 +212,7 @@ def _run(
             scene_class(task, seed, actions[index, : length[index]], size) for index, seed in enumerate(seeds)
         ]
     return scenes, [
-        Replayed(
+        ReplayResult(
             elite,
             int(archive.cell[elite]),
             seeds[index],
@@ -242,32 +241,34 @@ def _draw(
     seconds = scenes[0].seconds
     every = max(1, round(1 / (RATES[path.suffix] * seconds)))
     last = max(scene.steps for scene in scenes)
-    wanted = range(0, (last if steps is None else min(last, steps)) + 1, every)
+    shown_steps = range(0, (last if steps is None else min(last, steps)) + 1, every)
     pixels = shape[0] * shape[1] * size[0] * size[1]
-    kept = len(wanted) if path.suffix == ".gif" else 0  # pictures in memory: all of a GIF, a byte per pixel
-    require_bytes(1, pixels * (4 * 3 + kept), "this clip takes", "clips")
+    buffered_pictures = len(shown_steps) if path.suffix == ".gif" else 0  # all of a GIF, a byte per pixel
+    require_bytes(1, pixels * (4 * 3 + buffered_pictures), "this clip takes", "clips")
     cores = len(os.sched_getaffinity(0))
     empty = blank_tile(size)
     with ThreadPoolExecutor(cores) as pool, Clip(path, 1 / (seconds * every)) as clip:
-        ahead = [_PicturesAhead(scene, wanted, cores if len(scenes) == 1 else 1, pool) for scene in scenes]
+        ahead = [
+            _PicturesAhead(scene, shown_steps, cores if len(scenes) == 1 else 1, pool) for scene in scenes
+        ]
         last_pictures = [empty] * len(scenes)
-        for number, step in enumerate(wanted):
+        for number, step in enumerate(shown_steps):
             for index, (scene, pictures) in enumerate(zip(scenes, ahead, strict=True)):
                 if step <= scene.steps or number == 0:
-                    last_pictures[index] = captioned(pictures.next(), texts[index], size, at_end=False)
+                    last_pictures[index] = add_caption(pictures.next(), texts[index], size, at_end=False)
                 elif step - every <= scene.steps:
-                    last_pictures[index] = captioned(last_pictures[index], "", size, at_end=True)
+                    last_pictures[index] = add_caption(last_pictures[index], "", size, at_end=True)
             drawn = iter(last_pictures)
-            clip.add(tiled([empty if tile is None else next(drawn) for tile in tiles], shape))
+            clip.add(tile_pictures([empty if tile is None else next(drawn) for tile in tiles], shape))
             if on_frame is not None:
-                on_frame(number + 1, len(wanted))
+                on_frame(number + 1, len(shown_steps))
 
 
 class _PicturesAhead:
     """The pictures of one scene, drawn ahead: each part steps through the episode and draws its share."""
 
-    def __init__(self, scene: Scene, wanted: range, count: int, pool: ThreadPoolExecutor) -> None:
-        own = [step for step in wanted if step <= scene.steps]
+    def __init__(self, scene: Scene, steps: range, count: int, pool: ThreadPoolExecutor) -> None:
+        own = [step for step in steps if step <= scene.steps]
         self.threaded = scene.threaded
         count = count if self.threaded else 1
         self._parts = [scene.frames(own[first::count]) for first in range(count)]
@@ -286,9 +287,9 @@ class _PicturesAhead:
         return frame
 
 
-def format_results(replayed: list[Replayed]) -> str:
+def format_results(replayed: list[ReplayResult]) -> str:
     """A table of the recorded and the replayed results of each episode."""
-    from elites.reports.tables import aligned
+    from elites.reports.tables import align_rows
 
     def described(values: np.ndarray) -> str:
         return " ".join(f"{value:.3f}" for value in values)
@@ -308,4 +309,4 @@ def format_results(replayed: list[Replayed]) -> str:
     ]
     several = max(one.episodes for one in replayed)
     note = [f"  * the first of {several} episodes, whose mean was recorded"] if several > 1 else []
-    return "\n".join([*aligned(rows), *note])
+    return "\n".join([*align_rows(rows), *note])

@@ -15,7 +15,7 @@ class Scene(Protocol):
     seconds: float  # of a step
     threaded: bool  # whether several threads may draw
 
-    def frames(self, wanted: Sequence[int]) -> Iterator[np.ndarray]:
+    def frames(self, steps: Sequence[int]) -> Iterator[np.ndarray]:
         """Pictures `[height, width, 3]` of the states after these numbers of steps, in ascending order."""
 
 

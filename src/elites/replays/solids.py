@@ -47,7 +47,7 @@ def fit_outline(points: np.ndarray) -> Form:
     return Form(normals, (points @ normals.T).max(0), NONE)
 
 
-def hit(solid: Solid, origin: np.ndarray, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def intersect(solid: Solid, origin: np.ndarray, rays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distance of a solid along each ray, inf where the ray misses it, and the surface's normal."""
     at = (origin - solid.centre) @ solid.axes / solid.size
     along = rays @ solid.axes / solid.size

@@ -43,7 +43,7 @@ def bins_of_cells(centroids: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray
     return edges, numbers
 
 
-def binned(centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, values: np.ndarray) -> Bins:
+def bin_values(centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, values: np.ndarray) -> Bins:
     """Values of elites and their cells, in bins; values that are NaN are left out."""
     edges, numbers = bins_of_cells(centroids, bounds)
     finite = np.isfinite(values)
@@ -56,7 +56,7 @@ def binned(centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, values: 
     return Bins(edges, cells, elites, *quartiles.T)
 
 
-def counted(
+def count_by_bin(
     centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, kinds: np.ndarray, count: int
 ) -> np.ndarray:
     """Elites of each of `count` kinds in each bin, `[count, bins]`."""

@@ -28,24 +28,22 @@ def select_content(
     """The elites with the values that the style colours; `operators` are those that have a colour."""
     colour = style.colour
     if isinstance(archive, CorrectedArchive):
-        drawn = _content_of_corrected(archive, style)
+        content = _content_of_corrected(archive, style)
     elif colour in CORRECTION_COLOURS:
         if corrected is None:
-            raise ElitesError(
-                f"colour is {colour}, which takes replications of the elites: correct the archive"
-            )
+            raise ElitesError(f"colour {colour} needs replications of the elites: correct the archive")
         if not np.array_equal(corrected.cell, archive.cell):
-            raise ElitesError(f"colour is {colour}, and the corrected archive is of other elites")
-        drawn = maps_of_correction(corrected)[colour]
+            raise ElitesError(f"colour is {colour}, but the corrected archive has other elites")
+        content = maps_of_correction(corrected)[colour]
     elif colour == "operator":
         names = list_operators([archive]) if operators is None else tuple(operators)
         places = {name: place for place, name in enumerate(names)}
         values = np.array([places.get(str(name), len(names) - 1) for name in archive.operator], np.float64)
-        drawn = Map(values, archive.cell, archive.descriptor, archive, "operator", categories=names)
+        content = Map(values, archive.cell, archive.descriptor, archive, "operator", categories=names)
     else:
         values = archive.fitness if colour == "fitness" else archive.generation.astype(np.float64)
-        drawn = Map(values, archive.cell, archive.descriptor, archive, colour)
-    return drawn if style.cmap is None else drawn._replace(colours=style.cmap)
+        content = Map(values, archive.cell, archive.descriptor, archive, colour)
+    return content if style.cmap is None else content._replace(colours=style.cmap)
 
 
 def _content_of_corrected(archive: CorrectedArchive, style: Style) -> Map:

@@ -37,7 +37,7 @@ from elites.reports.scales import Scale, make_scale
 from elites.reports.style import Colour, Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
-from elites.text import shortened
+from elites.text import shorten
 
 Place = Literal["best", "upper right"]  # of a legend
 ORIGINAL_COLOUR, CORRECTED_COLOUR = "#0072b2", "#d55e00"
@@ -86,7 +86,7 @@ def draw_archive(
     scale = common_scale([content], style)
     draw_content(axes, archive, content, scale)
     add_key(axes, [content], scale)
-    return _saved(figure, path)
+    return _save_figure(figure, path)
 
 
 def choose_size(content: Map) -> tuple[float, float]:
@@ -159,7 +159,7 @@ def draw_parallel(
     _set_title(axes, [archive.title, subset if shown < count else f"{count:,} elites"], pad=18)
     _add_legend(axes, content)
     add_key(axes, [content], scale)
-    return _saved(figure, path)
+    return _save_figure(figure, path)
 
 
 @plain_text()
@@ -204,7 +204,7 @@ def draw_profile(
     if len(curves) > 1:
         axes.legend(fontsize=8)
     _set_title(axes, [archive.title, summary(archive.metrics)])
-    return _saved(figure, path)
+    return _save_figure(figure, path)
 
 
 @plain_text()
@@ -232,22 +232,22 @@ def draw_corrected(
         corrected_map(corrected),
     ]
     if cmap is not None:
-        maps = [drawn._replace(colours=cmap) for drawn in maps]
+        maps = [content._replace(colours=cmap) for content in maps]
     scale = common_scale(maps, style)
     figure, panels = _panels(maps)
     titles = f"original: {summary(original)}", f"corrected: {summary(corrected.metrics)}"
-    for axes, drawn, title in zip(panels, maps, titles, strict=True):
-        draw_map(axes, drawn, scale)
+    for axes, content, title in zip(panels, maps, titles, strict=True):
+        draw_map(axes, content, scale)
         axes.set_title(title, fontsize=TITLE)
-        _add_legend(axes, drawn)
+        _add_legend(axes, content)
     if maps[0].dimensions > 1:
         add_colour_bar(panels, maps, scale, pad=0.02, shrink=_shrink(maps[0]))
     losses = ((metric.loss, corrected.change(metric)[2]) for metric in load_archive_metrics(metric_paths))
-    text = ", ".join(f"{shortened(loss.label)} {loss.text(value)}" for loss, value in losses)
+    text = ", ".join(f"{shorten(loss.label)} {loss.text(value)}" for loss, value in losses)
     lines = [f"{corrected.title}, {corrected.about['replications']} replications per elite", text]
     widest = int(72 * figure.get_figwidth() / (LETTER * TITLE))
     figure.suptitle("\n".join(textwrap.fill(line, widest) for line in lines), fontsize=11)
-    return _saved(figure, path)
+    return _save_figure(figure, path)
 
 
 @plain_text()
@@ -257,18 +257,18 @@ def draw_spread(corrected: CorrectedArchive, path: Path | str | None = None) -> 
     by_colour = maps_of_correction(corrected)
     maps = [by_colour[name] for name in ("own-cell", "spread", "descriptor-spread")]
     figure, panels = _panels(maps)
-    for axes, drawn in zip(panels, maps, strict=True):
-        scale = common_scale([drawn])
-        draw_map(axes, drawn, scale)
-        middle = np.nanmedian(drawn.values) if np.isfinite(drawn.values).any() else np.nan
-        axes.set_title(f"{drawn.quantity}, median {middle:.3g}", fontsize=TITLE)
-        _add_legend(axes, drawn)
-        if drawn.dimensions > 1:
-            add_colour_bar(axes, [drawn], scale, pad=0.02, shrink=_shrink(drawn))
+    for axes, content in zip(panels, maps, strict=True):
+        scale = common_scale([content])
+        draw_map(axes, content, scale)
+        middle = np.nanmedian(content.values) if np.isfinite(content.values).any() else np.nan
+        axes.set_title(f"{content.quantity}, median {middle:.3g}", fontsize=TITLE)
+        _add_legend(axes, content)
+        if content.dimensions > 1:
+            add_colour_bar(axes, [content], scale, pad=0.02, shrink=_shrink(content))
     title = f"{corrected.title}: spread of {corrected.about['replications']} replications of each elite"
     bright = "\n(bright: reproducible)" if maps[0].dimensions > 1 else ""
     figure.suptitle(f"{title}{bright}", fontsize=11)
-    return _saved(figure, path)
+    return _save_figure(figure, path)
 
 
 def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
@@ -281,9 +281,9 @@ def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
     return figure, figure.subplots(1, count).ravel()
 
 
-def _shrink(drawn: Map) -> float:
+def _shrink(content: Map) -> float:
     """The relative length of a colour bar; a map of two dimensions is square."""
-    return 0.82 if drawn.dimensions == 2 else 1.0
+    return 0.82 if content.dimensions == 2 else 1.0
 
 
 def _new_axes(path: Path | str | None, ax: Axes | None, size: tuple[float, float]) -> tuple[Figure, Axes]:
@@ -296,7 +296,7 @@ def _new_axes(path: Path | str | None, ax: Axes | None, size: tuple[float, float
     return find_figure(ax), ax
 
 
-def _saved(figure: Figure, path: Path | str | None) -> Figure:
+def _save_figure(figure: Figure, path: Path | str | None) -> Figure:
     """The figure, written to the path if there is one."""
     if path is not None:
         formats, ending = figure.canvas.get_supported_filetypes(), Path(path).suffix.lower().lstrip(".")

@@ -16,14 +16,14 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from scipy.spatial import Voronoi
 
-from elites.reports.bins import Bins, binned, counted
+from elites.reports.bins import Bins, bin_values, count_by_bin
 from elites.reports.colours import operator_colours
 from elites.reports.plain import legend_label
 from elites.reports.scales import Fixed, Scale, make_scale
 from elites.reports.style import Style
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
-from elites.text import shortened
+from elites.text import shorten
 
 EMPTY = "#e8e8e8"
 NESTED = 6  # cells per dimension of a nested grid, unless the archive is a grid itself
@@ -74,11 +74,11 @@ class Map(NamedTuple):
 
     def bins(self) -> Bins:
         """The values along the only dimension."""
-        return binned(self.archive.centroids[:, 0], self.archive.bounds[0], self.cell, self.values)
+        return bin_values(self.archive.centroids[:, 0], self.archive.bounds[0], self.cell, self.values)
 
     def name(self, dimension: int) -> str:
         names = self.archive.about["task"]["descriptor_names"]
-        return shortened(str(names[dimension]).replace("_", " "))
+        return shorten(str(names[dimension]).replace("_", " "))
 
     def label(self, dimension: int) -> str:
         """The label of an axis; descriptors of archives without a phrase are contacts."""
@@ -92,20 +92,20 @@ def common_scale(maps: Sequence[Map], style: Style | None = None) -> Scale:
     if first.categories:
         count = len(first.categories)
         return Scale(BoundaryNorm(np.arange(count + 1) - 0.5, count))
-    return make_scale([drawn.values for drawn in maps], style, first.fixed)
+    return make_scale([content.values for content in maps], style, first.fixed)
 
 
 def draw_map(axes: Axes, content: Map, scale: Scale) -> None:
     """Draws a map without a colour bar or legend."""
-    one = _stacked if content.categories else _profile
-    draw = {1: one, 2: _voronoi}.get(content.dimensions, _nested)
+    one = _draw_stacked_bars if content.categories else _draw_profile
+    draw = {1: one, 2: _draw_voronoi}.get(content.dimensions, _draw_nested_grid)
     draw(axes, content, scale)
 
 
 def add_colour_bar(axes: Axes | Sequence[Axes], maps: Sequence[Map], scale: Scale, **options: Any) -> None:
     """A colour bar of maps on one scale, with a note on values beyond its ends."""
     first = axes if isinstance(axes, Axes) else axes[0]
-    sides, note = scale.out_of_range(*(drawn.values for drawn in maps))
+    sides, note = scale.out_of_range(*(content.values for content in maps))
     label = f"{maps[0].quantity}\n({note})" if note else maps[0].quantity
     find_figure(first).colorbar(
         ScalarMappable(scale.norm, maps[0].cmap), ax=axes, label=label, extend=sides, **options
@@ -128,7 +128,7 @@ def category_patches(content: Map) -> list[Patch]:
     ]
 
 
-def _profile(axes: Axes, content: Map, scale: Scale) -> None:
+def _draw_profile(axes: Axes, content: Map, scale: Scale) -> None:
     """Bars up to the highest value of a bin, its quartiles and its median; above, its number of elites."""
     bins, (low, high) = content.bins(), scale.ends
     margin = MARGIN * (high - low)
@@ -160,10 +160,10 @@ def _profile(axes: Axes, content: Map, scale: Scale) -> None:
     strip.set_ylabel(f"elites in\n{bins.size}", fontsize=8, rotation=0, ha="right", va="center")
 
 
-def _stacked(axes: Axes, content: Map, scale: Scale) -> None:
+def _draw_stacked_bars(axes: Axes, content: Map, scale: Scale) -> None:
     """Elites of each category in a bin, stacked."""
     bins, archive = content.bins(), content.archive
-    counts = counted(
+    counts = count_by_bin(
         archive.centroids[:, 0],
         archive.bounds[0],
         content.cell,
@@ -202,7 +202,7 @@ def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarr
     return [low + (high - low) * diagram.vertices[region] for region in regions]
 
 
-def _voronoi(axes: Axes, content: Map, scale: Scale) -> None:
+def _draw_voronoi(axes: Axes, content: Map, scale: Scale) -> None:
     values = content.by_cell()
     colours = ScalarMappable(scale.norm, content.cmap).to_rgba(values)
     colours[np.isnan(values)] = to_rgba(EMPTY)
@@ -218,7 +218,7 @@ def _voronoi(axes: Axes, content: Map, scale: Scale) -> None:
     axes.set_aspect((x_high - x_low) / (y_high - y_low))
 
 
-def _nested(axes: Axes, content: Map, scale: Scale) -> None:
+def _draw_nested_grid(axes: Axes, content: Map, scale: Scale) -> None:
     """Dimensions 1 and 2 place a block, 3 and 4 a square in it; each square shows the first elite in it."""
     dimensions = min(content.dimensions, 4)
     shape = [NESTED] * dimensions

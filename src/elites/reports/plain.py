@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import matplotlib
 
-from elites.text import shortened
+from elites.text import shorten
 
 
 @contextlib.contextmanager
@@ -21,5 +21,5 @@ def plain_text() -> Iterator[None]:
 
 def legend_label(name: str) -> str:
     """A name for a legend, where matplotlib leaves out names that begin with an underscore."""
-    label = shortened(name)
+    label = shorten(name)
     return f" {label}" if label.startswith("_") else label

@@ -1,4 +1,4 @@
-"""The summary and the figures of a run. Its folder is enough: algorithm and task need not be installed."""
+"""The summary and the figures of a run. Its folder is enough: no algorithm or task has to be installed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from matplotlib.ticker import EngFormatter
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.metrics.contribution import count_added, count_rows, smooth, window
+from elites.metrics.contribution import choose_window, count_added, count_rows, smooth
 from elites.metrics.metric import METRICS, find_metric
-from elites.options import converted
+from elites.options import convert_value
 from elites.reports.colours import operator_colours
 from elites.reports.corrections import find_correction
 from elites.reports.figures import (
@@ -37,7 +37,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import OPTIONAL, RunRecord
 from elites.results.tables import metric_names
-from elites.text import MAX_SHOWN_LENGTH, printable, shortened
+from elites.text import MAX_SHOWN_LENGTH, printable, shorten
 
 
 def show(
@@ -52,9 +52,9 @@ def show(
 ) -> str:
     """Draws the archive and the progress of a run into its folder. Returns the summary as text.
 
-    Beside its map, an archive has its profile (how many elites reach at least a fitness) and, with more than
-    two dimensions, lines across parallel axes. If it was corrected, draws the corrected one and its spread
-    too, and lists the most reproducible and the luckiest elites.
+    In addition to its map, an archive has its profile (how many elites reach at least a fitness) and, with
+    more than two dimensions, lines across parallel axes. If it was corrected, draws the corrected one and its
+    spread too, and lists the most reproducible and the luckiest elites.
 
     Args:
         folder: folder of the run.
@@ -66,7 +66,7 @@ def show(
         format: "png", "pdf" or "svg".
     """
     style = Style(colour=colour, limits=limits, percentiles=percentiles, cmap=cmap, size=size)
-    converted(Format, "format", format)
+    convert_value(Format, "format", format)
     run = RunFolder(folder)
     record, archive, metrics, corrected, problem, drawn = draw_run(run, style, format)
     rows = {
@@ -75,14 +75,16 @@ def show(
         "cells": f"{len(archive.fitness)} of {len(archive.centroids)} are filled",
     }
     if record.start is not None:
-        rows["began with"] = f"{record.start.elites:,} elites of {shortened(record.start.archive)}"
+        rows["began with"] = f"{record.start.elites:,} elites of {shorten(record.start.archive)}"
     if len(archive.fitness):
         rows |= _elite_rows(archive)
     pictures = [drawn[name] for name in ("archive", "parallel", "profile") if name in drawn]
-    rows["archive"] = f"{run.archive}, drawn in {_listed(pictures)}"
+    rows["archive"] = f"{run.archive}, drawn in {_join_paths(pictures)}"
     rows["progress"] = f"{run.metrics}, drawn in {drawn['progress']}"
     if corrected is not None:
-        rows["corrected"] = f"{run.corrected()}, drawn in {_listed([drawn['corrected'], drawn['spread']])}"
+        rows["corrected"] = (
+            f"{run.corrected()}, drawn in {_join_paths([drawn['corrected'], drawn['spread']])}"
+        )
     elif problem:
         rows["corrected"] = problem
     tables = (
@@ -112,7 +114,7 @@ def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
     corrected, problem = find_correction(run, archive)
     if style.colour in CORRECTION_COLOURS and corrected is None:
         raise ElitesError(
-            f"colour is {style.colour}, which takes a corrected archive: "
+            f"colour {style.colour} needs a corrected archive: "
             + (problem or f"`elites correct {run}` makes it")
         )
     paths, fields = run.figures(style.colour, format), vars(style)
@@ -151,7 +153,7 @@ def draw_progress(
     names += [name for name in OPTIONAL if name in metrics and np.isfinite(metrics[name]).any()]
     rows = len(names) // 2 + 1  # of two panels, one of them for the operators
     figure = Figure(figsize=(9, 3.2 * rows), layout="constrained")
-    figure.suptitle(shortened(title, 2 * MAX_SHOWN_LENGTH), fontsize=11)
+    figure.suptitle(shorten(title, 2 * MAX_SHOWN_LENGTH), fontsize=11)
     panels = figure.subplots(rows, 2).ravel()
     evaluations = metrics["evaluations"]
     for axes, name in zip(panels, names, strict=False):
@@ -161,33 +163,33 @@ def draw_progress(
             axes.plot(corrections["evaluations"], corrections[name], **style)
             axes.legend(fontsize=8)
         metric = find_metric(name, metric_paths)
-        axes.set(xlabel="evaluations", ylabel=shortened(metric.label))
+        axes.set(xlabel="evaluations", ylabel=shorten(metric.label))
         format_axis(axes, metric)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.grid(alpha=0.3)
-    _contribution(panels[len(names)], metrics)
+    _draw_contribution(panels[len(names)], metrics)
     for axes in panels[len(names) + 1 :]:
         axes.set_axis_off()
     figure.savefig(path, dpi=DPI)
 
 
-def _contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
+def _draw_contribution(axes: Axes, metrics: Mapping[str, np.ndarray]) -> None:
     """Offspring added per generation, stacked and smoothed."""
-    by_operator, over = count_added(metrics), window(int(metrics["generation"][-1]))
-    rows = count_rows(over, metrics["generation"])
+    by_operator, window_size = count_added(metrics), choose_window(int(metrics["generation"][-1]))
+    rows = count_rows(window_size, metrics["generation"])
     axes.stackplot(
         metrics["evaluations"],
         [smooth(row, rows) for row in by_operator.values()],
         labels=[legend_label(name) for name in by_operator],
         colors=list(operator_colours(by_operator).values()),
     )
-    mean = f"\n(mean of {over} generations)" if over > 1 else ""
+    mean = f"\n(mean of {window_size} generations)" if window_size > 1 else ""
     axes.set(xlabel="evaluations", ylabel=f"added per generation{mean}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.legend(loc="upper right", fontsize=8)
 
 
-def _listed(paths: Sequence[Path]) -> str:
+def _join_paths(paths: Sequence[Path]) -> str:
     *first, last = map(str, paths)
     return f"{', '.join(first)} and {last}"
 
@@ -199,14 +201,14 @@ def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.
     for name in metric_names(logged):
         metric, values = find_metric(name, record.metrics), logged[name][at]
         if metric not in METRICS and len(values) and not np.isnan(values[-1]):
-            rows[shortened(metric.label)] = metric.text(float(values[-1]))
+            rows[shorten(metric.label)] = metric.text(float(values[-1]))
     return rows
 
 
 def _elite_rows(archive: SavedArchive) -> dict[str, str]:
     names = archive.about["task"]["descriptor_names"]
     descriptor = [
-        f"{shortened(name)} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)
+        f"{shorten(name)} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)
     ]
     seeds = np.atleast_1d(archive.seed[0])
     episode = f"episode seed {seeds[0]}" if len(seeds) == 1 else f"the mean of {len(seeds)} episodes"

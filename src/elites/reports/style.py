@@ -7,7 +7,7 @@ from typing import Literal
 
 from elites.errors import ElitesError, require
 from elites.options import Finite, Inches, Percentile, check_fields
-from elites.text import shortened
+from elites.text import shorten
 
 Colour = Literal["fitness", "operator", "generation", "spread", "loss", "own-cell"]
 CORRECTION_COLOURS = ("spread", "loss", "own-cell")  # colours that need replications
@@ -44,7 +44,7 @@ class Style:
         scaled = {"limits": self.limits, "percentiles": self.percentiles, "cmap": self.cmap}
         given = [name for name, value in scaled.items() if value is not None]
         if self.colour == "operator" and given:
-            raise ElitesError(f"colour is operator, which has no scale; {given[0]} is for other colours")
+            raise ElitesError(f"colour operator has no scale, so {given[0]} cannot be set")
         if self.cmap is not None:
             _require_colour_map(self.cmap)
 
@@ -55,6 +55,6 @@ def _require_colour_map(name: str) -> None:
     require(
         name in colormaps,
         "cmap",
-        repr(shortened(name)),
+        repr(shorten(name)),
         "a colour map of matplotlib, such as viridis or magma",
     )

@@ -9,7 +9,7 @@ import numpy as np
 from elites.metrics.corrected import luckiest, most_reproducible
 from elites.metrics.metric import installed_metrics, load_archive_metrics
 from elites.results.corrected import CorrectedArchive
-from elites.text import shortened
+from elites.text import shorten
 
 
 def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
@@ -26,22 +26,22 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
     rows = [
         ("", "original", "corrected", "loss"),
         *(
-            (shortened(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
+            (shorten(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
             for metric in load_archive_metrics(metric_paths)
             for before, after, loss in [corrected.change(metric)]
         ),
     ]
     if corrected.invalid:
-        count = corrected.invalid
+        count = int(corrected.invalid)
         title += f"; {count} elite{'s' * (count != 1)} left out because an episode gave NaN"
-    return "\n".join([title, *aligned(rows), *(f"  left out: {problem}" for problem in problems)])
+    return "\n".join([title, *align_rows(rows), *(f"  left out: {problem}" for problem in problems)])
 
 
 def reproducibility_tables(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
     spread = corrected.spread()
     described = corrected.about["task"]["descriptor_names"]
-    names = [shortened(str(name).replace("_", " ")) for name in described]
+    names = [shorten(str(name).replace("_", " ")) for name in described]
 
     def table(elites: np.ndarray) -> list[str]:
         rows = [("cell", *names, "fitness", "mean", "deviation", "in own cell")]
@@ -56,7 +56,7 @@ def reproducibility_tables(corrected: CorrectedArchive) -> str:
             )
             for elite in elites
         ]
-        return aligned(rows)
+        return align_rows(rows)
 
     lucky = luckiest(corrected.original_fitness, corrected.mean_fitness)
     return "\n".join(
@@ -69,7 +69,7 @@ def reproducibility_tables(corrected: CorrectedArchive) -> str:
     )
 
 
-def aligned(rows: Sequence[Iterable[str]]) -> list[str]:
+def align_rows(rows: Sequence[Iterable[str]]) -> list[str]:
     """Rows as lines, the first column to the left and numbers to the right."""
     cells = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

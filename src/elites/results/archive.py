@@ -17,7 +17,7 @@ from elites.archives.cells import Cells
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
 from elites.metrics.metric import ArchiveMetrics, archive_metrics, summary
-from elites.options import converted
+from elites.options import convert_value
 from elites.policies.controller import Controller
 from elites.results import schemas
 from elites.results.names import ARCHIVE
@@ -103,12 +103,12 @@ class SavedArchive(DrawableArchive):
     def at(self, *, cell: int | None = None, descriptor: Sequence[float] | float | None = None) -> Elite:
         """The elite of a cell, or the one nearest to a descriptor."""
         if (cell is None) == (descriptor is None):
-            raise ElitesError("at takes either a cell or a descriptor")
+            raise ElitesError("at() takes either a cell or a descriptor")
         if not len(self):
             raise ElitesError("the archive is empty; it must have an elite")
         if cell is None:
             return self[self._nearest(tuple(np.atleast_1d(np.asarray(descriptor, float)).tolist()))]
-        cell, cells = converted(int, "cell", cell), len(self.centroids)
+        cell, cells = convert_value(int, "cell", cell), len(self.centroids)
         if not 0 <= cell < cells:
             raise ElitesError(f"cell is {cell}; it must be from 0 to {cells - 1}")
         elites = np.flatnonzero(self.cell == cell)

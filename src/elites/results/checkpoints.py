@@ -20,14 +20,14 @@ import numpy as np
 
 from elites.archives.archive import Solutions
 from elites.errors import ElitesError
-from elites.files import Array, ArrayFile, one_line, remove_partials, write_atomically
+from elites.files import ArrayFile, ArraySpec, one_line, remove_partials, write_atomically
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.results.schemas import CheckpointHeader, RunRecord, convert, parse
 
-VERSION = 6  # of the format; version 5 had the same for a single run, and other shapes for a group
+VERSION = 6  # of the format; the older 5 is the same for a single run, and has other shapes for a group
 KEPT = 2
 DAMAGED = ".damaged"  # suffix of a checkpoint that could not be read
-HEADER = Array("U")
+HEADER = ArraySpec("U")
 
 
 class _CheckedArrays:
@@ -88,10 +88,10 @@ def pack(state: Any) -> dict[str, np.ndarray]:
     return packed
 
 
-def outline(empty: Any) -> Any:
+def share_empty_rows(empty: Any) -> Any:
     """An initial state that takes little memory: one row stands for all rows of archives and buffers."""
 
-    def outlined(node: Any) -> Any:
+    def share_rows(node: Any) -> Any:
         if not _has_empty_rows(node):
             return np.array(node)
         filled = _filled(node)
@@ -103,7 +103,7 @@ def outline(empty: Any) -> Any:
 
         return jax.tree.map(one_row, node)
 
-    return jax.tree.map(outlined, empty, is_leaf=_has_empty_rows)
+    return jax.tree.map(share_rows, empty, is_leaf=_has_empty_rows)
 
 
 def unpack(empty: Any, packed: Packed) -> Any:

@@ -46,7 +46,7 @@ class CorrectedArchive(DrawableArchive):
     bounds: np.ndarray
     grid: np.ndarray
     invalid: np.ndarray  # how many elites have a replication that is not finite
-    summary: dict[str, np.ndarray]  # metrics of the corrected archive, and losses, by the names of columns
+    summary: dict[str, np.ndarray]  # built-in metrics of the corrected archive, and losses, by column
     about: dict[str, Any]
 
     def __len__(self) -> int:
@@ -78,12 +78,19 @@ class CorrectedArchive(DrawableArchive):
     @property
     def metrics(self) -> ArchiveMetrics:
         """The metrics of the corrected archive."""
-        return ArchiveMetrics(*(float(self.summary[metric.name]) for metric in METRICS))
+        return ArchiveMetrics(*(self._value(metric, metric.name) for metric in METRICS))
 
     @property
     def losses(self) -> Losses:
         """The loss of each metric, as a share of the original."""
-        return Losses(*(float(self.summary[metric.loss.name]) for metric in METRICS))
+        return Losses(*(self._value(metric, metric.loss.name) for metric in METRICS))
+
+    def _value(self, metric: Metric, column: str) -> float:
+        """A metric or its loss. A file of an older format does not have those that were added later."""
+        if column in self.summary:
+            return float(self.summary[column])
+        _, after, lost = self.change(metric)
+        return after if column == metric.name else lost
 
     def is_correction_of(self, archive: SavedArchive) -> bool:
         """Whether it was made from this archive."""
@@ -194,7 +201,10 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
 
 
 def load_corrected_metrics(path: Path) -> tuple[int, dict[str, float]]:
-    """The evaluations of a corrected archive, its metrics and losses; nothing else is read."""
+    """The evaluations of a corrected archive, and the metrics and losses in the file, by column.
+
+    The elites are not read. `CorrectedArchive.change` computes any other metric from them.
+    """
     kinds = {**schemas.SUMMARY, "about": schemas.CORRECTED["about"]}
     arrays = read_arrays(path, kinds, "a corrected archive")
     about = schemas.read_about(path, arrays.pop("about"), schemas.CorrectedAbout, VERSION)

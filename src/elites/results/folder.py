@@ -210,7 +210,7 @@ class RunFolder:
         return table
 
     def read_lineage(self) -> Lineage | None:
-        """All offspring that entered the archive; None if an earlier version began the run."""
+        """All offspring that entered the archive; None if the run is of an older format."""
         return load_lineage(self.lineage) if self.lineage.exists() else None
 
     def read_elapsed(self) -> np.ndarray:
@@ -339,7 +339,7 @@ def find_group(folder: Path) -> GroupFolder | None:
     return None
 
 
-def refuse_taken(folder: Path) -> None:
+def refuse_used_folder(folder: Path) -> None:
     """Raises an error if a folder is not free for a new run."""
     if (folder / names.CONFIG).exists():
         raise ElitesError(

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from elites.archives.archive import Status
 from elites.errors import ElitesError
 from elites.files import one_line, open_file
-from elites.options import converted
+from elites.options import convert_value
 from elites.results.names import LINEAGE
 from elites.results.schemas import convert, parse
 
@@ -68,11 +68,11 @@ class Lineage:
 
     def rows(self, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
         """The row of each evaluation; -1 for those that are not in the log."""
-        wanted = np.asarray(evaluations, np.int64)
+        numbers = np.asarray(evaluations, np.int64)
         if not len(self):
-            return np.full(wanted.shape, -1)
-        rows = np.minimum(np.searchsorted(self.evaluation, wanted), len(self) - 1)
-        return np.where(self.evaluation[rows] == wanted, rows, -1)
+            return np.full(numbers.shape, -1)
+        rows = np.minimum(np.searchsorted(self.evaluation, numbers), len(self) - 1)
+        return np.where(self.evaluation[rows] == numbers, rows, -1)
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Lineage:
         """These rows, in this order."""
@@ -82,11 +82,11 @@ class Lineage:
     def ancestors(self, evaluation: int) -> Lineage:
         """All ancestors of the solution of an evaluation, the newest first, back to those without parents."""
         ancestors: set[int] = set()
-        wanted = [self._row(evaluation)]
-        while wanted:
-            rows = self.rows(self.parents[wanted].ravel())
-            wanted = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in ancestors]
-            ancestors.update(wanted)
+        pending = [self._row(evaluation)]
+        while pending:
+            rows = self.rows(self.parents[pending].ravel())
+            pending = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in ancestors]
+            ancestors.update(pending)
         return self.take(sorted(ancestors, reverse=True))
 
     def line(self, evaluation: int) -> Lineage:
@@ -97,7 +97,7 @@ class Lineage:
         return self.take(rows)
 
     def _row(self, evaluation: int) -> int:
-        number = converted(int, "evaluation", evaluation)
+        number = convert_value(int, "evaluation", evaluation)
         row = int(self.rows([number])[0])
         if row < 0:
             raise ElitesError(
@@ -129,7 +129,7 @@ def load_lineage(path: Path | str) -> Lineage:
             records = np.frombuffer(file.read(whole * RECORD.itemsize), RECORD)
         _check(records, operators)
     except FileNotFoundError:
-        raise ElitesError(f"{path} does not exist: runs of earlier versions have no such log") from None
+        raise ElitesError(f"{path} does not exist: runs of an older format have no such log") from None
     except (OSError, ValueError) as error:
         raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
     columns = {name: np.ascontiguousarray(records[name]) for name in RECORD.names or () if name != "unused"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from elites.drawing import draw_archive, plot_archive
 from elites.metrics.metric import ArchiveMetrics
-from elites.text import shortened
+from elites.text import shorten
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +29,7 @@ class DrawableArchive:
     @property
     def title(self) -> str:
         """A title that names the run."""
-        algorithm, task = shortened(self.about["algorithm"]), shortened(self.about["task"]["name"])
+        algorithm, task = shorten(self.about["algorithm"]), shorten(self.about["task"]["name"])
         return f"{algorithm} on {task}, {self.about['evaluations']:,} evaluations"
 
     @property

@@ -17,9 +17,9 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from elites.errors import ElitesError
-from elites.files import MAX_FLOAT32, Array, one_line, open_file
+from elites.files import MAX_FLOAT32, ArraySpec, one_line, open_file
 from elites.metrics.contribution import BY_OPERATOR, find_operators
-from elites.metrics.metric import GENERATION_METRICS, METRICS
+from elites.metrics.metric import BY_NAME, GENERATION_METRICS
 from elites.options import Physics
 from elites.policies.layout import parameter_count
 
@@ -218,52 +218,56 @@ class CheckpointHeader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 CELLS = {
-    "centroids": Array("f", ("cells", "dimensions")),
-    "bounds": Array("f", ("dimensions", 2)),
-    "grid": Array("i", ("axes",)),
+    "centroids": ArraySpec("f", ("cells", "dimensions")),
+    "bounds": ArraySpec("f", ("dimensions", 2)),
+    "grid": ArraySpec("i", ("axes",)),
 }
 ARCHIVE = {
-    "parameters": Array("f", ("elites", "parameters"), allowed="any"),
-    "fitness": Array("f", ("elites",)),
-    "descriptor": Array("f", ("elites", "dimensions")),
-    "cell": Array("i", ("elites",)),
-    "evaluation": Array("i", ("elites",)),
-    "seed": Array("i", ("elites", "*")),
-    "generation": Array("i", ("elites",)),
-    "operator": Array("U", ("elites",)),
-    "parents": Array("i", ("elites", "*")),
+    "parameters": ArraySpec("f", ("elites", "parameters"), allowed="any"),
+    "fitness": ArraySpec("f", ("elites",)),
+    "descriptor": ArraySpec("f", ("elites", "dimensions")),
+    "cell": ArraySpec("i", ("elites",)),
+    "evaluation": ArraySpec("i", ("elites",)),
+    "seed": ArraySpec("i", ("elites", "*")),
+    "generation": ArraySpec("i", ("elites",)),
+    "operator": ArraySpec("U", ("elites",)),
+    "parents": ArraySpec("i", ("elites", "*")),
     **CELLS,
-    "policy_sizes": Array("i", ("layers",)),
-    "about": Array("U"),
+    "policy_sizes": ArraySpec("i", ("layers",)),
+    "about": ArraySpec("U"),
 }
+ALWAYS_WRITTEN = tuple(BY_NAME[name] for name in ("qd_score", "max_fitness", "coverage"))
+"""The metrics that every file has. Others may be missing: files of an older format do not have them."""
 SUMMARY = {  # of a corrected archive
-    column.name: Array("f", allowed="any") for metric in METRICS for column in (metric, metric.loss)
+    column.name: ArraySpec("f", allowed="any")
+    for metric in ALWAYS_WRITTEN
+    for column in (metric, metric.loss)
 }
 CORRECTED = {
-    "cell": Array("i", ("elites",)),
-    "original_fitness": Array("f", ("elites",)),
-    "original_descriptor": Array("f", ("elites", "dimensions")),
-    "fitness": Array("f", ("elites", "replications"), allowed="missing"),
-    "descriptor": Array("f", ("elites", "replications", "dimensions"), allowed="missing"),
-    "mean_fitness": Array("f", ("elites",), allowed="missing"),
-    "mean_descriptor": Array("f", ("elites", "dimensions"), allowed="missing"),
-    "mean_cell": Array("i", ("elites",)),
-    "kept": Array("b", ("elites",)),
+    "cell": ArraySpec("i", ("elites",)),
+    "original_fitness": ArraySpec("f", ("elites",)),
+    "original_descriptor": ArraySpec("f", ("elites", "dimensions")),
+    "fitness": ArraySpec("f", ("elites", "replications"), allowed="missing"),
+    "descriptor": ArraySpec("f", ("elites", "replications", "dimensions"), allowed="missing"),
+    "mean_fitness": ArraySpec("f", ("elites",), allowed="missing"),
+    "mean_descriptor": ArraySpec("f", ("elites", "dimensions"), allowed="missing"),
+    "mean_cell": ArraySpec("i", ("elites",)),
+    "kept": ArraySpec("b", ("elites",)),
     **CELLS,
     **SUMMARY,
-    "invalid": Array("i"),
-    "about": Array("U"),
+    "invalid": ArraySpec("i"),
+    "about": ArraySpec("U"),
 }
 UNFINISHED = {
-    "fitness": Array("f", ("elites", "replications"), allowed="missing"),
-    "descriptor": Array("f", ("elites", "replications", "dimensions"), allowed="missing"),
-    "about": Array("U"),
+    "fitness": ArraySpec("f", ("elites", "replications"), allowed="missing"),
+    "descriptor": ArraySpec("f", ("elites", "replications", "dimensions"), allowed="missing"),
+    "about": ArraySpec("U"),
 }
 MEMBERS = {
-    "cell": Array("i", ("members",)),
-    "fitness": Array("f", ("members",)),
-    "parameters": Array("f", ("members", "parameters"), allowed="any"),
-    "evaluations": Array("i"),
+    "cell": ArraySpec("i", ("members",)),
+    "fitness": ArraySpec("f", ("members",)),
+    "parameters": ArraySpec("f", ("members", "parameters"), allowed="any"),
+    "evaluations": ArraySpec("i"),
 }
 
 Decoded = TypeVar("Decoded")
@@ -420,11 +424,11 @@ OPTIONAL = tuple(  # columns of `metrics.csv` whose cells may be empty; earlier 
 )
 REQUIRED = (  # columns of `metrics.csv`
     *("generation", "evaluations", "environment_steps"),
-    *(metric.name for metric in METRICS),
+    *(metric.name for metric in ALWAYS_WRITTEN),
 )
 CORRECTION = (  # columns of `corrections.csv`
     "evaluations",
-    *(column.name for metric in METRICS for column in (metric, metric.loss)),
+    *(column.name for metric in ALWAYS_WRITTEN for column in (metric, metric.loss)),
 )
 RESERVED = ("task", "algorithm", "variant", "seed", "elapsed_s")  # columns of reports, not of a log
 TIMING = ("elapsed_s",)  # columns of `timings.csv`
@@ -450,8 +454,8 @@ def check_columns(path: Path, columns: Iterable[str], required: Iterable[str] = 
         raise ElitesError(f"{path} is damaged: it has no column {missing[0]}")
     if reserved := [name for name in columns if required == REQUIRED and name in RESERVED]:
         raise ElitesError(f"{path} is damaged: it has a column {reserved[0]}, which is not a metric")
-    if twice := [name for place, name in enumerate(columns) if name in columns[:place]]:
-        raise ElitesError(f"{path} is damaged: it has two columns {one_line(twice[0])}")
+    if duplicates := [name for place, name in enumerate(columns) if name in columns[:place]]:
+        raise ElitesError(f"{path} is damaged: it has two columns {one_line(duplicates[0])}")
 
 
 def check_table(path: Path, table: Mapping[str, np.ndarray], required: Iterable[str] = REQUIRED) -> None:

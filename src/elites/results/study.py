@@ -105,7 +105,7 @@ class StudyFolder:
 
     def finish_report(self) -> None:
         """Replaces the last report by the new one. If that fails, the last one stays."""
-        made, replaced, home = (
+        new_report, replaced, home = (
             partial_path(self.report.path),
             self.path / names.REPLACED_REPORT,
             self.report.path,
@@ -114,7 +114,7 @@ class StudyFolder:
         if home.exists():
             home.rename(replaced)
         try:
-            made.rename(home)
+            new_report.rename(home)
         except OSError:
             if replaced.exists():
                 replaced.rename(home)

@@ -70,9 +70,13 @@ def check_logs(folder: Path, marks: Mapping[str, LogMark]) -> None:
         try:
             with open_file(path) as file:
                 if os.fstat(file.fileno()).st_size < mark.size:
-                    raise ElitesError(f"{path} is shorter than its checkpoint says; it was changed since")
+                    raise ElitesError(
+                        f"{path} is shorter than its checkpoint says; it has changed since then"
+                    )
                 if _digest(file.fileno(), mark.size) != mark.digest:
-                    raise ElitesError(f"{path} does not begin as its checkpoint says; it was changed since")
+                    raise ElitesError(
+                        f"{path} does not begin as its checkpoint says; it has changed since then"
+                    )
         except (OSError, ValueError) as error:
             raise ElitesError(f"{path} cannot be continued: {one_line(error)}") from None
 
@@ -81,8 +85,8 @@ class Table:
     """A CSV file with fixed columns."""
 
     def __init__(self, path: Path, columns: Iterable[str], size: int = 0) -> None:
-        """A log that is continued keeps its columns: earlier versions wrote fewer."""
-        self.columns = _continued(path, tuple(columns)) if size else tuple(columns)
+        """A log that is continued keeps its columns: one of an older format has fewer."""
+        self.columns = _read_columns(path, tuple(columns)) if size else tuple(columns)
         self.file = AppendOnlyFile(path, size)
         if size == 0:
             self.file.write((",".join(self.columns) + "\n").encode())
@@ -101,7 +105,7 @@ def _cell(column: str, value: object) -> str:
     return repr(value)
 
 
-def _continued(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
+def _read_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
     """The columns of a log that is continued; an error if one of them is not in `columns`."""
     with open_file(path) as file:
         present = tuple(file.readline().decode().strip().split(","))

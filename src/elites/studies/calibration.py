@@ -31,7 +31,7 @@ UNREACHED_EVALUATIONS = 1_000_000  # evaluations that no measurement reaches
 def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, Any]:
     """Sizes of the runs of each task and algorithm and, if requested, their pace.
 
-    The result has the fields of `plan.Measured`.
+    The result has the fields of `plan.Measurements`.
     """
     import jax
 
@@ -55,25 +55,25 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
             config = dataclasses.replace(given, physics=physics)
             algorithm = config.make_algorithm()
             needs = estimate_bytes(algorithm, config.physics, together)
-            combinations[-1] |= {**_sizes(config, algorithm), "needs": needs}
+            combinations[-1] |= {**_estimate_sizes(config, algorithm), "needs": needs}
             if not request["calibrate"]:
                 continue
             grouped = algorithm.task.is_jax and config.shares_program
             if grouped or isinstance(algorithm.task, FunctionTask):
-                log(f"measuring {config.algorithm} on {config.task}")
-                combinations[-1]["pace"] = _group_pace(config, seeds if grouped else 1)
+                log(f"measuring {config.algorithm} on {config.task_name}")
+                combinations[-1]["pace"] = _measure_group_pace(config, seeds if grouped else 1)
                 continue
             task = _key(config.task_name, config.task_parameters)
             if task not in rollouts:
-                log(f"measuring episodes of {config.task}")
-                rollouts[task] = _rollouts(config)
+                log(f"measuring episodes of {config.task_name}")
+                rollouts[task] = _measure_rollouts(config)
             name = _key(config.algorithm, config.hyper_parameters)
             if name not in learning:
                 log(f"measuring a generation of {config.algorithm}")
-                learning[name] = _learning(config, rollouts[task])
+                learning[name] = _measure_learning(config, rollouts[task])
             combinations[-1]["pace"] = {**rollouts[task], **learning[name]}
         except ElitesError as error:  # only the runs of this combination will fail
-            log(f"{given.algorithm} on {given.task}: {error}")
+            log(f"{given.algorithm} on {given.task_name}: {error}")
     return {
         "cells": combinations,
         "platform": jax.local_devices()[0].platform,
@@ -85,7 +85,7 @@ def _key(name: str, parameters: dict[str, Any]) -> str:
     return repr((name, sorted(parameters.items())))
 
 
-def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
+def _estimate_sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     """Upper bounds for the sizes of its files: a full archive, and checkpoints as large as the state."""
     import jax
 
@@ -115,7 +115,7 @@ def _sizes(config: Any, algorithm: Any) -> dict[str, Any]:
     }
 
 
-def _rollouts(config: Any) -> dict[str, float]:
+def _measure_rollouts(config: Any) -> dict[str, float]:
     """Steps per second of random controllers on all cores, and the length of their episodes."""
     import jax
 
@@ -135,15 +135,15 @@ def _rollouts(config: Any) -> dict[str, float]:
     return {"steps_per_s": steps / seconds, "random_length": steps / episodes}
 
 
-def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
+def _measure_learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
     """Seconds of a generation without its episodes, and seconds before the first generation.
 
-    Long episodes are cut, because `_rollouts` measures them separately.
+    Long episodes are shortened, because `_measure_rollouts` measures them separately.
     """
     from elites.experiments.run import make_replications
 
     short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED_EVALUATIONS)
-    length = _cut(short.make_algorithm(), pace["steps_per_s"])
+    length = _choose_episode_length(short.make_algorithm(), pace["steps_per_s"])
     if length is not None:
         parameters = {**short.task_parameters, "episode_length": length}
         short = dataclasses.replace(short, task_parameters=parameters)
@@ -153,8 +153,8 @@ def _learning(config: Any, pace: dict[str, float]) -> dict[str, float]:
             current.advance(UNREACHED_EVALUATIONS)
         until_first = time.perf_counter() - started
         (generation,) = current.advance(UNREACHED_EVALUATIONS)
-    spent = generation.timings
-    return {"learning_s": spent["ask_s"] + spent["tell_s"], "start_s": until_first}
+    timings = generation.timings
+    return {"learning_s": timings["ask_s"] + timings["tell_s"], "start_s": until_first}
 
 
 def _with_short_opening(config: Any) -> Any:
@@ -163,8 +163,8 @@ def _with_short_opening(config: Any) -> Any:
     return dataclasses.replace(config, hyper_parameters={**config.hyper_parameters, **smaller})
 
 
-def _cut(algorithm: Any, steps_per_s: float) -> int | None:
-    """The length to which episodes are shortened; None if they need not or cannot be."""
+def _choose_episode_length(algorithm: Any, steps_per_s: float) -> int | None:
+    """The length to which episodes are shortened; None if they do not have to or cannot be."""
     task = algorithm.task
     rounds = [*(round for rounds in algorithm.opening for round in rounds), *2 * algorithm.generation]
     episodes = sum(round.policies * round.episodes for round in rounds)
@@ -172,12 +172,12 @@ def _cut(algorithm: Any, steps_per_s: float) -> int | None:
     return length if length < task.episode_length and "episode_length" not in task.fixed else None
 
 
-def _group_pace(config: Any, seeds: int) -> dict[str, float]:
+def _measure_group_pace(config: Any, seeds: int) -> dict[str, float]:
     """The pace of a group: seconds per generation, or those of episodes and the rest."""
     from elites.experiments.generation import count_evaluations
     from elites.experiments.run import make_replications
 
-    short = _with_short_opening(config)
+    short = dataclasses.replace(_with_short_opening(config), evaluations=UNREACHED_EVALUATIONS)
     configs = [dataclasses.replace(short, seed=config.seed + index) for index in range(seeds)]
     started = time.perf_counter()
     with make_replications(configs) as current:
@@ -185,14 +185,14 @@ def _group_pace(config: Any, seeds: int) -> dict[str, float]:
             current.advance(current.evaluations + 1)
         until_first = time.perf_counter() - started
         (generation, *_) = current.advance(current.evaluations + 1)
-    spent = generation.timings
-    if "device_s" in spent:
-        return {"generation_s": spent["device_s"], "start_s": until_first}
-    steps = spent["steps_per_s"] * spent["rollouts_s"]
+    timings = generation.timings
+    if "device_s" in timings:
+        return {"generation_s": timings["device_s"], "start_s": until_first}
+    steps = timings["steps_per_s"] * timings["rollouts_s"]
     rounds = current.functions.rounds(current.generation - 1)
     return {
-        "learning_s": spent["ask_s"] + spent["tell_s"],
-        "steps_per_s": spent["steps_per_s"],
+        "learning_s": timings["ask_s"] + timings["tell_s"],
+        "steps_per_s": timings["steps_per_s"],
         "random_length": steps / (seeds * count_evaluations(rounds)),
         "start_s": until_first,
     }

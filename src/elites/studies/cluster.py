@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO, Any
 
-from elites.children import describe_exit
+from elites.child_processes import describe_exit
 from elites.cluster import connect, nodes
 from elites.errors import ElitesError
 from elites.files import error_in_one_line, write_atomically

@@ -15,7 +15,7 @@ from elites.experiments.display import LiveView
 from elites.metrics.metric import METRICS, describe_values, find_metric
 from elites.results.study import StudyFolder
 from elites.studies.execution import State
-from elites.text import duration, shortened
+from elites.text import duration, shorten
 
 LINE_SECONDS = 60.0
 WIDTHS = (("seed", 7), ("", 10), ("", 15))
@@ -89,7 +89,7 @@ def _by_run(states: Sequence[State]) -> Table:
     names |= dict.fromkeys(name for state in states for name in state.metrics)
     paths = dict.fromkeys(path for state in states for path in state.job.configs[0].metrics)
     metrics = [find_metric(name, paths) for name in names]
-    labels = [shortened(metric.label) for metric in metrics]
+    labels = [shorten(metric.label) for metric in metrics]
     widths = [(label, max(METRIC_WIDTH, len(label))) for label in labels]
     for name, width in (*WIDTHS, *widths):
         table.add_column(Text(name), justify="right" if name else "left", no_wrap=True, width=width)

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from elites.children import describe_exit
+from elites.child_processes import describe_exit
 from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
 from elites.experiments.options import RunResources

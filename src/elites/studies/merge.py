@@ -37,7 +37,7 @@ FREE_FIELDS = (
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeSummary:
     """The contents of a merged folder."""
 
     seeds: tuple[int, ...]
@@ -57,7 +57,7 @@ class _PartOfStudy:
 
 def merge_studies(
     folders: Sequence[Path | str], out: Path | str, *, parameters: bool = True, mixed: bool = False
-) -> Merged:
+) -> MergeSummary:
     """Joins folders with different parts of the same study in a new folder. Nothing in them is changed.
 
     Args:
@@ -94,7 +94,7 @@ def merge_studies(
             sizes = [path.stat().st_size for run, _ in runs.values() for path in run.results()]
             require_space(target, sum(sizes), "these runs take")
         seeds = sorted({record.seed for _, record in runs.values()})
-        planned = [seed for piece in read for seed in _planned(piece.study)]
+        planned = [seed for piece in read for seed in _find_planned_seeds(piece.study)]
         first, last = min([*seeds, *planned]), max([*seeds, *planned])
         physics = read[0].study.physics
         study = {
@@ -108,10 +108,10 @@ def merge_studies(
         _write(target, runs, study, parameters)
     uncorrected = sum(not run.is_corrected for run, _ in runs.values()) if read[0].study.correct else 0
     unfinished = sum(piece.unfinished for piece in read)
-    return Merged(tuple(seeds), len(runs), unfinished, uncorrected, differing)
+    return MergeSummary(tuple(seeds), len(runs), unfinished, uncorrected, differing)
 
 
-def describe(merged: Merged, out: Path) -> str:
+def describe(merged: MergeSummary, out: Path) -> str:
     """A summary of the merge, as text."""
     seeds = f"seed {merged.seeds[0]}"
     if len(merged.seeds) > 1:
@@ -147,19 +147,19 @@ def _read(path: Path) -> _PartOfStudy:
         if run.evaluations() < record.evaluations or not run.metrics.is_file():
             unfinished += 1
         elif place in finished:
-            raise _repeated(finished[place][0], run)
+            raise _make_repeated_run_error(finished[place][0], run)
         else:
             finished[place] = run, record
     return _PartOfStudy(folder, study, finished, unfinished)
 
 
-def _repeated(one: RunFolder, other: RunFolder) -> ElitesError:
+def _make_repeated_run_error(one: RunFolder, other: RunFolder) -> ElitesError:
     return ElitesError(
         f"{one} and {other} are the same run; merged runs must differ in seeds, tasks or algorithms"
     )
 
 
-def _planned(study: StudyRecord) -> tuple[int, ...]:
+def _find_planned_seeds(study: StudyRecord) -> tuple[int, ...]:
     """The first and the last seed of a study, if its record has them."""
     return (study.first_seed, study.first_seed + study.seeds - 1) if study.seeds else ()
 
@@ -193,7 +193,7 @@ def _collect_runs(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, 
     for piece in pieces:
         for place, (run, record) in piece.finished.items():
             if place in runs:
-                raise _repeated(runs[place][0], run)
+                raise _make_repeated_run_error(runs[place][0], run)
             runs[place] = run, record
     if not runs:
         folders = " or ".join(str(piece.folder) for piece in pieces)

@@ -14,7 +14,7 @@ from elites.files import format_bytes
 from elites.results.folder import RunFolder
 from elites.studies.remaining import is_done
 from elites.studies.study import Job, Study
-from elites.text import duration, shortened
+from elites.text import duration, shorten
 
 WORKER_BYTES = 600_000_000  # memory of a worker without that of its run
 
@@ -30,7 +30,7 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """Sizes and paces of the runs of a study, by task and algorithm as in `make_cost_key`."""
 
     cells: dict[str, dict[str, Any]]
@@ -40,17 +40,17 @@ class Measured:
 
 def make_cost_key(config: RunConfig) -> str:
     """A key for runs that cost the same."""
-    task = [config.task, config.task_parameters, *([config.physics] if config.physics else [])]
+    task = [config.task_name, config.task_parameters, *([config.physics] if config.physics else [])]
     return json.dumps([*task, config.algorithm, config.hyper_parameters])
 
 
 def predict_cost(
-    study: Path, jobs: Sequence[Job], measured: Measured, workers: int, keep_state: bool = False
+    study: Path, jobs: Sequence[Job], measured: Measurements, workers: int, keep_state: bool = False
 ) -> Cost:
     """The remaining cost of these unfinished jobs; with the states of all runs if they are kept."""
     runs = evaluations = corrections = disk = 0
     low = high = 0.0
-    known = True
+    all_measured = True
     checkpoints = []
     compiled: set[str] = set()
     for job in jobs:
@@ -70,7 +70,7 @@ def predict_cost(
         checkpoints.append(sizes["checkpoint_bytes"] * len(left_runs))
         pace = sizes.get("pace")
         if pace is None:
-            known = False
+            all_measured = False
             continue
         share = left / max(1, job.configs[0].evaluations * len(left_runs))
         start = pace["start_s"]
@@ -88,7 +88,7 @@ def predict_cost(
         low += learning + episodes * pace["random_length"] / steps
         high += start + learning + episodes * sizes["episode_length"] / steps
     disk += sum(sorted(checkpoints)[-workers:])
-    return Cost(runs, evaluations, corrections, disk, (low, high) if known else None)
+    return Cost(runs, evaluations, corrections, disk, (low, high) if all_measured else None)
 
 
 def measure_disk_use(study: Path, jobs: Sequence[Job]) -> int:
@@ -104,18 +104,18 @@ def _corrections(job: Job) -> int:
     return during + (1 if job.correct and not during else 0)
 
 
-def required_memory(job: Job, measured: Measured) -> int:
+def required_memory(job: Job, measured: Measurements) -> int:
     """Bytes of memory that a job's runs need together."""
     return int(measured.cells[make_cost_key(job.configs[0])]["needs"]) * len(job.folders)
 
 
-def predict_memory(jobs: Sequence[Job], measured: Measured, workers: int) -> int:
+def predict_memory(jobs: Sequence[Job], measured: Measurements, workers: int) -> int:
     """Upper bound for the bytes of `workers` jobs at once, with their workers if these share the memory."""
     worker = WORKER_BYTES if measured.platform == "cpu" else 0
     return sum(sorted(required_memory(job, measured) + worker for job in jobs)[-workers:])
 
 
-def default_workers(jobs: Sequence[Job], measured: Measured) -> int:
+def default_workers(jobs: Sequence[Job], measured: Measurements) -> int:
     """One per core, fewer where memory is short; one on a GPU."""
     if measured.platform != "cpu" or not jobs:
         return 1
@@ -129,7 +129,7 @@ def cores() -> int:
 
 
 def describe(
-    study: Study, jobs: Sequence[Job], left: Cost, finished: int, where: str, limit: str = ""
+    study: Study, jobs: Sequence[Job], cost: Cost, finished: int, where: str, limit: str = ""
 ) -> str:
     """The plan as text. `limit` is the time after which it stops."""
     total = sum(len(job.folders) for job in jobs)
@@ -139,18 +139,18 @@ def describe(
         "algorithms": ", ".join(choice.slug() for choice in study.algorithms),
         "runs": f"{total:,}: {seeds}, {study.evaluations:,} evaluations a run"
         + (f"; {finished:,} are finished" if finished else ""),
-        "left to do": f"{left.runs:,} run{'s' * (left.runs != 1)}, {left.evaluations:,} evaluations",
-        "corrections": f"up to {left.corrections:,} episodes, {study.correct_replications} of each elite"
-        if left.corrections
+        "left to do": f"{cost.runs:,} run{'s' * (cost.runs != 1)}, {cost.evaluations:,} evaluations",
+        "corrections": f"up to {cost.corrections:,} episodes, {study.correct_replications} of each elite"
+        if cost.corrections
         else "none",
-        "disk": f"up to {format_bytes(left.disk)}",
+        "disk": f"up to {format_bytes(cost.disk)}",
         "time": "not measured"
-        if left.seconds is None
-        else f"{duration(left.seconds[0])} with episodes as short as those of random controllers, "
-        f"{duration(left.seconds[1])} if no episode ends early",
+        if cost.seconds is None
+        else f"{duration(cost.seconds[0])} with episodes as short as those of random controllers, "
+        f"{duration(cost.seconds[1])} if no episode ends early",
         **({"stops after": limit} if limit else {}),
         "on": where,
     }
     return "\n".join(
-        [f"study {shortened(study.name)}", *(f"  {name:<12} {text}" for name, text in rows.items())]
+        [f"study {shorten(study.name)}", *(f"  {name:<12} {text}" for name, text in rows.items())]
     )

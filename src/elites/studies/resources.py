@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elites.experiments.options import RunResources
-from elites.options import Patience, Threads, Workers, check_fields, converted
+from elites.options import Patience, Threads, Workers, check_fields, convert_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,6 @@ class StudyExecution(RunResources):
     def check(self) -> None:
         """Raises an error if a value is out of its range, which is smaller without a cluster."""
         if self.cluster is None:
-            converted(Threads | None, "workers", self.workers)
-            converted(Threads | None, "threads", self.threads)
+            convert_value(Threads | None, "workers", self.workers)
+            convert_value(Threads | None, "threads", self.threads)
         check_fields(self)

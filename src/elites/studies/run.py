@@ -77,48 +77,50 @@ def _execute(
     display = StudyDisplay(folder)
     with display:
         jobs = study.jobs()
-        left = remaining.select_unfinished(folder, jobs)
-        finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in left)
-        if not left:
+        unfinished = remaining.select_unfinished(folder, jobs)
+        finished = sum(len(job.folders) for job in jobs) - sum(len(job.folders) for job in unfinished)
+        if not unfinished:
             display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
             return []
         display.doing = "measuring"
-        measured = _measure(folder, left, execution.calibrate, display.log, keep=not only_plan)
+        measured = _measure(folder, unfinished, execution.calibrate, display.log, keep=not only_plan)
     display.finished = finished
     pool: Pool
     workers = execution.workers
     if execution.cluster is None:
-        workers = workers or plan.default_workers(left, measured)
+        workers = workers or plan.default_workers(unfinished, measured)
         run_threads = execution.threads or max(1, plan.cores() // workers)
         where = (
             f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
-            f"with up to {format_bytes(plan.predict_memory(left, measured, workers))} of memory; "
+            f"with up to {format_bytes(plan.predict_memory(unfinished, measured, workers))} of memory; "
             f"{format_bytes(measured.available)} are free"
         )
         pool = Processes(folder, dataclasses.replace(execution, workers=workers, threads=run_threads))
     else:
         from elites.studies.cluster import ClusterPool
 
-        needs = {job.folder: plan.required_memory(job, measured) for job in left}
+        needs = {job.folder: plan.required_memory(job, measured) for job in unfinished}
         pool = ClusterPool(folder, execution, needs)
         where = pool.describe()
     try:
-        cost = plan.predict_cost(folder, left, measured, workers or len(left), execution.keep_state)
+        cost = plan.predict_cost(
+            folder, unfinished, measured, workers or len(unfinished), execution.keep_state
+        )
         display.log(plan.describe(study, jobs, cost, finished, where, clock.describe()))
         if only_plan:
             return []
-        require_space(folder, cost.disk - plan.measure_disk_use(folder, left), "the study takes up to")
+        require_space(folder, cost.disk - plan.measure_disk_use(folder, unfinished), "the study takes up to")
         _write_record(folder, study, display.log)
         display.doing = "starting"
         with display:
             states = execute(
-                *(left, pool, display, display.report_end, clock.is_over, display.show_stop),
+                *(unfinished, pool, display, display.report_end, clock.is_over, display.show_stop),
                 evaluations_so_far=lambda job: min(
                     RunFolder(folder / run).evaluations() for run in job.folders
                 ),
             )
         if clock.is_over() and any(state.stage in ("stopped", "waiting") for state in states):
-            display.log(f"the time is over: {clock.describe()}")
+            display.log(f"the time limit is reached: {clock.describe()}")
         return states
     finally:
         pool.close()
@@ -126,7 +128,7 @@ def _execute(
 
 def _measure(
     folder: Path, jobs: Sequence[Job], calibrate: bool, log: Callable[[str], None], *, keep: bool
-) -> plan.Measured:
+) -> plan.Measurements:
     """Sizes and paces of the runs of each task and algorithm. Times in the study's folder are reused.
 
     With `keep`, new times are written into the folder for the next call.
@@ -152,7 +154,7 @@ def _measure(
     for key, size in sizes.items():
         if key in paces:
             size["pace"] = paces[key].fields()
-    return plan.Measured(sizes, measured["platform"], measured["available"])
+    return plan.Measurements(sizes, measured["platform"], measured["available"])
 
 
 def _write_record(folder: Path, study: Study, log: Callable[[str], None]) -> None:

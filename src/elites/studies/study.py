@@ -60,9 +60,9 @@ class Study(RunSettings):
         for what in ("tasks", "algorithms"):
             chosen = [choice.slug() for choice in getattr(self, what)]
             require(len(chosen) > 0, what, "empty", "at least one")
-            twice = sorted({slug for slug in chosen if chosen.count(slug) > 1})
-            if twice:
-                raise ElitesError(f"{what} name {twice[0]} twice")
+            duplicates = sorted({slug for slug in chosen if chosen.count(slug) > 1})
+            if duplicates:
+                raise ElitesError(f"{what} name {duplicates[0]} twice")
         jobs = self.jobs()  # checks the configuration of every run
         if self.physics is not None and all(job.configs[0].physics is None for job in jobs):
             raise ElitesError(

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, TypeVar
 
 from elites.errors import ElitesError
-from elites.imports import object_at
-from elites.options import checked
+from elites.imports import load_object
+from elites.options import check_parameters
 from elites.tasks import brax, mujoco, qdgym
 from elites.tasks.function import PREFIX, FunctionTask, function_task
 from elites.tasks.task import Task
@@ -30,7 +30,7 @@ def make_task(name: str, **parameters: Any) -> Task:
         from elites.tasks.mujoco.robot import make as make_robot
 
         return make_robot(name, parameters)
-    if name not in TASKS and name.startswith(PREFIX):
+    if name.startswith(PREFIX):
         raise ElitesError(
             f"{name} was only in the memory of the process that ran it, and no file has it; pass it again in "
             "Python: elites.resume(folder, task=elites.task(…)(function))"
@@ -43,7 +43,9 @@ def make_task(name: str, **parameters: Any) -> Task:
     return TASKS[name].with_parameters(parameters)
 
 
-def task_of_environment(task: str | Kind, kind: type[Kind], called: str, parameters: dict[str, Any]) -> Kind:
+def resolve_environment_task(
+    task: str | Kind, kind: type[Kind], kind_name: str, parameters: dict[str, Any]
+) -> Kind:
     """The task of one of our Gymnasium environments: made from a name and parameters, or given as a Task."""
     if "episode_length" in parameters:
         raise ElitesError(
@@ -52,25 +54,20 @@ def task_of_environment(task: str | Kind, kind: type[Kind], called: str, paramet
     if isinstance(task, str):
         named = make_task(task, **parameters)
         if not isinstance(named, kind):
-            raise ElitesError(f"task is {task}; it must be a {called} task")
+            raise ElitesError(f"task is {task}; it must be a {kind_name} task")
         return named
     if parameters:
         raise ElitesError(f"parameters are {parameters}; they can only be set if task is a name")
     return task
 
 
-def register_task(task: Task) -> None:
-    """Registers a task under its name in this process."""
-    TASKS[task.name] = task
-
-
 def _task_at(path: str, parameters: dict[str, Any]) -> Task:
     """The task at `module:task`."""
-    given = object_at(path, "task")
+    given = load_object(path, "task")
     if isinstance(given, Task):
         return dataclasses.replace(given, name=path).with_parameters(parameters)
     if callable(given) and {"parameters", "descriptor_bounds"} <= parameters.keys():
-        values = checked(FunctionTask, parameters, path, FunctionTask.fixed)
+        values = check_parameters(FunctionTask, parameters, path, FunctionTask.fixed)
         return function_task(given, name=path, **values)
     raise ElitesError(
         f"task {path!r} is not a task; it must be an elites.Task, or decorated with elites.task"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self
 
 import numpy as np
 
-Array = TypeVar("Array")
-"""`np.ndarray` on the host, `jax.Array` inside a program."""
+from elites.policies.layout import Array
 
 
 class Ending(IntEnum):

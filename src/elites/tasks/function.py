@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, require
 from elites.imports import find_import_path
-from elites.options import Finite, Range, checked
+from elites.options import Finite, Range, check_parameters
 from elites.tasks.task import Task
 
 PREFIX = "function:"  # of the names of functions that only this process knows
@@ -117,14 +117,14 @@ def task(**problem: Unpack[Problem]) -> Callable[[Function], FunctionTask]:
 
 def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> FunctionTask:
     """The task of a function."""
-    known = list(Problem.__annotations__)
-    unknown = [key for key in problem if key not in known]
+    field_names = list(Problem.__annotations__)
+    unknown = [key for key in problem if key not in field_names]
     if unknown:
         raise ElitesError(
             f"unknown argument {', '.join(unknown)}; hyper-parameters go into hyper_parameters, and a "
-            f"function is described by {', '.join(known)}"
+            f"function is described by {', '.join(field_names)}"
         )
-    required = [key for key in known if key in Problem.__required_keys__]
+    required = [key for key in field_names if key in Problem.__required_keys__]
     missing = [key for key in required if key not in problem]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -138,7 +138,9 @@ def function_task(function: Function, name: str, **problem: Unpack[Problem]) -> 
         "a lowest and a highest value of each dimension",
     )
     size, values = len(bounds), {"cells": 1024, "qd_offset": 0.0, **problem}
-    given = checked(FunctionTask, values | {"descriptor_bounds": bounds.tolist()}, name, FunctionTask.fixed)
+    given = check_parameters(
+        FunctionTask, values | {"descriptor_bounds": bounds.tolist()}, name, FunctionTask.fixed
+    )
     names = given.setdefault("descriptor_names", tuple(f"descriptor {index + 1}" for index in range(size)))
     require(len(names) == size, "descriptor_names", names, f"{size} names")
     given.setdefault("grid", (max(2, round(given["cells"] ** (1 / size))),) * size)

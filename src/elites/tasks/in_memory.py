@@ -1,26 +1,47 @@
-"""Functions of a task that only the process that began a run had in memory."""
+"""Functions of a task that only the process that began a run has in memory."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from elites.errors import require
-from elites.imports import function_at, is_in_memory, put_in_memory
-from elites.tasks import list_parameters, register_task
+from elites.imports import is_in_memory, load_function, put_in_memory
+from elites.tasks import list_parameters, make_task
 from elites.tasks.function import PREFIX as FUNCTION
 from elites.tasks.function import FunctionTask
 from elites.tasks.gymnasium import PREFIX as GYMNASIUM
 from elites.tasks.gymnasium import GymnasiumTask
 from elites.tasks.task import Task
 
+_functions: dict[Path, FunctionTask] = {}  # of runs with a function in memory, by their folders
 NOT_COMPARED = ("qd_offset", "qd_offset_from", "patience")  # may differ when a task is passed again
 
 
-def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> None:
-    """Uses the functions of `task` for those of a recorded task that were only in memory.
+def remember_function(folder: Path, task: Task) -> None:
+    """Remembers the function in memory that the run in a folder optimises, if it has one."""
+    if isinstance(task, FunctionTask) and task.name.startswith(FUNCTION):
+        _functions[folder.resolve()] = task
+
+
+def forget_function(folder: Path) -> None:
+    """Frees the function of a run whose folder is gone."""
+    _functions.pop(folder.resolve(), None)
+
+
+def make_recorded_task(folder: Path, name: str, parameters: Mapping[str, Any]) -> Task:
+    """The task of the run in a folder, which its record has as a name and parameters."""
+    task = _functions.get(folder.resolve())
+    if task is not None and task.name == name:
+        return task.with_parameters(dict(parameters))
+    return make_task(name, **parameters)
+
+
+def provide_functions(folder: Path, name: str, parameters: Mapping[str, Any], task: Task) -> None:
+    """Uses the functions of `task` for those of a run's recorded task that were only in memory.
 
     Raises an error if it is another task.
     """
@@ -34,7 +55,7 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
     if not (task.function_fields or is_function):
         return
     provided = {
-        parameter: function_at(given[parameter], parameter)
+        parameter: load_function(given[parameter], parameter)
         for parameter in task.function_fields
         if given[parameter] and is_in_memory(str(recorded.get(parameter)))
     }
@@ -45,4 +66,4 @@ def provide_functions(name: str, parameters: Mapping[str, Any], task: Task) -> N
     for parameter, function in provided.items():
         put_in_memory(recorded[parameter], function)
     if is_function:
-        register_task(dataclasses.replace(task, name=name))
+        remember_function(folder, dataclasses.replace(task, name=name))

@@ -25,7 +25,7 @@ class Trace(NamedTuple):
     step_descriptors: np.ndarray
 
 
-def no_trace(observation_size: int, action_size: int, step_descriptors: np.ndarray) -> Trace:
+def empty_trace(observation_size: int, action_size: int, step_descriptors: np.ndarray) -> Trace:
     """A trace that records nothing; `step_descriptors` has no rows."""
     return Trace(
         np.empty((1, observation_size), np.float32),

@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
 from elites.errors import require
-from elites.imports import pickled
-from elites.options import Cells, Count, EpisodeLength, Finite, Range, check_fields, checked, converted
+from elites.imports import select_pickles
+from elites.options import (
+    Cells,
+    Count,
+    EpisodeLength,
+    Finite,
+    Range,
+    check_fields,
+    check_parameters,
+    convert_value,
+)
 from elites.policies.layout import HIDDEN
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ class Task:
     def __post_init__(self) -> None:
         check_fields(self)
         if not (self.measures_offset and math.isnan(self.qd_offset)):
-            converted(Finite, "qd_offset", self.qd_offset)
+            convert_value(Finite, "qd_offset", self.qd_offset)
         for low, high in self.descriptor_bounds:
             distinct = high - low > max(1e-30, 1e-6 * max(abs(low), abs(high)))  # in float32
             require(distinct, "descriptor_bounds", (low, high), "finite, the lower one first")
@@ -75,7 +84,7 @@ class Task:
 
     def with_parameters(self, parameters: dict[str, Any]) -> Self:
         """The task with these parameters in place of its own."""
-        return dataclasses.replace(self, **checked(type(self), parameters, self.name, self.fixed))
+        return dataclasses.replace(self, **check_parameters(type(self), parameters, self.name, self.fixed))
 
     @property
     def descriptor_size(self) -> int:
@@ -106,7 +115,7 @@ class Task:
 
     def pickled_functions(self) -> dict[str, str]:
         """Its functions that no other process can import, by their paths: see `elites.imports`."""
-        return pickled(getattr(self, name) for name in self.function_fields)
+        return select_pickles(getattr(self, name) for name in self.function_fields)
 
     def functions_in_memory(self) -> list[str]:
         """The paths or names of its functions that no other process can import."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from elites.archives.archive import Archive, Solutions
 from elites.variation.isotropic import Ranking
-from elites.variation.selection import uniform
+from elites.variation.selection import select_uniformly
 
 
 def compute_improvement(
@@ -35,5 +35,5 @@ def rank_samples(archive: Archive, key: jax.Array, rank: jax.Array, gain: jax.Ar
         order=jnp.lexsort((gain, rank))[:, ::-1],
         values=jnp.stack([rank, gain], -1),
         parents=(rank > 0).sum(1),
-        restart_points=uniform(archive, key, len(rank)).parameters,
+        restart_points=select_uniformly(archive, key, len(rank)).parameters,
     )

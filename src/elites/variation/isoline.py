@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from elites.variation.offspring import Offspring
-from elites.variation.selection import Selection, uniform
+from elites.variation.selection import Selection, select_uniformly
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class IsoLine:
     sigma1: float
     sigma2: float
     tensors: tuple[int, ...] = ()  # lengths of the parts with a line draw of their own; none: one for all
-    select: Selection = uniform
+    select: Selection = select_uniformly
 
     def __call__(self, archive: Any, key: jax.Array, count: int) -> Offspring:
         """Offspring of `count` pairs of parents, each selected independently."""

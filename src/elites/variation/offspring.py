@@ -24,7 +24,7 @@ def without_parents(parameters: jax.Array) -> Offspring:
     return Offspring(parameters, jnp.full((len(parameters), 2), NO_PARENT, jnp.int32))
 
 
-def children(parameters: jax.Array, parents: jax.Array) -> Offspring:
+def with_one_parent(parameters: jax.Array, parents: jax.Array) -> Offspring:
     """Genomes with one parent each, `parents` its evaluation `[n]`."""
     no_parent = jnp.full(len(parameters), NO_PARENT, jnp.int32)
     return Offspring(parameters, jnp.stack([parents, no_parent], axis=1))

@@ -14,8 +14,8 @@ from elites.learning.critics import TD3State, compute_q, first_critic
 from elites.learning.products import PRODUCTS, Precision
 from elites.learning.replay_buffer import ReplayBuffer, sample
 from elites.policies import Layers, Policy
-from elites.variation.offspring import Offspring, children
-from elites.variation.selection import uniform
+from elites.variation.offspring import Offspring, with_one_parent
+from elites.variation.selection import select_uniformly
 
 GROUPS: tuple[int, ...] = (8, 7, 9, 6, 10, 5, 11, 4, 12)
 """Sizes of the groups of actors that ascend together on a CPU: more would not fit into its cache."""
@@ -42,15 +42,15 @@ class PolicyGradient:
     ) -> Offspring:
         """Offspring of `count` elites, sampled uniformly."""
         selection_key, ascent_key = jax.random.split(key)
-        parents = uniform(archive, selection_key, count)
+        parents = select_uniformly(archive, selection_key, count)
         parameters = self.vary(ascent_key, parents.parameters, first_critic(td3.critics), buffer)
-        return children(parameters, parents.evaluation)
+        return with_one_parent(parameters, parents.evaluation)
 
     def working_bytes(self, count: int) -> int:
         """Lower bound for the memory of the transitions of all steps and the units of `count` actors."""
         observation, *units = self.policy.sizes
         transition = 2 * observation + units[-1] + 2
-        return 4 * self.batch * (self.steps * transition + _together(count) * sum(units))
+        return 4 * self.batch * (self.steps * transition + _group_size(count) * sum(units))
 
     def vary(self, key: jax.Array, parents: jax.Array, critic: Layers, buffer: ReplayBuffer) -> jax.Array:
         """The parents `[n, P]` after their gradient steps. In each step all share one batch of states."""
@@ -78,7 +78,7 @@ class PolicyGradient:
             (actors, _), _ = jax.lax.scan(step, (actors, optimiser.init(actors)), batches)
             return jax.vmap(policy.flat)(actors)
 
-        count, together = len(parents), _together(len(parents))
+        count, together = len(parents), _group_size(len(parents))
         if together == count:
             return ascend(parents)
         groups = jnp.resize(parents, (-(-count // together), together, parents.shape[1]))
@@ -86,7 +86,7 @@ class PolicyGradient:
         return offspring.reshape(-1, parents.shape[1])[:count]
 
 
-def _together(count: int) -> int:
+def _group_size(count: int) -> int:
     """The number of actors, of `count`, that take a step at once: all, or on a CPU a group of equal size."""
     if jax.default_backend() != "cpu" or count <= max(GROUPS):
         return count

@@ -23,13 +23,13 @@ Selection = Callable[[Any, jax.Array, int], Parents]
 """Selects a number of parents from an archive, or from what an algorithm has in its place."""
 
 
-def uniform(archive: Archive, key: jax.Array, count: int) -> Parents:
+def select_uniformly(archive: Archive, key: jax.Array, count: int) -> Parents:
     """Elites, sampled uniformly with replacement."""
     cells, elites = select(archive, key, count), archive.elites
     return Parents(elites.parameters[cells], elites.origin.evaluation[cells])
 
 
-def by_fitness(grid: DeepGridArchive, key: jax.Array, count: int) -> Parents:
+def select_by_fitness(grid: DeepGridArchive, key: jax.Array, count: int) -> Parents:
     """Members of Deep-grid: a filled cell, sampled uniformly, then a member by its fitness.
 
     The probability of a member is proportional to its fitness above the worst of the cell; uniform if all are

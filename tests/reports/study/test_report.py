@@ -26,7 +26,7 @@ from elites.reports.study.figures import draw_archives, draw_losses, read_panels
 from elites.reports.study.line_styles import choose_colours
 from elites.reports.study.page import settings
 from elites.reports.study.report import study_report
-from elites.reports.study.tables import Table, latex
+from elites.reports.study.tables import Table, format_latex
 from elites.results.study import StudyFolder
 from tests.synthetic_runs import make_run, study_of
 
@@ -226,7 +226,7 @@ def test_reports_of_few_runs_are_correct(tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 def test_verdicts_state_the_suite(tmp_path):
-    """A study of the paper on Brax: all counterparts are listed, and beside them the claims on the page."""
+    """A study of the paper on Brax: all counterparts are listed, and the page also has the claims."""
     for algorithm in ("pga-map-elites", "map-elites"):
         for seed in range(2):
             make_run(tmp_path, algorithm, "brax-hopper", seed, evaluations=200)
@@ -463,7 +463,7 @@ def test_the_locale_changes_nothing(tmp_path):
 
 def test_latex_is_escaped():
     table = Table("one", "50 % & more", ("p_evo", "value"), [("a_b", "1"), ("x" * 50, "2")], frozenset({1}))
-    text = latex(table)
+    text = format_latex(table)
     assert r"50 \% \& more" in text
     assert r"a\_b & 1 \\" in text
     assert r"\begin{tabular}{p{0.3\linewidth}r}" in text

@@ -2,11 +2,22 @@
 
 import json
 import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as parquet
+import pytest
 
+import elites
 from elites import read_table
+from elites.metrics.metric import METRICS, Quantity
+from elites.results.folder import RunFolder
+from elites.studies.results.reader import read_corrections
 from elites.studies.results.runs import _label
 from tests.synthetic_runs import make_run, study_of
 
@@ -136,9 +147,9 @@ def test_only_damaged_files_are_left_out(tmp_path):
     assert "its last row has nan evaluations" in message
     assert "no column improved_ga" in message
     assert "Wall times of map-elites on qd-walker, seed 5 are left out" in message
-    assert "Corrections of map-elites on qd-walker, seed 6 are left out" in message
+    assert "Corrected values of map-elites on qd-walker, seed 6 are left out" in message
     assert "Expected `object`, got `null` - at `$.hyper_parameters`" in message
-    assert "Corrections of map-elites on qd-hopper, seed 0 are left out" in message
+    assert "Corrected values of map-elites on qd-hopper, seed 0 are left out" in message
     assert len(study.notes) == 8
     assert np.isnan(study.runs[1].values["elapsed_s"]).all()
     assert not len(study.runs[3].corrections["evaluations"])
@@ -193,3 +204,60 @@ def test_a_correction_of_the_archive_counts_though_the_log_is_longer(tmp_path):
     study = study_of(tmp_path)
     assert study.correction(study.runs[0])["evaluations"] == 900
     assert "again" not in "\n".join(study.notes)
+
+
+def test_the_loss_of_a_metric_that_is_not_installed_is_that_of_the_log(tmp_path):
+    """Its values are only in the log; those of the final correction are joined with them."""
+    run = make_run(tmp_path, "map-elites", "qd-walker", 0, loss=0.1, corrected_along=2, archive=True)
+    header, *rows = (run / "corrections.csv").read_text().splitlines()
+    table = [f"{header},spread,spread_loss", *(f"{row},0.25,0.5" for row in rows)]
+    (run / "corrections.csv").write_text("\n".join([*table, ""]))
+    corrections, errors = read_corrections(RunFolder(run), [*METRICS, Quantity("spread", "spread", ".3f")])
+    assert errors == []
+    assert corrections["evaluations"].tolist() == [500, 1000]
+    assert corrections["corrected_spread"].tolist() == [0.25, 0.25]
+    assert corrections["spread_loss"].tolist() == [0.5, 0.5]
+    assert np.isfinite(corrections["qd_score_loss"]).all()
+
+
+def test_a_run_is_not_replaced_by_a_folder_that_has_only_a_record(tmp_path):
+    """A process that is killed before its run begins leaves such a folder. A group trained the seed later."""
+    run = make_run(tmp_path / "seeds-0-to-1", "map-elites", "qd-walker", 0)
+    unbegun = tmp_path / "seed-0"
+    unbegun.mkdir()
+    shutil.copy(run / "config.json", unbegun)
+    study = study_of(tmp_path)
+    assert [curves.run.folder.path for curves in study.runs] == [run]
+    assert [note for note in study.notes if note.startswith("seed-0 repeats")]
+
+
+@pytest.mark.slow
+def test_a_metric_that_is_added_as_contributing_says_leaves_earlier_folders_readable(tmp_path):
+    run = make_run(tmp_path / "study", "map-elites", "qd-walker", 0, loss=0.1, archive=True)
+    make_run(tmp_path / "study", "map-elites", "qd-walker", 1, loss=0.1, corrected_along=2)
+    source = Path(elites.__file__).parent
+    shutil.copytree(source, tmp_path / "elites", ignore=shutil.ignore_patterns("__pycache__"))
+    module = tmp_path / "elites" / "metrics" / "metric.py"
+    line = '    lowest: Annotated[float, "lowest fitness", ",.1f", lambda elites: elites.fitness.min()]\n'
+    before, after = module.read_text().split("    coverage: Annotated", 1)
+    module.write_text(f"{before}{line}    coverage: Annotated{after}")
+
+    def command(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "elites", *words],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    shown = command("show", str(run))
+    # Once: in the table that compares both archives.
+    assert len(re.findall(r"^ +lowest fitness +\S+ +\S+ +\S+%$", shown, re.MULTILINE)) == 1, shown
+    command("study", "report", str(tmp_path / "study"))
+    table = parquet.read_table(tmp_path / "study" / "report" / "metrics.parquet").to_pandas()
+    corrected = table[table["corrected_lowest"].notna()]
+    assert corrected["seed"].tolist() == [0]  # the log of the other one does not have it
+    assert corrected["qd_score"].notna().all()
+    assert table["lowest"].isna().all()

@@ -10,7 +10,7 @@ const scales = new Map();
 const TABS = { progress: "progress", table: "table", axes: "parallel axes", pins: "compare" };
 const VIEWS = { recorded: "recorded", corrected: "corrected", difference: "difference" };
 const KEYS = [
-  ["← ↑ → ↓", "the elite beside it"],
+  ["← ↑ → ↓", "the next elite in that direction"],
   ["p", "pin, or unpin"],
   ["1, 2, 3", "recorded, corrected, difference"],
   ["c", "the next colour"],

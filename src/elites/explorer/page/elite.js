@@ -102,7 +102,7 @@ function drawFacts(run, elite) {
         element("h2", {}, `fitness of ${corrected.replications} replications`),
         histogram(fitness, recorded, corrected.mean[elite]),
       ),
-      element("div", {}, element("h2", {}, "descriptors of the replications"), cloudChart(run, elite, cloud)),
+      element("div", {}, element("h2", {}, "their descriptors"), cloudChart(run, elite, cloud)),
     );
   });
 }

@@ -16,11 +16,11 @@ from elites.metrics.statistics import (
     Interval,
     bonferroni,
     interquartile_mean,
-    least_p,
     mean_superiority,
     median_difference,
     quartiles,
     rank_sum_p,
+    smallest_p,
     superiority,
 )
 from elites.paper.claims import evaluate_claims
@@ -32,7 +32,7 @@ PROBABILITY = Quantity("probability", "probability", ".2f")
 NONE = "\N{EN DASH}"  # for a number that is missing
 
 
-class Final(NamedTuple):
+class FinalValue(NamedTuple):
     """A metric of an algorithm on a task where its runs are compared."""
 
     task: str
@@ -57,7 +57,7 @@ class Comparison(NamedTuple):
     p: float
     comparisons: int  # with this metric
     corrected: float  # p after Bonferroni
-    least: float  # the smallest p that these replications can reach, after Bonferroni
+    smallest_p: float  # the smallest p that these replications can reach, after Bonferroni
     above: Interval  # the probability that the other is above the reference
     difference: Interval  # of the medians, the other's minus the reference's
     pooled: str = ""  # of QD-scores: whether the result is the same with the pooled offset
@@ -65,7 +65,7 @@ class Comparison(NamedTuple):
     @property
     def possible(self) -> bool:
         """Whether a comparison of these replications can be significant at all."""
-        return self.least < LEVEL
+        return self.smallest_p < LEVEL
 
     @property
     def significant(self) -> bool:
@@ -93,10 +93,10 @@ class Findings:
 
     study: StudyResults
     reference: str
-    finals: list[Final]
+    finals: list[FinalValue]
     comparisons: list[Comparison]
     aggregates: list[Aggregate]
-    common_finals: list[Final]  # at the common budget; empty if all runs are compared there anyway
+    common_finals: list[FinalValue]  # at the common budget; empty if all runs are compared there anyway
     common_comparisons: list[Comparison]
     claims: list[Claim]
     notes: tuple[str, ...]
@@ -131,7 +131,7 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
     )
 
 
-def compute_finals(study: StudyResults) -> list[Final]:
+def compute_finals(study: StudyResults) -> list[FinalValue]:
     """Medians and quartiles of all quantities."""
     rows = []
     for task in study.tasks:
@@ -143,27 +143,27 @@ def compute_finals(study: StudyResults) -> list[Final]:
                         study.compared_values(curves).evaluations
                         for curves in study.replications(task, variant)
                     )
-                    rows.append(Final(task, variant, metric.name, len(values), at, *quartiles(values)))
+                    rows.append(FinalValue(task, variant, metric.name, len(values), at, *quartiles(values)))
     return rows
 
 
-def choose_reference(study: StudyResults, given: str = "") -> str:
+def choose_reference(study: StudyResults, name: str = "") -> str:
     """The variant that all others are compared with, by default the paper's PGA-MAP-Elites, else the first.
 
-    `given` is its label, its algorithm, or the folder of its runs in the study.
+    `name` is its label, its algorithm, or the folder of its runs in the study.
     """
     runs = [curves.run for curves in study.runs]
-    if given in study.variants:
-        return given
-    if given:
-        runs = [run for run in runs if given in (run.algorithm, run.home)]
+    if name in study.variants:
+        return name
+    if name:
+        runs = [run for run in runs if name in (run.algorithm, run.home)]
     else:
         runs = [run for run in runs if run.algorithm == PGA]
     papers = [run.variant for run in runs if has_papers_share(run.record.hyper_parameters)]
     matches = list(dict.fromkeys([run.variant for run in runs]))
-    if given and not papers and len(matches) != 1:
+    if name and not papers and len(matches) != 1:
         problem = "names several algorithms" if matches else "is none of the algorithms"
-        raise ElitesError(f"reference {given!r} {problem}; it must be one of {', '.join(study.variants)}")
+        raise ElitesError(f"reference {name!r} {problem}; it must be one of {', '.join(study.variants)}")
     return next(iter([*papers, *matches, *study.variants]))
 
 
@@ -217,7 +217,7 @@ def _compare(study: StudyResults, reference: str, metric: Quantity) -> list[Comp
                 p=p,
                 comparisons=count,
                 corrected=bonferroni(p, count),
-                least=bonferroni(least_p(len(own), len(theirs)), count),
+                smallest_p=bonferroni(smallest_p(len(own), len(theirs)), count),
                 above=superiority(theirs, own),
                 difference=median_difference(theirs, own),
             )
@@ -258,7 +258,7 @@ def aggregate(study: StudyResults, reference: str) -> list[Aggregate]:
 def seeds_needed(comparisons: int) -> int:
     """The number of replications of each algorithm with which one of `comparisons` can be significant."""
     seeds = 1
-    while bonferroni(least_p(seeds, seeds), comparisons) >= LEVEL:
+    while bonferroni(smallest_p(seeds, seeds), comparisons) >= LEVEL:
         seeds += 1
     return seeds
 
@@ -268,19 +268,19 @@ def describe_power(rows: Sequence[Comparison]) -> str:
     impossible = [row for row in rows if not row.possible]
     if not impossible:
         return ""
-    count, least = rows[0].comparisons, min(row.least for row in impossible)
+    count, smallest = rows[0].comparisons, min(row.smallest_p for row in impossible)
     seeds = min(min(row.seeds) for row in impossible)
     subject = "none" if len(impossible) == len(rows) else f"{len(impossible)}"
     can = "can" if subject == "none" else "cannot"
     return (
-        f"With {counted(seeds, 'replication')} and {counted(count, 'comparison')}, {subject} of the "
-        f"comparisons {can} be significant at {LEVEL:g}, whatever the values: the smallest possible "
-        f"corrected p-value is {least:.2g}. At least {counted(seeds_needed(count), 'replication')} of each "
-        "algorithm are needed."
+        f"With {format_count(seeds, 'replication')} and {format_count(count, 'comparison')}, {subject} of "
+        f"the comparisons {can} be significant at {LEVEL:g}, whatever the values: the smallest possible "
+        f"corrected p-value is {smallest:.2g}. At least {format_count(seeds_needed(count), 'replication')} "
+        "of each algorithm are needed."
     )
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """A number with its noun."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 

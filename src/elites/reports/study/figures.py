@@ -26,7 +26,7 @@ from elites.results.archive import load_archive
 from elites.results.names import ReportFigure, report_part
 from elites.results.study import ReportFolder
 from elites.studies.results.study_results import Curves, StudyResults
-from elites.text import file_name, shortened
+from elites.text import file_name, shorten
 
 DPI = 110
 ROWS = 4  # tasks in one figure
@@ -98,7 +98,7 @@ def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
 def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
-        figure, panels = _grid(len(tasks), len(study.metrics))
+        figure, panels = _make_axes(len(tasks), len(study.metrics))
         unequal = set(tasks) & set(study.tasks_without_common_budget)
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.metrics, strict=True):
@@ -107,10 +107,10 @@ def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
                     if replications:
                         _draw_curve(axes, *_curve(study, task, replications, metric.name, against), style)
                 label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
-                _finish(axes, metric, task, label)
+                _format_axes(axes, metric, task, label)
                 if against == "evaluations":
                     axes.set_xlim(0, study.limits[task])
-        _legend(figure, study)
+        _add_legend(figure, study)
         yield Picture(
             report_part(ReportFigure.PROGRESS, against, ending),
             f"{_list_labels(study.metrics)} against {AXES[against]}. Lines are medians over replications, "
@@ -142,8 +142,8 @@ def _curve(
     if not len(values):
         return np.empty(0), values
     places = np.array([curves.values[name] for curves in replications]) / unit
-    known = ~np.isnan(places).all(1)
-    places, values = places[known], values[known]
+    has_values = ~np.isnan(places).all(1)
+    places, values = places[has_values], values[has_values]
     if not len(places):
         return np.empty(0), np.empty((0, 0))
     grid = np.linspace(0, np.nanmax(places, axis=1).min(), len(values[0]) + 1)[1:]
@@ -172,12 +172,12 @@ def _draw_curve(
 ) -> None:
     if not values.size:
         return
-    known = ~np.isnan(values).any(0)  # where all replications have begun
-    if not known.any():
+    has_values = ~np.isnan(values).any(0)  # where all replications have begun
+    if not has_values.any():
         return
-    low, middle, high = np.quantile(values[:, known], (0.25, 0.5, 0.75), axis=0)
-    axes.fill_between(x[known], low, high, color=style.colour, alpha=0.18, lw=0)
-    axes.plot(x[known], middle, color=style.colour, linestyle=style.line, lw=1.7, marker=marker, ms=3)
+    low, middle, high = np.quantile(values[:, has_values], (0.25, 0.5, 0.75), axis=0)
+    axes.fill_between(x[has_values], low, high, color=style.colour, alpha=0.18, lw=0)
+    axes.plot(x[has_values], middle, color=style.colour, linestyle=style.line, lw=1.7, marker=marker, ms=3)
 
 
 def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
@@ -186,7 +186,7 @@ def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
         drawn = {variant: _corrected_curve(study, task, variant) for variant in study.variants}
         if not any(len(x) > 1 for x, _ in drawn.values()):
             continue
-        figure, panels = _grid(2, len(study.reevaluated))
+        figure, panels = _make_axes(2, len(study.reevaluated))
         for column, metric in enumerate(study.reevaluated):
             above, below = panels[0][column], panels[1][column]
             for variant, style in choose_line_styles(study).items():
@@ -196,8 +196,8 @@ def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
                     x, rows = drawn[variant]
                     if len(x):
                         _draw_curve(below, x, rows[metric.corrected.name], style, ".")
-            _finish(above, metric, task, "evaluations")
-            _finish(below, metric.corrected, task, "evaluations")
+            _format_axes(above, metric, task, "evaluations")
+            _format_axes(below, metric.corrected, task, "evaluations")
             limits = [
                 f(*pair)
                 for f, pair in zip(
@@ -206,10 +206,10 @@ def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
             ]
             for axes in (above, below):
                 axes.set(ylim=limits, xlim=(0, study.limits[task]))
-        _legend(figure, study)
+        _add_legend(figure, study)
         yield Picture(
             report_part(ReportFigure.CORRECTED, file_name(task)),
-            f"{shortened(task)}: original metrics above, corrected ones below, on the same scales.",
+            f"{shorten(task)}: original metrics above, corrected ones below, on the same scales.",
             figure,
         )
 
@@ -237,7 +237,7 @@ def draw_losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
     styles = choose_line_styles(study)
     sweep = is_sweep(sum(styles[variant].colour not in ALGORITHMS.values() for variant in variants))
     for ending, tasks in pages(study):
-        figure, panels = _grid(len(tasks), len(study.losses))
+        figure, panels = _make_axes(len(tasks), len(study.losses))
         drawn = False
         for row, task in zip(panels, tasks, strict=True):
             for axes, metric in zip(row, study.losses, strict=True):
@@ -256,17 +256,17 @@ def draw_losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
                     axes.plot(
                         np.full(len(values), place), values, "o", color=colour, ms=3.5, mec="black", mew=0.4
                     )
-                axes.set_title(f"{shortened(task)}: {shortened(metric.label)}", fontsize=10)
+                axes.set_title(f"{shorten(task)}: {shorten(metric.label)}", fontsize=10)
                 axes.set_xticks([])
                 if sweep and task == tasks[-1]:  # the colours of a sweep are too similar
-                    shown = [shortened(variant) for variant in variants]
+                    shown = [shorten(variant) for variant in variants]
                     axes.set_xticks(range(len(variants)), shown, rotation=90, fontsize=7)
                 axes.set_xlim(-0.6, len(variants) - 0.4)
                 axes.yaxis.set_major_formatter(PercentFormatter(1))
                 axes.grid(axis="y", alpha=0.3)
         if not drawn:
             continue
-        _legend(figure, study, variants, boxes=True)
+        _add_legend(figure, study, variants, boxes=True)
         exception = f", without {without}" if without else ""
         yield Picture(
             report_part(ReportFigure.LOSSES, f"without-{without}" if without else "", ending),
@@ -296,14 +296,14 @@ def draw_contribution(study: StudyResults) -> Iterator[Picture]:
         for axes, (variant, task) in zip(panels, cells, strict=False):
             replications = study.replications(task, variant)
             medians = [_median([curves.added[name] for curves in replications]) for name in operators]
-            known = ~np.isnan(np.array(medians)).any(0)
+            has_values = ~np.isnan(np.array(medians)).any(0)
             axes.stackplot(
-                study.grid(task)[known],
-                [row[known] for row in medians],
+                study.grid(task)[has_values],
+                [row[has_values] for row in medians],
                 colors=[colours[name] for name in operators],
             )
             named = (task, variant) if len(variants) > 1 else (task,)
-            axes.set_title(", ".join(map(shortened, named)), fontsize=10)
+            axes.set_title(", ".join(map(shorten, named)), fontsize=10)
             axes.set(xlabel="evaluations", ylabel="added per generation", xlim=(0, study.limits[task]))
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
             axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -316,7 +316,7 @@ def draw_contribution(study: StudyResults) -> Iterator[Picture]:
         smoothing = "not smoothed" if over == "1" else f"smoothed over {over} generations"
         yield Picture(
             report_part(ReportFigure.CONTRIBUTION, file_name(algorithm)),
-            f"{shortened(algorithm)}: offspring added to the archive per generation by each operator, "
+            f"{shorten(algorithm)}: offspring added to the archive per generation by each operator, "
             f"stacked; medians over replications, {smoothing}.",
             figure,
         )
@@ -353,26 +353,26 @@ def read_panels(study: StudyResults) -> tuple[dict[str, list[Panel]], list[str]]
 
 def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
     """A figure for each task."""
-    for task, shown in panels.items():
-        corrected = any(len(panel.maps) > 1 for panel in shown)
+    for task, task_panels in panels.items():
+        corrected = any(len(panel.maps) > 1 for panel in task_panels)
         yield Picture(
             report_part(ReportFigure.ARCHIVES, file_name(task)),
-            f"{shortened(task)}: final archives, for each algorithm that of the replication with the median "
+            f"{shorten(task)}: final archives, for each algorithm that of the replication with the median "
             "QD-score"
             + ("; originals above, corrected ones below" if corrected else "")
-            + f". {_archive_legend(shown)}",
-            _draw_panels(shown),
+            + f". {_archive_legend(task_panels)}",
+            _draw_panels(task_panels),
         )
 
 
-def _archive_legend(shown: list[Panel]) -> str:
+def _archive_legend(panels: list[Panel]) -> str:
     """The meaning of colours and bars, for the caption."""
-    if shown[0].maps[0].dimensions == 1:
+    if panels[0].maps[0].dimensions == 1:
         return (
             "Bars end at the highest fitness in a bin of cells, darker parts at its quartiles; lines are "
             "medians. Above, how many cells of a bin have an elite."
         )
-    binned = [panel.maps[0].binned for panel in shown]
+    binned = [panel.maps[0].binned for panel in panels]
     cells = "Each cell has the colour of its elite's fitness"
     if not any(binned):
         return f"{cells}; grey cells are empty."
@@ -402,39 +402,39 @@ def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
                 f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
                 f"evaluations, and its archive is of {evaluations:,}; run `elites correct` again."
             )
-    title = f"{shortened(curves.run.variant, 30)}\nseed {curves.run.seed}, {evaluations:,} evaluations"
+    title = f"{shorten(curves.run.variant, 30)}\nseed {curves.run.seed}, {evaluations:,} evaluations"
     return Panel(title, maps), note
 
 
-def _draw_panels(shown: list[Panel]) -> Figure:
-    flat = shown[0].maps[0].dimensions == 1
-    deep = max(len(one.maps) for one in shown)
-    maps = [drawn for one in shown for drawn in one.maps]
+def _draw_panels(panels: list[Panel]) -> Figure:
+    flat = panels[0].maps[0].dimensions == 1
+    deep = max(len(one.maps) for one in panels)
+    maps = [drawn for one in panels for drawn in one.maps]
     scale = common_scale(maps)
-    columns = min(len(shown), 2 if flat else MAX_COLUMNS)
-    rows = -(-len(shown) // columns)
+    columns = min(len(panels), 2 if flat else MAX_COLUMNS)
+    rows = -(-len(panels) // columns)
     size = (
         (5.6 * columns + 0.4, 2.3 * deep * rows + 0.4)
         if flat
         else (2.9 * columns + 0.8, 2.75 * deep * rows + 0.3)
     )
     figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(deep * rows, columns, squeeze=False)
-    for axes in panels.ravel():
+    axes_grid = figure.subplots(deep * rows, columns, squeeze=False)
+    for axes in axes_grid.ravel():
         axes.set_axis_off()
-    for place, one in enumerate(shown):
+    for place, one in enumerate(panels):
         row, column = divmod(place, columns)
         for below, drawn in enumerate(one.maps):
-            axes = panels[deep * row + below][column]
+            axes = axes_grid[deep * row + below][column]
             axes.set_axis_on()
             draw_map(axes, drawn, scale)
             axes.tick_params(labelsize=7)
-            lowest = below == len(one.maps) - 1 and place + columns >= len(shown)
+            lowest = below == len(one.maps) - 1 and place + columns >= len(panels)
             axes.set_xlabel(axes.get_xlabel().replace("; ", "\n") if lowest else "", fontsize=8)
             axes.set_ylabel(axes.get_ylabel().replace("; ", "\n") if column == 0 else "", fontsize=8)
             axes.set_title(one.title if not below else "corrected", fontsize=8.5)
     if not flat:
-        add_colour_bar(panels.ravel().tolist(), maps, scale, pad=0.01, aspect=30)
+        add_colour_bar(axes_grid.ravel().tolist(), maps, scale, pad=0.01, aspect=30)
     return figure
 
 
@@ -443,14 +443,14 @@ def _median(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.median(np.array(rows), axis=0)  # type: ignore[no-any-return]
 
 
-def _grid(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+def _make_axes(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
     width = 11 * max(1.0, columns / 3)
     figure = Figure(figsize=(width, 2.6 * rows + 0.9), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def _finish(axes: Axes, metric: Quantity, task: str, x: str) -> None:
-    axes.set_title(f"{shortened(task)}: {shortened(metric.label)}", fontsize=10)
+def _format_axes(axes: Axes, metric: Quantity, task: str, x: str) -> None:
+    axes.set_title(f"{shorten(task)}: {shorten(metric.label)}", fontsize=10)
     axes.set_xlabel(x)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:g}" if x.startswith("wall time") else EngFormatter(sep=""))
@@ -459,7 +459,7 @@ def _finish(axes: Axes, metric: Quantity, task: str, x: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def _legend(
+def _add_legend(
     figure: Figure, study: StudyResults, variants: Sequence[str] | None = None, *, boxes: bool = False
 ) -> None:
     styles, shown = choose_line_styles(study), study.variants if variants is None else variants
@@ -471,11 +471,11 @@ def _legend(
         )
         for name in shown
     ]
-    columns = max(1, min(len(handles), 120 // (6 + max(len(shortened(name)) for name in shown))))
+    columns = max(1, min(len(handles), 120 // (6 + max(len(shorten(name)) for name in shown))))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def _list_labels(metrics: Sequence[Quantity]) -> str:
-    *first, last = (shortened(metric.label) for metric in metrics)
+    *first, last = (shorten(metric.label) for metric in metrics)
     text = f"{', '.join(first)} and {last}"
     return text[0].upper() + text[1:]

@@ -132,13 +132,15 @@ def settings(study: StudyResults) -> list[str]:
         changed = _changed(find_defaults("algorithms", run.algorithm), run.record.hyper_parameters)
         changed = result_parameters(run.algorithm, changed)
         if changed:
-            lines[run.variant] = f"{run.variant}: {_listed(changed)}"
-        given = run.record.task_parameters
+            lines[run.variant] = f"{run.variant}: {_format_changes(changed)}"
+        parameters = run.record.task_parameters
         defaults = find_defaults("tasks", run.record.task)
         if defaults is None:  # a user's own task
-            lines[run.task] = f"{run.task}: {', '.join(f'{name} {given[name]}' for name in sorted(given))}"
-        elif changed := _changed(defaults, given):
-            lines[run.task] = f"{run.task}: {_listed(changed)}"
+            lines[run.task] = (
+                f"{run.task}: {', '.join(f'{name} {parameters[name]}' for name in sorted(parameters))}"
+            )
+        elif changed := _changed(defaults, parameters):
+            lines[run.task] = f"{run.task}: {_format_changes(changed)}"
     return [lines[name] for name in sorted(lines)]
 
 
@@ -148,7 +150,7 @@ def _changed(defaults: Mapping[str, Any] | None, given: Mapping[str, Any]) -> di
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _listed(changed: Mapping[str, tuple[Any, Any]]) -> str:
+def _format_changes(changed: Mapping[str, tuple[Any, Any]]) -> str:
     items = sorted(changed.items())
     return ", ".join(f"{name} {value} (default {default})" for name, (value, default) in items)
 

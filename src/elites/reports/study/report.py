@@ -9,14 +9,14 @@ from elites.files import error_in_one_line
 from elites.paper.claims import ANT_TASKS
 from elites.paper.presets import Suite, find_suite
 from elites.reports.plain import plain_text
-from elites.reports.study.comparisons import counted, make_findings
+from elites.reports.study.comparisons import format_count, make_findings
 from elites.reports.study.figures import draw_figures
 from elites.reports.study.page import make_page
-from elites.reports.study.tables import aligned_claims, make_tables, results_text, write_tables
+from elites.reports.study.tables import align_claims, make_tables, results_text, write_tables
 from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.results.reader import read_results
-from elites.text import printable, shortened
+from elites.text import printable, shorten
 
 
 def study_report(folder: Path | str, *, against: str = "evaluations", reference: str = "") -> str:
@@ -51,21 +51,21 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     notes = [*study.notes, *findings.notes, *archive_notes]
     tables = make_tables(findings)
     write_tables(findings, tables, report)
-    figures = counted(sum(map(len, captions.values())), "figure")
+    figures = format_count(sum(map(len, captions.values())), "figure")
     lines = [
         ", ".join(
-            counted(len(items), noun)
+            format_count(len(items), noun)
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
         *(f"  {printable(note)}" for note in notes),
         *([] if papers else results_text(findings)),
-        *aligned_claims(
+        *align_claims(
             [claim for claim in findings.claims if claim.tested or (papers and claim.suite == papers.title)]
         ),
-        f"{home.report.page} shows the results; {figures} and the tables are beside it",
+        f"{home.report.page} shows the results; {figures} and the tables are in the same folder",
     ]
     name = record.name
-    title = shortened(name if name and not papers else f"Study {name or home.path.resolve().name}")
+    title = shorten(name if name and not papers else f"Study {name or home.path.resolve().name}")
     page = make_page(findings, tables, captions, report, title=title, notes=notes, against=against)
     report.page.write_text(page, encoding="utf-8", errors="replace")
     return "\n".join(lines)

@@ -19,14 +19,14 @@ from elites.reports.study.comparisons import (
     PROBABILITY,
     Aggregate,
     Comparison,
-    Final,
+    FinalValue,
     Findings,
     as_text,
     describe_power,
     interval_text,
     p_text,
 )
-from elites.reports.tables import aligned
+from elites.reports.tables import align_rows
 from elites.results.names import ReportTable, report_part
 from elites.results.study import ReportFolder
 from elites.studies.results.study_results import StudyResults
@@ -95,7 +95,7 @@ def _spread(counts: Iterable[int]) -> str:
     return f"{ordered[0]:,}" if ordered[0] == ordered[-1] else f"{ordered[0]:,} to {ordered[-1]:,}"
 
 
-def final_table(finals: Sequence[Final], metrics: Sequence[Quantity], name: str, caption: str) -> Table:
+def final_table(finals: Sequence[FinalValue], metrics: Sequence[Quantity], name: str, caption: str) -> Table:
     """Medians with quartiles; empty if no run has any of the metrics."""
     by_metric = {(row.task, row.variant, row.metric): row for row in finals}
     names = [metric.name for metric in metrics]
@@ -109,7 +109,7 @@ def final_table(finals: Sequence[Final], metrics: Sequence[Quantity], name: str,
     return Table(name, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
-def _with_quartiles(metric: Quantity, final: Final | None) -> str:
+def _with_quartiles(metric: Quantity, final: FinalValue | None) -> str:
     if final is None:
         return NONE
     median, low, high = (as_text(metric, value) for value in (final.median, final.low, final.high))
@@ -200,7 +200,7 @@ def results_text(findings: Findings) -> list[str]:
             against = f", against {findings.reference} with 95 % intervals" if compared else ""
             lines.append(f"{metric.label}: medians over replications{against}")
             width = max(len(row[1]) for row in rows)
-            lines += aligned(
+            lines += align_rows(
                 [
                     (f"{row[0]}", row[1].ljust(width), *row[2:], *(effect if compared else ()))
                     for row, effect in zip(rows, effects, strict=True)
@@ -249,7 +249,7 @@ def make_tables(findings: Findings) -> Tables:
     """The tables of the page and of the LaTeX files. A table without rows is shown in neither."""
     study, quantities = findings.study, findings.study.quantities
 
-    def final(rows: Sequence[Final], metrics: Sequence[Quantity], name: str) -> Table:
+    def final(rows: Sequence[FinalValue], metrics: Sequence[Quantity], name: str) -> Table:
         return final_table(rows, metrics, name, f"{metrics[0].label} and others: medians and quartiles.")
 
     def p_values(comparisons: Sequence[Comparison]) -> dict[str, Table]:
@@ -274,7 +274,7 @@ def make_tables(findings: Findings) -> Tables:
 def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> None:
     """Writes all numbers as CSV, and the tables as LaTeX."""
     study = findings.study
-    _csv(
+    _write_csv(
         report.table(ReportTable.RUNS),
         (
             *("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
@@ -290,14 +290,14 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
         ],
     )
     rows = map(_comparison_row, findings.comparisons)
-    _csv(report.table(ReportTable.FINAL), FINAL_COLUMNS, findings.finals)
-    _csv(report.table(ReportTable.P_VALUES), COMPARISON_COLUMNS, rows)
+    _write_csv(report.table(ReportTable.FINAL), FINAL_COLUMNS, findings.finals)
+    _write_csv(report.table(ReportTable.P_VALUES), COMPARISON_COLUMNS, rows)
     if findings.common_finals:
         rows = map(_comparison_row, findings.common_comparisons)
-        _csv(report.table(ReportTable.FINAL_COMMON), FINAL_COLUMNS, findings.common_finals)
-        _csv(report.table(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, rows)
+        _write_csv(report.table(ReportTable.FINAL_COMMON), FINAL_COLUMNS, findings.common_finals)
+        _write_csv(report.table(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, rows)
     if findings.aggregates:
-        _csv(
+        _write_csv(
             report.table(ReportTable.AGGREGATE),
             (
                 *("metric", "algorithm", "tasks", *_interval_columns("scaled_interquartile_mean")),
@@ -306,7 +306,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
             [(*row[:3], *row.mean, *row.above) for row in findings.aggregates],
         )
     if findings.claims:
-        _csv(
+        _write_csv(
             report.table(ReportTable.CLAIMS),
             (
                 *("claim", "text", "suite", "verdict", "comparisons_tested", "comparisons"),
@@ -319,7 +319,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
     others = tables.runs, tables.cost, tables.aggregate, tables.claims, *tables.p_values.values()
     for table in (*finals, *others):
         if table.rows:
-            report.table(table.name, "tex").write_text(latex(table), encoding="utf-8")
+            report.table(table.name, "tex").write_text(format_latex(table), encoding="utf-8")
 
 
 def _interval_columns(name: str) -> tuple[str, ...]:
@@ -340,7 +340,7 @@ COMPARISON_COLUMNS = (
 
 def _comparison_row(row: Comparison) -> tuple[object, ...]:
     return (
-        *(*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected, row.least),
+        *(*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected, row.smallest_p),
         *(*row.above, *row.difference, row.pooled),
     )
 
@@ -348,15 +348,15 @@ def _comparison_row(row: Comparison) -> tuple[object, ...]:
 def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
     """A row for each comparison; one row if there is none."""
     count = len(claim.tested)
-    about = (claim.number, claim.text, claim.suite, claim.verdict.value, count, len(claim.checks))
+    about = (claim.number, claim.text, claim.suite, claim.verdict.value, count, len(claim.comparisons))
     rows: list[tuple[object, ...]] = [
-        (*about, check.text, check.p, bonferroni(check.p, count), verdict.value, *changes)
-        for (check, verdict), changes in zip(claim.verdicts, claim.sensitivities(), strict=True)
+        (*about, comparison.text, comparison.p, bonferroni(comparison.p, count), verdict.value, *changes)
+        for (comparison, verdict), changes in zip(claim.verdicts, claim.sensitivities(), strict=True)
     ]
     return rows or [(*about, "", "", "", "", "", "")]
 
 
-def _csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -373,7 +373,7 @@ SPECIAL = {
 }
 
 
-def latex(table: Table) -> str:
+def format_latex(table: Table) -> str:
     """A `table` that needs no package; long text is wrapped."""
     kinds = []
     for place in range(len(table.columns)):
@@ -407,18 +407,18 @@ def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
 def _claim_lines(claim: Claim) -> list[str]:
     count = len(claim.tested)
     lines = []
-    for (check, verdict), (common, pooled) in zip(claim.verdicts, claim.sensitivities(), strict=True):
-        p = f"p = {p_text(check.p)}, corrected {p_text(bonferroni(check.p, count))}"
+    for (comparison, verdict), (common, pooled) in zip(claim.verdicts, claim.sensitivities(), strict=True):
+        p = f"p = {p_text(comparison.p)}, corrected {p_text(bonferroni(comparison.p, count))}"
         additions = [
             f"{text} {condition}"
             for text, condition in ((common, "at the common budget"), (pooled, "with the pooled offset"))
             if text
         ]
-        lines.append("; ".join([check.text, f"{p}: {verdict}", *additions]))
+        lines.append("; ".join([comparison.text, f"{p}: {verdict}", *additions]))
     return lines
 
 
-def aligned_claims(claims: Sequence[Claim]) -> list[str]:
+def align_claims(claims: Sequence[Claim]) -> list[str]:
     """The verdicts as lines of text."""
     lines = []
     for claim in claims:

@@ -12,9 +12,9 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import one_line, open_file
-from elites.metrics.contribution import count_added, count_kept, count_made, count_rows, smooth, window
-from elites.metrics.metric import METRICS, Quantity, find_metric
-from elites.results.corrected import load_corrected_metrics
+from elites.metrics.contribution import choose_window, count_added, count_kept, count_made, count_rows, smooth
+from elites.metrics.metric import METRICS, Metric, Quantity, find_metric
+from elites.results.corrected import load_corrected, load_corrected_metrics
 from elites.results.folder import RunFolder
 from elites.results.schemas import MAX_COUNT, OPTIONAL, RunRecord, check_columns
 from elites.results.tables import metric_names
@@ -143,7 +143,7 @@ def _read_curves(
             failed.append((run, str(error)))
             continue
         corrections, errors = read_corrections(run.folder, metrics)
-        notes += [f"Corrections of {run.name} are left out: {error}" for error in errors]
+        notes += [f"Corrected values of {run.name} are left out: {error}" for error in errors]
         try:
             log["elapsed_s"] = _read_elapsed(run.folder, len(log["generation"]))
         except ElitesError as error:
@@ -191,15 +191,16 @@ def read_corrections(
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Evaluations, corrected metrics and losses of every correction of a run, the final one too.
 
-    A file that is damaged is left out; the second result says why.
+    A damaged file and a metric that fails are left out; the second result says why.
     """
     metrics = list(metrics)
     rows: dict[int, dict[str, float]] = {}
-    errors = []
+    errors: list[str] = []
     for path, read in ((folder.corrections, _read_during), (folder.corrected(), _read_final)):
         if path.exists():
             try:
-                rows |= read(folder, metrics)
+                for at, row in read(folder, metrics, errors).items():
+                    rows[at] = {**rows.get(at, {}), **row}
             except ElitesError as error:
                 errors.append(str(error))
     evaluations = sorted(rows)
@@ -208,7 +209,7 @@ def read_corrections(
     return {"evaluations": np.array(evaluations, float), **values}, errors
 
 
-def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
+def _read_during(folder: RunFolder, metrics: Sequence[Quantity], _: list[str]) -> dict[int, dict[str, float]]:
     """The corrections during a run. Only the metrics that every run has are required."""
     table = folder.read_corrections() or {}
     columns = {}
@@ -222,15 +223,25 @@ def _read_during(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, di
     }
 
 
-def _read_final(folder: RunFolder, metrics: Sequence[Quantity]) -> dict[int, dict[str, float]]:
-    """The correction of the archive."""
+def _read_final(
+    folder: RunFolder, metrics: Sequence[Quantity], errors: list[str]
+) -> dict[int, dict[str, float]]:
+    """The correction of the archive. Metrics that its file does not have are computed from the elites."""
     evaluations, values = load_corrected_metrics(folder.corrected())
-    return {
-        evaluations: {
-            **{metric.corrected.name: values[metric.name] for metric in metrics if metric.name in values},
-            **{metric.loss.name: values[metric.loss.name] for metric in metrics if metric.name in values},
-        }
-    }
+    others = [metric for metric in metrics if isinstance(metric, Metric) and metric.name not in values]
+    corrected = load_corrected(folder.corrected()) if others else None
+    for other in others:
+        assert corrected is not None
+        try:
+            _, values[other.name], values[other.loss.name] = corrected.change(other)
+        except ElitesError as error:
+            errors.append(str(error))
+    row = {}
+    for metric in metrics:
+        if metric.name in values:
+            row[metric.corrected.name] = values[metric.name]
+            row[metric.loss.name] = values[metric.loss.name]
+    return {evaluations: row}
 
 
 def _read_elapsed(folder: RunFolder, count: int) -> np.ndarray:
@@ -259,8 +270,8 @@ def _make_curves(
 
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
     missing = np.full(len(evaluations), np.nan)  # a metric that this run does not have
-    by_operator, over = count_added(log), window(int(log["generation"][-1]))
-    over_rows = count_rows(over, log["generation"])
+    by_operator, window_size = count_added(log), choose_window(int(log["generation"][-1]))
+    window_rows = count_rows(window_size, log["generation"])
     operators = [name for name in by_operator if name != "random"]
 
     @functools.cache
@@ -276,8 +287,8 @@ def _make_curves(
         seconds=float(log["elapsed_s"][-1]),
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
         values={name: at(log.get(name, missing)) for name in names},
-        added={name: at(smooth(by_operator[name], over_rows)) for name in operators},
-        window=over,
+        added={name: at(smooth(by_operator[name], window_rows)) for name in operators},
+        window=window_size,
         corrections=corrections,
         end=values_after(compared.end),
         common=values_after(compared.common),
@@ -289,14 +300,14 @@ def _make_curves(
 
 def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[float, float]:
     """The share of an operator's offspring that was added, in the first tenth and last half of the budget."""
-    made, kept = count_made(log, operator), count_kept(log, operator)
-    active = np.flatnonzero((made > 0) & (log["evaluations"] <= budget))
+    made_counts, added_counts = count_made(log, operator), count_kept(log, operator)
+    active = np.flatnonzero((made_counts > 0) & (log["evaluations"] <= budget))
     if len(active) < 10:
         return np.nan, np.nan
     first = log["evaluations"][active[0]]
     place = (log["evaluations"][active] - first) / max(1.0, budget - first)
     early, late = active[place <= EARLY], active[place > 1 - LATE]
-    return tuple(float(kept[at].sum() / max(1, made[at].sum())) for at in (early, late))  # type: ignore[return-value]
+    return tuple(float(added_counts[at].sum() / max(1, made_counts[at].sum())) for at in (early, late))  # type: ignore[return-value]
 
 
 def _version_notes(curves: Sequence[Curves]) -> list[str]:

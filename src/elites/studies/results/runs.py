@@ -77,7 +77,7 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
         Run(run_folder, record, task, variant, order[variant])
         for run_folder, record, task, variant in zip(folders, records, tasks, variants, strict=True)
     ]
-    runs.sort(key=lambda run: (_task_order(run.record.task), run.task, run.order, run.seed, str(run.folder)))
+    runs.sort(key=_report_order)
     kept: dict[tuple[str, str, int], Run] = {}
     for run in runs:
         key = (run.task, run.variant, run.seed)
@@ -86,6 +86,14 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
         else:
             kept[key] = run
     return list(kept.values()), study, notes
+
+
+def _report_order(run: Run) -> tuple[Any, ...]:
+    """The order of runs in a report. A folder that has only a record comes after others of its seed."""
+    return (
+        *(_task_order(run.record.task), run.task, run.order, run.seed),
+        *(not run.folder.has_begun, str(run.folder)),
+    )
 
 
 def find_differences(combinations: Iterable[Sequence[RunRecord]]) -> dict[str, list[str]]:
@@ -115,11 +123,11 @@ def _order_variants(records: Sequence[RunRecord], variants: Sequence[str]) -> di
     """The position of each variant: the package's algorithms come first, in its order."""
     from elites.algorithms import ALGORITHMS
 
-    known = list(ALGORITHMS)
+    built_in = list(ALGORITHMS)
     names = [record.algorithm for record in records]
     ranked = sorted(
         {
-            (known.index(name) if name in known else len(known), name, _natural(variant), variant)
+            (built_in.index(name) if name in built_in else len(built_in), name, _natural(variant), variant)
             for name, variant in zip(names, variants, strict=True)
         }
     )
@@ -130,8 +138,8 @@ def _task_order(task: str) -> tuple[int, str]:
     """A sort key: the package's tasks come first, in its order."""
     from elites.tasks import TASKS
 
-    known = list(TASKS)
-    return known.index(task) if task in known else len(known), task
+    built_in = list(TASKS)
+    return built_in.index(task) if task in built_in else len(built_in), task
 
 
 def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
@@ -169,7 +177,7 @@ def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any
 def find_defaults(what: str, name: str) -> dict[str, Any] | None:
     """Default parameters as a record has them, of one of the `algorithms` or `tasks`.
 
-    None if they are not known: a user's own task or algorithm need not be installed.
+    None if they are not known: a user's own task or algorithm does not have to be installed.
     """
     from elites.algorithms import make_config
     from elites.tasks import TASKS, list_parameters

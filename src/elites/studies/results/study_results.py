@@ -25,7 +25,7 @@ QD_SCORE = BY_NAME["qd_score"]
 POOLED = (QD_SCORE.name, QD_SCORE.corrected.name, QD_SCORE.loss.name)  # quantities that depend on the offset
 
 
-class Basis(Enum):
+class ComparisonBasis(Enum):
     """The evaluations at which the runs of a task are compared, and the offset of their QD-scores."""
 
     ENDS = "each at its own end"
@@ -73,19 +73,19 @@ class StudyResults:
     tasks: list[str]
     variants: list[str]
     notes: tuple[str, ...]  # on runs and files that are left out, and on what is compared
-    basis: Basis = Basis.ENDS
-    pooled: Mapping[Path, Mapping[str, float]] = field(default_factory=dict)  # of Basis.POOLED, by run
+    basis: ComparisonBasis = ComparisonBasis.ENDS
+    pooled: Mapping[Path, Mapping[str, float]] = field(default_factory=dict)  # of POOLED, by run
 
     @functools.cached_property
     def at_common_budget(self) -> StudyResults:
         """The same results, with all runs of a task compared after the same evaluations."""
-        return replace(self, basis=Basis.COMMON)
+        return replace(self, basis=ComparisonBasis.COMMON)
 
     @functools.cached_property
     def with_pooled_offset(self) -> StudyResults:
         """The same results, with the lowest fitness of a task's archives as the offset of QD-scores."""
         scores = compute_pooled_scores((curves, self.correction(curves)) for curves in self.runs)
-        return replace(self, basis=Basis.POOLED, pooled=scores)
+        return replace(self, basis=ComparisonBasis.POOLED, pooled=scores)
 
     @property
     def tasks_without_common_budget(self) -> list[str]:
@@ -132,7 +132,7 @@ class StudyResults:
 
     def compared_values(self, curves: Curves) -> RunValues:
         """The values of a run that are compared."""
-        return curves.common if self.basis is Basis.COMMON else curves.end
+        return curves.common if self.basis is ComparisonBasis.COMMON else curves.end
 
     def finals(self, task: str, variant: str, name: str) -> np.ndarray:
         """The compared value of a quantity for each replication, NaN where a run does not have it.
@@ -147,7 +147,7 @@ class StudyResults:
         else:
             corrections = [(curves, self.correction(curves)) for curves in self.replications(task, variant)]
             rows = [(curves, values) for curves, values in corrections if values]
-        if self.basis is Basis.POOLED and name in POOLED:
+        if self.basis is ComparisonBasis.POOLED and name in POOLED:
             return np.array([self._pooled(curves, name) for curves, _ in rows])
         return np.array([values[name] for _, values in rows])
 
@@ -156,10 +156,10 @@ class StudyResults:
         if curves.across_tasks is None:
             return np.nan
         end, common = curves.across_tasks
-        if self.basis is Basis.POOLED:
+        if self.basis is ComparisonBasis.POOLED:
             at_end = end.evaluations == curves.end.evaluations
             return self._pooled(curves, "qd_score") if at_end else np.nan
-        return (common if self.basis is Basis.COMMON else end).values["qd_score"]
+        return (common if self.basis is ComparisonBasis.COMMON else end).values["qd_score"]
 
     def _pooled(self, curves: Curves, name: str) -> float:
         return self.pooled.get(curves.run.folder.path, {}).get(name, np.nan)

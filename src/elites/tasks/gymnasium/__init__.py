@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from elites.children import in_child
+from elites.child_processes import in_child
 from elites.errors import ElitesError, require
 from elites.imports import (
-    path_or_pickle,
+    make_function_path,
     require_function,
 )
-from elites.options import Patience, checked
+from elites.options import Patience, check_parameters
 from elites.tasks.task import HostTask, default_cells, default_grid
 
 if TYPE_CHECKING:
@@ -116,25 +116,25 @@ def gymnasium_task(
             `episode_length`, `cells`, `grid`, `qd_offset` (measured at the start of a run by default),
             `fresh`, `patience`.
     """
-    given: dict[str, Any] = {
-        "descriptor": descriptor if isinstance(descriptor, str | None) else path_or_pickle(descriptor),
+    fields: dict[str, Any] = {
+        "descriptor": descriptor if isinstance(descriptor, str | None) else make_function_path(descriptor),
         "step_descriptor": step_descriptor
         if isinstance(step_descriptor, str | None)
-        else path_or_pickle(step_descriptor),
+        else make_function_path(step_descriptor),
         "descriptor_bounds": descriptor_bounds,
         "descriptor_names": descriptor_names,
         **parameters,
     }
-    name = environment if isinstance(environment, str) else path_or_pickle(environment)
+    name = environment if isinstance(environment, str) else make_function_path(environment)
     return make(
-        PREFIX + name.removeprefix(PREFIX), {key: value for key, value in given.items() if value is not None}
+        PREFIX + name.removeprefix(PREFIX), {key: value for key, value in fields.items() if value is not None}
     )
 
 
 def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
     """The task with the name `gym:…`. Parameters that are not given are read from the environment."""
     _require_pairs(parameters.get("descriptor_bounds", ((0, 1),)))
-    given = checked(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
+    fields = check_parameters(GymnasiumTask, parameters, name, GymnasiumTask.fixed)
     environment = name.removeprefix(PREFIX)
     require(
         bool(environment),
@@ -143,29 +143,29 @@ def make(name: str, parameters: Mapping[str, Any]) -> GymnasiumTask:
         "gym:ID, as Gymnasium knows it, or gym:module:function",
     )
     for field_name in GymnasiumTask.function_fields:
-        require_function({"environment": environment, **given}.get(field_name) or "", field_name)
-    if "observation_size" not in given:  # a run's record has all parameters
-        if not given.get("descriptor") and not given.get("step_descriptor"):
+        require_function({"environment": environment, **fields}.get(field_name) or "", field_name)
+    if "observation_size" not in fields:  # a run's record has all parameters
+        if not fields.get("descriptor") and not fields.get("step_descriptor"):
             raise ElitesError(f"{name} needs a descriptor: --descriptor module:function")
-        _require_plain(given.get("environment_options", {}))
-        given = {**_inspected(name, environment, given), **given}
-    size = len(given["descriptor_bounds"])
-    given.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
-    given.setdefault("grid", default_grid(size))
-    given.setdefault("cells", default_cells(given["grid"]))
-    given.setdefault("qd_offset", math.nan)
-    return GymnasiumTask(name=name, environment=environment, **given)
+        _require_plain(fields.get("environment_options", {}))
+        fields = {**_inspect(name, environment, fields), **fields}
+    size = len(fields["descriptor_bounds"])
+    fields.setdefault("descriptor_names", tuple(f"dimension {index + 1}" for index in range(size)))
+    fields.setdefault("grid", default_grid(size))
+    fields.setdefault("cells", default_cells(fields["grid"]))
+    fields.setdefault("qd_offset", math.nan)
+    return GymnasiumTask(name=name, environment=environment, **fields)
 
 
-def _inspected(name: str, environment: str, given: dict[str, Any]) -> dict[str, Any]:
+def _inspect(name: str, environment: str, fields: dict[str, Any]) -> dict[str, Any]:
     """The sizes of an environment, from a first episode in a separate process."""
     if in_child():  # already a process that may hang or die
         from elites.tasks.gymnasium.simulator import inspect_environment
 
-        return inspect_environment(name, environment, given)
+        return inspect_environment(name, environment, fields)
     from elites.tasks.gymnasium.remote import inspect_remotely
 
-    return inspect_remotely(name, environment, given, given.get("patience", GymnasiumTask.patience))
+    return inspect_remotely(name, environment, fields, fields.get("patience", GymnasiumTask.patience))
 
 
 def _require_pairs(bounds: Any) -> None:

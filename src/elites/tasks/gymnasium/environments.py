@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from elites.errors import ElitesError, describe
-from elites.imports import function_at, import_module, is_in_memory
+from elites.imports import import_module, is_in_memory, load_function
 
 
 class Spaces(NamedTuple):
@@ -38,13 +38,13 @@ def make_environment(
     module, colon, name = environment.partition(":")
     factory: Any = None
     if is_in_memory(environment):
-        factory = function_at(environment, "environment")
+        factory = load_function(environment, "environment")
     elif colon:  # Gymnasium's own ids may name the module that registers them, too
         factory = import_module(module, f"environment {environment!r}")
         for part in name.split("."):
             factory = getattr(factory, part, None)
         if factory is None and "-" not in name and name not in gymnasium.registry:
-            function_at(environment, "environment")  # raises an error that lists the functions
+            load_function(environment, "environment")  # raises an error that lists the functions
     try:
         if factory is not None:
             instance = factory(**options)

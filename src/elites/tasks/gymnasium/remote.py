@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from elites.children import START_SECONDS, describe_exit, end_child, end_with_parent, start_child
+from elites.child_processes import START_SECONDS, describe_exit, end_child, end_with_parent, start_child
 from elites.errors import ElitesError, describe
-from elites.imports import add_pickled, pickled
+from elites.imports import add_pickled, select_pickles
 from elites.output import safe_output
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ class Remote:
 
 
 def inspect_remotely(
-    name: str, environment: str, given: Mapping[str, Any], patience: float
+    name: str, environment: str, fields: Mapping[str, Any], patience: float
 ) -> dict[str, Any]:
     """See `inspect_environment`."""
     remote = Remote(name, patience)
     try:
-        functions = pickled((environment, given.get("descriptor"), given.get("step_descriptor")))
+        functions = select_pickles((environment, fields.get("descriptor"), fields.get("step_descriptor")))
         sizes = remote.call(
-            "first_episode", functions=functions, name=name, environment=environment, given=dict(given)
+            "first_episode", functions=functions, name=name, environment=environment, fields=dict(fields)
         )
     finally:
         remote.close()
@@ -152,12 +152,12 @@ class _RemoteMethods:
         self.simulator: Any = None
 
     def first_episode(
-        self, functions: dict[str, str], name: str, environment: str, given: dict[str, Any]
+        self, functions: dict[str, str], name: str, environment: str, fields: dict[str, Any]
     ) -> Any:
         from elites.tasks.gymnasium.simulator import inspect_environment
 
         add_pickled(functions)
-        return inspect_environment(name, environment, given, self.beat)
+        return inspect_environment(name, environment, fields, self.beat)
 
     def make(self, functions: dict[str, str], task: str, parameters: dict[str, Any]) -> None:
         from elites.tasks import make_task

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError, describe
-from elites.imports import function_at
+from elites.imports import load_function
 from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
 from elites.tasks.action_noise import draw_noise
@@ -46,8 +46,8 @@ class GymnasiumSimulator:
     def __init__(self, task: GymnasiumTask) -> None:
         self.task = task
         self.truncated = False  # whether the environment cut the episode off in the last `advance`
-        self._describe = task.descriptor and function_at(task.descriptor, "descriptor")
-        self._describe_step = task.step_descriptor and function_at(task.step_descriptor, "step_descriptor")
+        self._describe = task.descriptor and load_function(task.descriptor, "descriptor")
+        self._describe_step = task.step_descriptor and load_function(task.step_descriptor, "step_descriptor")
         self._environment = self._make_environment()
         spaces = read_spaces(self._environment, task.name)
         sizes = (spaces.observation_size, len(spaces.low))
@@ -142,7 +142,7 @@ class GymnasiumSimulator:
                     ending = Ending.INVALID
                     break
                 value = self._describe_step(observation, action, info)
-                described.append(self._checked(value, "step descriptor"))
+                described.append(self._check_descriptor(value, "step descriptor"))
             if terminated:
                 ending = Ending.TERMINATED
             if terminated or truncated:
@@ -168,26 +168,28 @@ class GymnasiumSimulator:
                 ending == Ending.TERMINATED,
                 ending == Ending.TRUNCATED,
             )
-            descriptor = self._checked(self._describe(episode), "descriptor")
+            descriptor = self._check_descriptor(self._describe(episode), "descriptor")
         else:
-            descriptor = self._checked(np.mean(described, axis=0), "descriptor")
+            descriptor = self._check_descriptor(np.mean(described, axis=0), "descriptor")
         return EpisodeResult(fitness, descriptor, length, ending)
 
-    def _checked(self, given: Any, what: str) -> np.ndarray:
+    def _check_descriptor(self, value: Any, what: str) -> np.ndarray:
         """A descriptor, clipped to its bounds; an error if it is not within them."""
         size, bounds = self.task.descriptor_size, np.array(self.task.descriptor_bounds)
         try:
-            value = np.atleast_1d(np.asarray(given, np.float64))
+            numbers = np.atleast_1d(np.asarray(value, np.float64))
         except (TypeError, ValueError):
-            value = np.empty((0, 0))
-        if value.shape != (size,):
-            raise EpisodeError(f"the {what} is {_short(given)}; it must be {size} number{'s' * (size > 1)}")
+            numbers = np.empty((0, 0))
+        if numbers.shape != (size,):
+            raise EpisodeError(f"the {what} is {_short(value)}; it must be {size} number{'s' * (size > 1)}")
         low, high = bounds.T
         margin = ROUNDING * (high - low)
-        if not ((value >= low - margin) & (value <= high + margin)).all():  # also if NaN
+        if not ((numbers >= low - margin) & (numbers <= high + margin)).all():  # also if NaN
             ranges = ", ".join(f"{low:g} to {high:g}" for low, high in bounds)
-            raise EpisodeError(f"the {what} is {value.tolist()}; its bounds are {ranges} (descriptor_bounds)")
-        return np.clip(value, low, high)
+            raise EpisodeError(
+                f"the {what} is {numbers.tolist()}; its bounds are {ranges} (descriptor_bounds)"
+            )
+        return np.clip(numbers, low, high)
 
     def _scaled(self, output: np.ndarray) -> np.ndarray:
         """An action within the environment's bounds."""
@@ -228,15 +230,15 @@ def _short(value: Any) -> str:
 
 
 def inspect_environment(
-    name: str, environment: str, given: Mapping[str, Any], beat: Callable[[], None] = lambda: None
+    name: str, environment: str, fields: Mapping[str, Any], beat: Callable[[], None] = lambda: None
 ) -> dict[str, Any]:
     """The sizes of an environment and of the descriptor, which is tried on an episode with zero actions."""
     from elites.tasks.gymnasium import LENGTH, GymnasiumTask
 
-    options, length = given.get("environment_options", {}), given.get("episode_length")
+    options, length = fields.get("environment_options", {}), fields.get("episode_length")
     for what in ("descriptor", "step_descriptor"):  # first: their modules may register the environment
-        if given.get(what):
-            function_at(given[what], what)
+        if fields.get(what):
+            load_function(fields[what], what)
             beat()
     instance = make_environment(environment, options, episode_length=length)
     try:
@@ -250,13 +252,13 @@ def inspect_environment(
         "action_size": len(spaces.low),
         "episode_length": length or limit or LENGTH,
     }
-    bounds = given.get("descriptor_bounds")
+    bounds = fields.get("descriptor_bounds")
     probe = GymnasiumTask(
         name=name,
         environment=environment,
         environment_options=options,
-        descriptor=given.get("descriptor"),
-        step_descriptor=given.get("step_descriptor"),
+        descriptor=fields.get("descriptor"),
+        step_descriptor=fields.get("step_descriptor"),
         descriptor_bounds=((0.0, 1.0),) if bounds is None else bounds,
         descriptor_names=("dimension",) if bounds is None else tuple(map(str, bounds)),
         cells=1,
@@ -284,19 +286,19 @@ class _SizeProbe(GymnasiumSimulator):
 
     size: int | None = None
 
-    def _checked(self, given: Any, what: str) -> np.ndarray:
+    def _check_descriptor(self, value: Any, what: str) -> np.ndarray:
         try:
-            value = np.atleast_1d(np.asarray(given, np.float64))
+            numbers = np.atleast_1d(np.asarray(value, np.float64))
         except (TypeError, ValueError):
-            value = np.empty(0)
-        if value.ndim != 1 or not value.size:
-            raise EpisodeError(f"the {what} is {_short(given)}; it must be numbers")
-        if not ((value >= -ROUNDING) & (value <= 1 + ROUNDING)).all():
+            numbers = np.empty(0)
+        if numbers.ndim != 1 or not numbers.size:
+            raise EpisodeError(f"the {what} is {_short(value)}; it must be numbers")
+        if not ((numbers >= -ROUNDING) & (numbers <= 1 + ROUNDING)).all():
             raise EpisodeError(
-                f"the {what} is {value.tolist()}; without descriptor_bounds it must be from 0 to 1"
+                f"the {what} is {numbers.tolist()}; without descriptor_bounds it must be from 0 to 1"
             )
-        self.size = len(value)
-        return value
+        self.size = len(numbers)
+        return numbers
 
 
 def _sum(rewards: np.ndarray) -> float:

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.tasks import task_of_environment
+from elites.tasks import resolve_environment_task
 from elites.tasks.mujoco import MujocoTask
 from elites.tasks.mujoco.simulator import MujocoSimulator
 
@@ -25,7 +25,7 @@ class MujocoEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, task: str | MujocoTask, **parameters: Any) -> None:
         """`parameters` are the task's: `noise`, `healthy_reward`, `frame_skip` and so on."""
-        self.task = task = task_of_environment(task, MujocoTask, "mujoco", parameters)
+        self.task = task = resolve_environment_task(task, MujocoTask, "mujoco", parameters)
         self._simulator = MujocoSimulator(task)
         model = self._simulator.model
         low, high = model.actuator_ctrlrange.astype(np.float32).T

@@ -58,7 +58,7 @@ class World(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What compiled code needs to know of a task."""
+    """Facts about a task for compiled code."""
 
     frames: int  # physics steps of a control step
     duration: float  # of a control step, in s

@@ -22,7 +22,7 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import one_line
-from elites.text import shortened
+from elites.text import shorten
 
 SIZES = {
     **dict.fromkeys(("mjtNum", "double", "mjtSize", "size_t", "uintptr_t", "uint64_t", "int64_t"), 8),
@@ -101,11 +101,11 @@ def model_path(model: str) -> Path:
     require_mujoco()
     import gymnasium
 
-    given = Path(model).expanduser()
-    if given.is_file():
-        return given
+    path = Path(model).expanduser()
+    if path.is_file():
+        return path
     assets = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-    if given.name == model and (assets / model).is_file():
+    if path.name == model and (assets / model).is_file():
         return assets / model
     raise ElitesError(f"{model} is not a file, nor one of Gymnasium's models in {assets}")
 
@@ -158,7 +158,7 @@ def list_names(model: Any, kind: str) -> str:
     mujoco = require_mujoco()
     names = [mujoco.mj_id2name(model, _kind(kind), number) for number in range(_count(model, kind))]
     plural = {"geom": "geoms", "body": "bodies", "key": "keys"}[kind]
-    return f"its {plural} with names are {shortened(', '.join(filter(None, names)), 300) or 'none'}"
+    return f"its {plural} with names are {shorten(', '.join(filter(None, names)), 300) or 'none'}"
 
 
 def _kind(kind: str) -> Any:
@@ -214,26 +214,26 @@ def checked_layout() -> Layout:
     try:
         layout = read_layout()
     except (ImportError, LookupError, AttributeError, TypeError, ValueError) as error:
-        raise refusal(f"its structs are described in another way ({error!r})") from None
+        raise make_version_error(f"its structs are described in another way ({error!r})") from None
     model = mujoco.MjModel.from_xml_string(TOUCHING)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     count, contacts = contact_views(data, layout)
     if count[0] != data.ncon or data.ncon != 2:
-        raise refusal("ncon is at another place")
+        raise make_version_error("ncon is at another place")
     data.time = 0.25
     if time_view(data, layout)[0] != data.time:
-        raise refusal("time is at another place")
+        raise make_version_error("time is at another place")
     fields: Any = layout.contact.fields
     computed = [contacts[0] + fields[name][1] for name in ("geom", "other_geom", "exclude")]
     geoms, exclude = data.contact.geom, data.contact.exclude
     actual = [geoms.ctypes.data, geoms.ctypes.data + 4, exclude.ctypes.data]
     if computed != actual or layout.contact.itemsize != geoms.strides[0]:
-        raise refusal("contacts are at another place")
+        raise make_version_error("contacts are at another place")
     return layout
 
 
-def refusal(reason: str) -> ElitesError:
+def make_version_error(reason: str) -> ElitesError:
     """The error for a version of MuJoCo with unknown structs."""
     version = require_mujoco().__version__
     return ElitesError(f"mujoco {version} cannot be used: {reason}; install another mujoco")

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from elites.errors import ElitesError, require
-from elites.imports import path_or_pickle, require_function
-from elites.options import Finite, Range, Spread, checked
+from elites.imports import make_function_path, require_function
+from elites.options import Finite, Range, Spread, check_parameters
 from elites.tasks.mujoco import MujocoTask, Robot, dimension_names, with_options
 from elites.tasks.mujoco.library import (
     Sizes,
@@ -28,7 +28,7 @@ from elites.tasks.mujoco.library import (
     require_mujoco,
 )
 from elites.tasks.task import Task, default_cells, default_grid
-from elites.text import shortened
+from elites.text import shorten
 
 if TYPE_CHECKING:
     from elites.tasks.mujoco.robot_state import RobotState
@@ -71,13 +71,13 @@ class RobotTask(MujocoTask):
     qd_offset_from: str = "given"  # or a description of how it was measured
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "model_digest", self._same_digest())
+        object.__setattr__(self, "model_digest", self._check_digest())
         model = read_model(Path(self.xml_file))
         object.__setattr__(self, "robot", Robot(self.xml_file, read_sizes(model), self.dimensions, self.feet))
         super().__post_init__()
         self._check(model)
 
-    def _same_digest(self) -> str:
+    def _check_digest(self) -> str:
         """The digest of the model's files; an error if it is not the one of the task."""
         digest = compute_digest(Path(self.xml_file))
         if self.model_digest not in ("", digest):
@@ -119,7 +119,7 @@ class RobotTask(MujocoTask):
         low, high = model.actuator_ctrlrange.T
         unlimited = [model.actuator(number).name or str(number) for number in np.flatnonzero(low >= high)]
         if unlimited:
-            names = shortened(", ".join(unlimited))
+            names = shorten(", ".join(unlimited))
             raise ElitesError(
                 f"the model of {self.name} has no ctrlrange for the actuators {names}; actions of ±1 are "
                 "mapped to that range, so each needs one"
@@ -134,14 +134,14 @@ class RobotTask(MujocoTask):
 
     def with_parameters(self, parameters: dict[str, Any]) -> Self:
         """The task with other parameters. Another descriptor has another default archive."""
-        given = checked(type(self), _plain(parameters), self.name, self.fixed)
-        kind = {name: given.get(name, getattr(self, name)) for name in ("feet", "descriptor", "dimensions")}
+        fields = check_parameters(type(self), _plain(parameters), self.name, self.fixed)
+        kind = {name: fields.get(name, getattr(self, name)) for name in ("feet", "descriptor", "dimensions")}
         if any(kind[name] != getattr(self, name) for name in kind):
-            given = _archive(**kind) | given
-        return Task.with_parameters(self, given)
+            fields = _archive(**kind) | fields
+        return Task.with_parameters(self, fields)
 
     def simulator(self) -> MujocoSimulator:
-        self._same_digest()  # the files may differ on another machine
+        self._check_digest()  # the files may differ on another machine
         return super().simulator()
 
 
@@ -180,9 +180,9 @@ def mujoco_task(
             a control step. `episode_length`, `cells`, `grid`, `qd_offset` (by default measured at the start
             of a run).
     """
-    given = {"reward": reward, "ends": ends, "body": body}
-    given = {name: value for name, value in given.items() if value is not None}
-    return make(f"{PREFIX}{file}", {"feet": feet, **given, **parameters})
+    arguments = {"reward": reward, "ends": ends, "body": body}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    return make(f"{PREFIX}{file}", {"feet": feet, **arguments, **parameters})
 
 
 def make(name: str, parameters: dict[str, Any]) -> RobotTask:
@@ -191,24 +191,24 @@ def make(name: str, parameters: dict[str, Any]) -> RobotTask:
     path = Path(name.removeprefix(PREFIX)).expanduser().absolute()
     if not path.is_file():
         raise ElitesError(f"{path} is not a file; {PREFIX}FILE names a model in MuJoCo's XML")
-    given = checked(RobotTask, _plain(parameters), name, RobotTask.fixed)
+    fields = check_parameters(RobotTask, _plain(parameters), name, RobotTask.fixed)
     model = read_model(path)
     require(model.nu > 0, f"the model {path}", "one without actuators", "one that can be controlled")
-    body = given.setdefault("body", _first_body(model, name))
+    body = fields.setdefault("body", _first_body(model, name))
     directions, hidden = _inspect_root(model, identify(model, "body", body, name))
-    given.setdefault("dimensions", 2 if directions > 1 else 1)
-    given.setdefault("hidden_positions", min(hidden, given["dimensions"]))
-    given.setdefault("feet", ())
-    given.setdefault("descriptor", "feet" if given["feet"] else "position")
-    archive = _archive(given["feet"], given["descriptor"], given["dimensions"])
+    fields.setdefault("dimensions", 2 if directions > 1 else 1)
+    fields.setdefault("hidden_positions", min(hidden, fields["dimensions"]))
+    fields.setdefault("feet", ())
+    fields.setdefault("descriptor", "feet" if fields["feet"] else "position")
+    archive = _archive(fields["feet"], fields["descriptor"], fields["dimensions"])
     return RobotTask(
         name=name,
         xml_file=str(path),
-        robot=Robot(str(path), read_sizes(model), given["dimensions"], given["feet"]),
+        robot=Robot(str(path), read_sizes(model), fields["dimensions"], fields["feet"]),
         observation_size=0,
         action_size=0,
         descriptor_names=(),
-        **{"qd_offset": math.nan, **archive, **given},
+        **{"qd_offset": math.nan, **archive, **fields},
     )
 
 
@@ -250,26 +250,26 @@ def _digest(path: str, modified: int) -> str:
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
     """Parameters as a record has them: paths of functions, and pairs of a foot and its display name."""
-    given = with_options(parameters)
+    fields = with_options(parameters)
     for name in RobotTask.function_fields:
-        if callable(given.get(name)):
-            given[name] = path_or_pickle(given[name])
-    if "feet" in given:
-        given["feet"] = _named_feet(given["feet"])
-    if "descriptor_bounds" in given:
-        bounds = given["descriptor_bounds"]
+        if callable(fields.get(name)):
+            fields[name] = make_function_path(fields[name])
+    if "feet" in fields:
+        fields["feet"] = _named_feet(fields["feet"])
+    if "descriptor_bounds" in fields:
+        bounds = fields["descriptor_bounds"]
         listed = isinstance(bounds, list | tuple | np.ndarray)
         pairs = listed and all(np.shape(pair) == (2,) for pair in bounds)
         require(pairs, "descriptor_bounds", bounds, "pairs of a lowest and a highest value")
-        given["descriptor_bounds"] = tuple(map(tuple, bounds))
-    return given
+        fields["descriptor_bounds"] = tuple(map(tuple, bounds))
+    return fields
 
 
 def _named_feet(feet: Any) -> tuple[tuple[str, str], ...]:
     allowed = "names of geoms or bodies, or a table from these to display names"
     require(isinstance(feet, list | tuple | Mapping), "feet", repr(feet), allowed)
-    given = [*feet.items()] if isinstance(feet, Mapping) else feet
-    pairs = [(foot, foot.replace("_", " ")) if isinstance(foot, str) else foot for foot in given]
+    entries = [*feet.items()] if isinstance(feet, Mapping) else feet
+    pairs = [(foot, foot.replace("_", " ")) if isinstance(foot, str) else foot for foot in entries]
     for pair in pairs:
         named = (
             isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(one, str) for one in pair)

@@ -18,9 +18,9 @@ from numba import carray, types
 from elites import c_library
 from elites.c_library import pointer
 from elites.errors import ElitesError, describe
-from elites.imports import function_at
+from elites.imports import load_function
 from elites.machine_code import Compiler
-from elites.text import shortened
+from elites.text import shorten
 
 MAX_REASON_LENGTH = 300  # characters of what Numba says
 THIS_FILE = Path(__file__).name
@@ -65,7 +65,7 @@ def _rows(table: np.ndarray, row: int) -> np.ndarray:
 
 
 @compiled
-def state_at(address: int) -> RobotState:
+def read_state(address: int) -> RobotState:
     """The state in a table at an address: see `tabulate`."""
     table = carray(pointer(address), (FIELDS, 3), np.int64)
     return RobotState(
@@ -98,10 +98,10 @@ def find_address(path: str, what: str, arrays: Arrays) -> int:
     """
     if not path:
         return 0
-    function = function_at(path, what)
+    function = load_function(path, what)
     function = getattr(function, "py_func", function)  # of one that Numba has compiled already
     _try(function, f"{what} {path!r}", arrays)
-    return _compiled(function, f"{what} {path!r}")
+    return _compile(function, f"{what} {path!r}")
 
 
 def _try(function: Callable[..., Any], what: str, arrays: Arrays) -> None:
@@ -118,36 +118,37 @@ def _try(function: Callable[..., Any], what: str, arrays: Arrays) -> None:
     except Exception as error:
         raise ElitesError(f"{what} failed at the beginning of an episode: {describe(error)}") from error
     if not isinstance(result, numbers.Real | np.bool):
-        given = shortened(repr(result))
+        given = shorten(repr(result))
         raise ElitesError(f"{what} returned {given}; it must return a number, or true or false")
 
 
-_kept: list[Any] = []  # compiled functions live as long as the process: simulators have their addresses
+# Compiled functions live as long as the process: simulators have their addresses.
+_compiled_functions: list[Any] = []
 
 
 @functools.cache
-def _compiled(function: Callable[..., Any], what: str) -> int:
+def _compile(function: Callable[..., Any], what: str) -> int:
     """The address of the compiled function, which takes the address of a table of fields.
 
     An exception in it gives NaN.
     """
     if numba.config.DISABLE_JIT:
-        interpreted = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_ssize_t)(_guarded(function))
-        _kept.append(interpreted)
+        interpreted = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_ssize_t)(_return_nan_on_error(function))
+        _compiled_functions.append(interpreted)
         return int(ctypes.cast(interpreted, ctypes.c_void_p).value or 0)
     try:
         inner = numba.njit(nogil=True, error_model="numpy", boundscheck=True)(function)
-        compiled = numba.cfunc(types.float64(types.intp))(_guarded(inner))
+        compiled = numba.cfunc(types.float64(types.intp))(_return_nan_on_error(inner))
     except Exception as error:
         raise ElitesError(f"{what} cannot be compiled by Numba: {_reason(error)}") from error
-    _kept.append(compiled)
+    _compiled_functions.append(compiled)
     return int(compiled.address)
 
 
-def _guarded(function: Callable[..., Any]) -> Callable[[int], float]:
+def _return_nan_on_error(function: Callable[..., Any]) -> Callable[[int], float]:
     def guarded(address: int) -> float:
         try:
-            return function(state_at(address)) + 0.0  # type: ignore[no-any-return] # a bool too
+            return function(read_state(address)) + 0.0  # type: ignore[no-any-return] # a bool too
         except Exception:
             return math.nan
 
@@ -164,4 +165,4 @@ def _reason(error: Exception) -> str:
     reason = " ".join(message_lines[:count]) or type(error).__name__
     places = re.findall(r'^File "(.+)", line (\d+)', "\n".join(lines), re.MULTILINE)
     where = [f" ({Path(file).name}, line {line})" for file, line in places if Path(file).name != THIS_FILE]
-    return shortened(reason + "".join(where[:1]), MAX_REASON_LENGTH)
+    return shorten(reason + "".join(where[:1]), MAX_REASON_LENGTH)

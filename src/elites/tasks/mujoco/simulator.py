@@ -12,7 +12,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import EpisodeResult, Transitions
-from elites.tasks.loops import Trace, no_trace
+from elites.tasks.loops import Trace, empty_trace
 from elites.tasks.mujoco import AntTask, MujocoTask, Walls, episode, interface
 from elites.tasks.mujoco.library import (
     compile_spec,
@@ -69,7 +69,7 @@ class MujocoSimulator:
         self._start = _start(task, self.model)
         self.rules = _rules(task, self.model, self.data, self._start)
         self._observation = np.zeros(task.observation_size)
-        self._no_trace = no_trace(
+        self._empty_trace = empty_trace(
             task.observation_size,
             task.action_size,
             np.empty((0, task.step_descriptor_size), task.step_descriptor_dtype),
@@ -105,7 +105,7 @@ class MujocoSimulator:
                 *self.initial_state(np.random.default_rng(seed)),
                 self.task.episode_length,
                 stop,
-                self._no_trace if transitions is None else Trace(*transitions),
+                self._empty_trace if transitions is None else Trace(*transitions),
                 draw_noise(seed, action_noise, self.task.episode_length, self.task.action_size),
             )
         )
@@ -173,7 +173,7 @@ class MujocoSimulator:
             np.zeros(self.model.nv),
             0,
             np.ones(1, np.uint8),
-            self._no_trace,
+            self._empty_trace,
             draw_noise(0, 0.0, 0, self.task.action_size),
         )
 

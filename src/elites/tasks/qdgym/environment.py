@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.tasks import task_of_environment
+from elites.tasks import resolve_environment_task
 from elites.tasks.qdgym import QDGymTask
 from elites.tasks.qdgym.simulator import QDGymSimulator
 
@@ -24,7 +24,7 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, task: str | QDGymTask, **parameters: Any) -> None:
         """`parameters` are the task's: `noise`, `noise_distribution`, `ends_on_fall`."""
-        self.task = task = task_of_environment(task, QDGymTask, "QDGym", parameters)
+        self.task = task = resolve_environment_task(task, QDGymTask, "QDGym", parameters)
         self.observation_space = gymnasium.spaces.Box(-5, 5, (task.observation_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1, 1, (task.action_size,), np.float32)
         self._simulator = QDGymSimulator(task)

@@ -50,7 +50,7 @@ class World(NamedTuple):
 
 
 class Anatomy(NamedTuple):
-    """What compiled code needs to know of a robot. Links, joints and coordinates are Bullet's indices."""
+    """Facts about a robot for compiled code. Links, joints and coordinates are Bullet's indices."""
 
     links: int
     torso: int  # a link; -1 is the base

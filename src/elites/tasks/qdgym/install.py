@@ -24,9 +24,9 @@ from elites.tasks.qdgym.library import (
     VARIABLE,
     VERSION,
     Bullet,
-    bullet_in,
     default_folder,
     find_bullet,
+    find_bullet_in,
 )
 
 WHEEL_PYTHON = "3.11"  # the last Python that pybullet has wheels for
@@ -42,7 +42,7 @@ def install_bullet(folder: Path | None = None, log: Callable[[str], None] = prin
 
     Existing files are kept, and then no network is needed. The folder appears complete or not at all.
     """
-    present = find_bullet() if folder is None else bullet_in(folder)
+    present = find_bullet() if folder is None else find_bullet_in(folder)
     if present is not None and present.version == VERSION:
         log(f"Bullet of pybullet {VERSION} is installed: {present.library}")
         return present
@@ -60,7 +60,7 @@ def install_bullet(folder: Path | None = None, log: Callable[[str], None] = prin
             shutil.rmtree(folder, ignore_errors=True)  # empty, or a damaged earlier one in the cache
             staged.replace(folder)
         sync_folder(folder.parent)
-    bullet = bullet_in(folder)
+    bullet = find_bullet_in(folder)
     assert bullet is not None, "checked before it was moved"
     log(f"Bullet of pybullet {VERSION} is installed: {bullet.library}")
     if folder != default_folder():
@@ -110,7 +110,7 @@ def _unpack(wheel: Path, folder: Path) -> None:
 
 
 def _check(folder: Path) -> None:
-    bullet = bullet_in(folder)
+    bullet = find_bullet_in(folder)
     if bullet is None or bullet.version != VERSION:
         raise ElitesError(f"the wheel that pip fetched is not a complete pybullet {VERSION}")
     done = subprocess.run(

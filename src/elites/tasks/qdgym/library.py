@@ -49,7 +49,7 @@ def require_bullet() -> Bullet:
 def find_bullet() -> Bullet | None:
     """Bullet's files in `$ELITES_BULLET`, else of the installed pybullet, else those in the cache folder."""
     if chosen := os.environ.get(VARIABLE):
-        bullet = bullet_in(Path(chosen).expanduser())
+        bullet = find_bullet_in(Path(chosen).expanduser())
         if bullet is None:
             raise ElitesError(
                 f"{VARIABLE} is {chosen}, which holds no Bullet; "
@@ -60,7 +60,7 @@ def find_bullet() -> Bullet | None:
     if installed is not None:
         return installed
     try:
-        return bullet_in(default_folder())
+        return find_bullet_in(default_folder())
     except RuntimeError:  # the user has no home, so no cache folder either
         return None
 
@@ -76,7 +76,7 @@ def default_folder() -> Path:
     return cache_root() / "bullet" / VERSION
 
 
-def bullet_in(folder: Path) -> Bullet | None:
+def find_bullet_in(folder: Path) -> Bullet | None:
     """The files in a folder that `elites install-bullet` has filled; None if one is missing."""
     library, models = folder / LIBRARY, folder / DATA
     if not library.is_file() or not all((models / model).is_file() for model in MODELS):

@@ -15,7 +15,7 @@ class Robot:
     power: float
     contacts: tuple[str, ...]
     feet: tuple[str, ...]  # contacts that make up the descriptor, in its order
-    foot_names: tuple[str, ...]  # the same, for people
+    foot_names: tuple[str, ...]  # display names of the feet
     strength: dict[str, float] = field(default_factory=dict, hash=False)  # by joint; 100 by default
     min_height: float = -inf  # of the torso, to count as upright
     max_pitch: float = inf

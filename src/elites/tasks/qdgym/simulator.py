@@ -12,7 +12,7 @@ import numpy as np
 from elites.errors import ElitesError
 from elites.tasks.action_noise import draw_noise
 from elites.tasks.episode import EpisodeResult, Transitions
-from elites.tasks.loops import INVALID, Trace, no_trace
+from elites.tasks.loops import INVALID, Trace, empty_trace
 from elites.tasks.qdgym import bullet, episode
 from elites.tasks.qdgym.robots import FLOOR, Robot
 
@@ -70,7 +70,7 @@ class QDGymSimulator:
     def __init__(self, task: QDGymTask) -> None:
         self.task = task
         self.anatomy = read_anatomy(task.robot)
-        self._no_trace = no_trace(
+        self._empty_trace = empty_trace(
             task.observation_size, task.action_size, np.empty((0, task.descriptor_size), np.uint8)
         )
         self._observation = np.zeros(task.observation_size, np.float32)
@@ -107,7 +107,7 @@ class QDGymSimulator:
             self.task.episode_length,
             self.task.ends_on_fall,
             stop,
-            self._no_trace if transitions is None else Trace(*transitions),
+            self._empty_trace if transitions is None else Trace(*transitions),
             draw_noise(seed, action_noise, self.task.episode_length, self.task.action_size),
         )
         if ending == INVALID:  # a world that has held NaN is not used again
@@ -172,5 +172,5 @@ class QDGymSimulator:
         sizes = np.zeros(1, np.int64)
         angles = np.zeros(self.task.action_size)
         stop = np.ones(1, np.uint8)
-        noise, trace = draw_noise(0, 0.0, 0, self.task.action_size), self._no_trace
+        noise, trace = draw_noise(0, 0.0, 0, self.task.action_size), self._empty_trace
         episode.rollout(self.world, self.anatomy, parameters, sizes, angles, 0, True, stop, trace, noise)

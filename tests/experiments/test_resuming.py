@@ -1,4 +1,4 @@
-"""Runs that go on: with a larger budget, or from the archive of another run."""
+"""Runs that are resumed or extended, or that begin with the archive of another run."""
 
 import json
 import os
@@ -35,7 +35,7 @@ from tests.experiments.test_group import files, quiet, small
 from tests.kills import copies_at_renames
 from tests.toy import POINT
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "going-on.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "resuming.md"
 CUT, WHOLE, MORE = 95, 100, 155  # evaluations: with batches of 20, a cut end, a whole one, and the extension
 FEW = ("map-elites", "cma-map-elites")  # that compile fast
 
@@ -341,7 +341,7 @@ def test_a_changed_start_archive_is_refused(source, execution, tmp_path):
     other = plain(evaluations=60, seed=9, task_parameters={"noise": 0.0})
     run(other, tmp_path / "other", execution=execution)
     shutil.copy(tmp_path / "other" / "archive.npz", copy / "archive.npz")
-    with pytest.raises(ElitesError, match="copy is not the archive that the run began with; it was changed"):
+    with pytest.raises(ElitesError, match="copy is not the archive that the run began with; it has changed"):
         run(config, tmp_path / "run", execution=execution)
     shutil.copy(source / "archive.npz", copy / "archive.npz")
     run(config, tmp_path / "run", execution=Execution(max_hours=1e-9, log=quiet))
