@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from elites import Execution, RunConfig, correct, resume, run, tasks
+from elites.errors import ElitesError
 from elites.experiments import correct as correcting
 from elites.files import is_partial
 from elites.reports.study import report
@@ -55,6 +56,9 @@ def test_killed_runs_and_groups_continue(seeds, execution, tmp_path):
         begun = (folder / ("config.json" if seeds == 1 else "group.json")).exists()
         assert begun == (number >= (1 if seeds == 1 else 3))
         assert (GroupFolder(folder).is_incomplete() and seeds > 1) == (seeds > 1 and not begun)
+        if seeds > 1 and 0 < number < 3:  # some of its records
+            with pytest.raises(ElitesError, match="killed before it began; the same `elites run` command"):
+                resume(folder, execution)
         outcome = resume(folder, execution) if begun else run(config, folder, seeds, execution)
         assert outcome.finished
         assert files(folder) == expected

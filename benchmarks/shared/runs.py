@@ -26,7 +26,7 @@ def make_runs(
 
 def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: int) -> None:
     from elites import RunConfig
-    from elites.experiments.generation import metric_columns
+    from elites.experiments.generation import list_columns
     from elites.metrics.metric import Metrics
 
     rng = np.random.default_rng([seed, zlib.crc32(f"{algorithm} on {task}".encode())])
@@ -34,7 +34,7 @@ def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: i
     run = RunFolder(folder)
     run.create(config.record())
     instance = config.make_algorithm()
-    names = metric_columns(instance, Metrics())
+    names = list_columns(instance, Metrics())
     place = np.arange(1, generations + 1)
     rising = np.maximum.accumulate(1 - np.exp(-5 * place / generations) + 0.01 * rng.random(generations))
     columns = {

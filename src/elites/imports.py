@@ -131,13 +131,23 @@ def load_object(path: str, what: str, kind: str = "object") -> Any:
     for part in name.split("."):
         value = getattr(value, part, None)
     if value is None or (kind == "function" and not callable(value)):
-        public = ((key, member) for key, member in vars(module).items() if not key.startswith("_"))
-        names = [key for key, member in public if kind != "function" or inspect.isfunction(member)]
+        own = ((key, member) for key, member in vars(module).items() if _is_defined_in(module, key, member))
+        names = [key for key, member in own if kind != "function" or inspect.isfunction(member)]
         where = getattr(module, "__file__", module_name)
         raise ElitesError(
             f"{what} {path!r}: {where} has no {kind} {name!r}; its {kind}s are {', '.join(names) or 'none'}"
         )
     return value
+
+
+def _is_defined_in(module: ModuleType, name: str, member: object) -> bool:
+    """Whether a public member of a module was defined there, not imported."""
+    if name.startswith("_") or inspect.ismodule(member):
+        return False
+    imported = (
+        inspect.isclass(member) or inspect.isfunction(member)
+    ) and member.__module__ != module.__name__
+    return not imported
 
 
 def load_function(path: str, what: str) -> Callable[..., Any]:

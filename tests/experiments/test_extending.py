@@ -34,9 +34,9 @@ def here(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    forget(*MODULES)
+    forget(*MODULES, "mistakes")
     yield tmp_path
-    forget(*MODULES)
+    forget(*MODULES, "mistakes")
 
 
 def forget(*modules):
@@ -139,6 +139,51 @@ def help_of(algorithm):
     with redirect_stdout(text), pytest.raises(SystemExit):
         cli.main(["run", algorithm, "--help"])
     return text.getvalue()
+
+
+MISTAKES = """
+import elites
+from elites.algorithms import MAPElites
+
+class Settings:
+    pass
+
+class WrongConfig(elites.MAPElites):
+    Config = Settings
+
+class WrongOperator(elites.MAPElites):
+    def ask(self, state, key, round):
+        return state, self.batch(gaa=self.ga(state.archive, key, round.policies))
+
+class TooMany(elites.MAPElites):
+    def ask(self, state, key, round):
+        return state, self.random(key, round.policies + 1)
+"""
+
+
+def test_mistakes_in_a_custom_algorithm_are_said_in_one_line(refusal, here):
+    (here / "mistakes.py").write_text(MISTAKES)
+    small = "arm:arm --evaluations 40 --initial 20 --batch 20 --cells 16"
+    error = refusal("run mistakes:WrongConfig arm:arm --out no")
+    assert (
+        "Config of 'mistakes:WrongConfig' is <class 'mistakes.Settings'>; it must be a subclass of" in error
+    )
+    error = refusal(f"run mistakes:WrongOperator {small} --out operator")
+    assert "WrongOperator has no operator 'gaa'; its operators are random, ga" in error
+    error = refusal(f"run mistakes:TooMany {small} --out many")
+    assert re.search(
+        r"TooMany made genomes of shape \[21, \d+\] in the round 'random'; it must be \[20, ", error
+    )
+    error = refusal("run mistakes:Nothing arm:arm --out no")
+    assert error.endswith(
+        "has no object 'Nothing'; its objects are Settings, WrongConfig, WrongOperator, TooMany\n"
+    )
+
+
+def test_a_custom_algorithm_is_listed_by_its_path(command):
+    out = command("algorithms two_lines:TwoLines")
+    assert re.search(r"^  --sigma3 +0\.\d+$", out, re.MULTILINE)
+    assert "pga-map-elites" not in out
 
 
 def test_seeds_of_a_custom_algorithm_give_the_same_as_each_alone(command):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from elites.algorithms.base import Algorithm
+from elites.algorithms.base import Algorithm, AlgorithmConfig
 from elites.algorithms.cma_map_elites import CMAMAPElites
 from elites.algorithms.deep_grid import DeepGrid
 from elites.algorithms.map_elites import MAPElites
@@ -42,6 +42,10 @@ def find_algorithm(name: str) -> type[Algorithm]:
         if inspect.isabstract(algorithm):
             missing = ", ".join(sorted(algorithm.__abstractmethods__))
             raise ElitesError(f"algorithm {name!r} does not define {missing}")
+        if not (inspect.isclass(algorithm.Config) and issubclass(algorithm.Config, AlgorithmConfig)):
+            raise ElitesError(
+                f"Config of {name!r} is {algorithm.Config!r}; it must be a subclass of elites.AlgorithmConfig"
+            )
         return algorithm
     if name not in ALGORITHMS:
         raise ElitesError(
@@ -69,4 +73,8 @@ def make_config(name: str, **hyper_parameters: Any) -> Any:
 
 def make_algorithm(name: str, task: Task, **hyper_parameters: Any) -> Algorithm:
     """The algorithm called `name` on a task. The default hyper-parameters are the paper's."""
-    return find_algorithm(name)(task, make_config(name, **hyper_parameters))
+    algorithm = find_algorithm(name)(task, make_config(name, **hyper_parameters))
+    for attribute in ("operators", "generation"):
+        if not hasattr(algorithm, attribute):
+            raise ElitesError(f"algorithm {name!r} does not define {attribute}")
+    return algorithm

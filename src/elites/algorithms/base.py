@@ -253,6 +253,10 @@ class Algorithm(ABC):
 
     def batch(self, **offspring: Offspring) -> Batch:
         """One batch of the offspring of several operators."""
+        for name in offspring:
+            if name not in self.operators:
+                allowed = ", ".join(self.operators)
+                raise ElitesError(f"{self.public_name} has no operator {name!r}; its operators are {allowed}")
         numbers = [
             jnp.full(len(genomes.parameters), self.operators.index(name), jnp.int32)
             for name, genomes in offspring.items()

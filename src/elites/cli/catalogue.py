@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from elites.cli.command import first_line
 
@@ -50,14 +53,18 @@ class Tasks:
 class Algorithms:
     """List the algorithms and their hyper-parameters."""
 
-    def run(self) -> int:
-        from elites.algorithms import ALGORITHMS
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="ALGORITHM")] = ()
+    """Algorithms to list; module:Class for one of your own. Default: all that are built in."""
 
-        for name, algorithm in ALGORITHMS.items():
+    def run(self) -> int:
+        from elites.algorithms import ALGORITHMS, find_algorithm
+
+        for name, algorithm in {name: find_algorithm(name) for name in self.names or ALGORITHMS}.items():
             print(f"{name}: {first_line(algorithm.Config)}")
             for field in dataclasses.fields(algorithm.Config):
                 print(f"  --{field.name.replace('_', '-'):<22} {_as_typed(field.default)}")
-        print("module:Class: an algorithm of your own, a subclass of elites.Algorithm")
+        if not self.names:
+            print("module:Class: an algorithm of your own, a subclass of elites.Algorithm")
         return 0
 
 

@@ -64,7 +64,7 @@ class EpisodesInside(Replications):
         for index, own in enumerate(offspring):
             row: Row = jax.tree.map(lambda array, i=index: array[i], done)
             timings = {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds}
-            self.counters, one = self.recorder.finish(self.counters, row, own, rounds, timings)
+            self.totals, one = self.recorder.finish(self.totals, row, own, rounds, timings)
             finished.append(one)
         return finished
 

@@ -208,7 +208,7 @@ class EpisodesOutside(Replications):
             "steps_per_s": result.timings["steps_per_s"] / max(result.timings["rollouts_s"], 1e-9),
         }
         rounds = self.functions.rounds(self.generation)
-        self.counters, finished = self.recorder.finish(self.counters, row, offspring, rounds, timings)
+        self.totals, finished = self.recorder.finish(self.totals, row, offspring, rounds, timings)
         return finished
 
     def _evaluate(

@@ -21,6 +21,7 @@ import numpy as np
 from elites.algorithms.base import Algorithm, Batch, Progress, Round, make_solutions
 from elites.archives.archive import Archive, Status
 from elites.cache import keep_in_process
+from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import TrainingSums
 from elites.metrics.contribution import BY_OPERATOR, IMPROVED, MADE, NEW
@@ -180,6 +181,12 @@ class Generation:
         states, batch = self.map_over_replications(lambda state, key: self.algorithm.ask(state, key, round))(
             states, ask_keys
         )
+        asked, expected = batch.parameters.shape[1:], (round.policies, self.algorithm.genome.parameter_count)
+        if asked != expected:
+            raise ElitesError(
+                f"{self.algorithm.public_name} made genomes of shape {list(asked)} in the round "
+                f"{round.name!r}; it must be {list(expected)}"
+            )
         return states, batch
 
     def starting_batch(self, parameters: jax.Array) -> Batch:
@@ -358,7 +365,7 @@ class Recorder:
 
     def __init__(self, algorithm: Algorithm, metrics: Metrics, budget: int) -> None:
         self.algorithm, self.metrics, self.budget = algorithm, metrics, budget
-        self.columns = metric_columns(algorithm, metrics)
+        self.columns = list_columns(algorithm, metrics)
 
     def finish(
         self,
@@ -368,39 +375,39 @@ class Recorder:
         rounds: tuple[Round, ...],
         timings: dict[str, float],
     ) -> tuple[RunTotals, FinishedGeneration]:
-        """The counters after a generation of these rounds, and what the logs need of it."""
+        """The totals after a generation of these rounds, and what the logs need of it."""
         steps = zip(before.environment_steps, row.counts.steps, strict=True)
-        counters = RunTotals(
+        totals = RunTotals(
             before.generation + 1,
             min(before.evaluations + count_evaluations(rounds), self.budget),
             [done + int(new) for done, new in steps],
         )
-        rows = [self._metric_row(counters, row, index) for index in range(len(counters.environment_steps))]
-        finished = FinishedGeneration(counters.generation, counters.evaluations, rows, offspring, timings)
-        return counters, finished
+        rows = [self._metric_row(totals, row, index) for index in range(len(totals.environment_steps))]
+        finished = FinishedGeneration(totals.generation, totals.evaluations, rows, offspring, timings)
+        return totals, finished
 
-    def _metric_row(self, counters: RunTotals, row: Row, index: int) -> dict[str, Any]:
+    def _metric_row(self, totals: RunTotals, row: Row, index: int) -> dict[str, Any]:
         """The row of a replication. None is an empty cell."""
         counts = {
-            "generation": counters.generation,
-            "evaluations": counters.evaluations,
-            "environment_steps": counters.environment_steps[index] + int(row.training_steps[index]),
+            "generation": totals.generation,
+            "evaluations": totals.evaluations,
+            "environment_steps": totals.environment_steps[index] + int(row.training_steps[index]),
             "gradient_steps": int(row.gradient_steps[index]),
             "invalid": int(row.counts.invalid[index]),
-            **operator_counts(np.asarray(row.counts.statuses[index]), self.algorithm.operators),
+            **count_by_operator(np.asarray(row.counts.statuses[index]), self.algorithm.operators),
         }
         fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
         elites = collect_elites(self.algorithm, fitness, descriptor)
         result = make_generation_result(row, index, elites, counts)
         values = {
             **counts,
-            **archive_values(self.metrics.archive, elites),
+            **compute_metrics(self.metrics.archive, elites),
             **{metric.name: metric.value(result) for metric in self.metrics.generation},
         }
         return {column: values[column] for column in self.columns}
 
 
-def metric_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
+def list_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
     """The columns of `metrics.csv`."""
     names = [metric.name for metric in (*metrics.archive, *metrics.generation)]
     by_operator = [f"{prefix}{name}" for name in algorithm.operators for prefix in BY_OPERATOR]
@@ -414,7 +421,7 @@ def collect_elites(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.nda
     return Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
 
 
-def archive_values(metrics: Sequence[Metric], elites: Elites) -> dict[str, float]:
+def compute_metrics(metrics: Sequence[Metric], elites: Elites) -> dict[str, float]:
     """The metrics of an archive."""
     return {metric.name: metric.value(elites) for metric in metrics}
 
@@ -433,7 +440,7 @@ def make_generation_result(row: Row, index: int, elites: Elites, counts: dict[st
     )
 
 
-def operator_counts(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:
+def count_by_operator(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:
     """The columns of `metrics.csv` on operators."""
     counts = {}
     for name, (new, improved, *others) in zip(operators, statuses.tolist(), strict=True):

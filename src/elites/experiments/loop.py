@@ -132,7 +132,7 @@ def _restore(
         check_logs(folder.path, marks)
     for message in problems:
         execution.log(f"{message}; continuing from the previous one")
-    replications.counters = RunTotals(header.generation, header.evaluations, header.environment_steps)
+    replications.totals = RunTotals(header.generation, header.evaluations, header.environment_steps)
     return header
 
 
@@ -359,7 +359,7 @@ class _Loop:
                 self.identity.header(
                     generation=replications.generation,
                     evaluations=replications.evaluations,
-                    environment_steps=replications.counters.environment_steps,
+                    environment_steps=replications.totals.environment_steps,
                     corrected=self.corrected_evaluations,
                     elapsed=self.elapsed(),
                     logs=[log.sync() for log in self.logs],

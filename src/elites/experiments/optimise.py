@@ -99,7 +99,7 @@ class Optimiser:
         hyper_parameters: Mapping[str, Any] | None = None,
         **problem: Unpack[Problem],
     ) -> None:
-        self.task: FunctionTask = function_task(_refuse_evaluation, "function:loop", **problem)
+        self.task: FunctionTask = function_task(_refuse_evaluation, "function:ask-tell", **problem)
         self.name, self.seed = algorithm, convert_value(Seed, "seed", seed)
         self.algorithm = make_algorithm(algorithm, self.task, **hyper_parameters or {})
         refuse_other_cells(self.algorithm.config.archive, problem.get("cells"), problem.get("grid"))

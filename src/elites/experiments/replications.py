@@ -25,8 +25,8 @@ from elites.experiments.generation import (
     FinishedGeneration,
     Recorder,
     RunTotals,
-    archive_values,
     collect_elites,
+    compute_metrics,
     count_evaluations,
     make_generation,
     make_keys,
@@ -77,7 +77,7 @@ class Replications(ABC):
         self.evaluator = make_evaluator(
             algorithm.task, hidden, execution.threads, execution.cluster, self.physics
         )
-        self.counters = RunTotals(0, 0, [0] * len(configs))  # so far
+        self.totals = RunTotals(0, 0, [0] * len(configs))  # so far
         self.paces: dict[tuple[Round, ...], float] = {}  # seconds per generation of each kind
         self.state: Any = jax.block_until_ready([self.compiled.init(keys) for keys in self.keys])  # by part
         raise_failure(algorithm.environment)
@@ -91,12 +91,12 @@ class Replications(ABC):
     @property
     def generation(self) -> int:
         """Generations so far."""
-        return self.counters.generation
+        return self.totals.generation
 
     @property
     def evaluations(self) -> int:
         """Evaluations of each replication so far."""
-        return self.counters.evaluations
+        return self.totals.evaluations
 
     @abstractmethod
     def advance(self, until: int) -> list[FinishedGeneration]:
@@ -173,7 +173,7 @@ class Replications(ABC):
     def summaries(self) -> list[dict[str, float]]:
         """The metrics of each archive."""
         return [
-            archive_values(
+            compute_metrics(
                 self.metrics.archive,
                 collect_elites(
                     self.algorithm,

@@ -90,6 +90,11 @@ class RunFolder:
                 raise ElitesError(
                     f"{self.path} holds a group of runs; name one, such as {self.path}/{names.seed_folder(0)}"
                 )
+            if GroupFolder(self.path).is_incomplete() and any(path.is_dir() for path in self.path.iterdir()):
+                raise ElitesError(
+                    f"{self.path} is the folder of a group that was killed before it began; the same "
+                    "`elites run` command begins it again"
+                )
             raise ElitesError(f"{self.path} holds no run: there is no {names.CONFIG} in it")
         return record
 
