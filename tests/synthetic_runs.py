@@ -13,6 +13,7 @@ from elites.results.archive import SavedArchive, save_archive
 from elites.results.corrected import corrected_archive, save_corrected
 from elites.results.tables import Table
 from elites.studies.results.reader import read_results
+from elites.studies.results.runs import find_runs
 
 OPERATORS = {
     "pga-map-elites": ("random", "ga", "pg", "greedy"),
@@ -162,4 +163,4 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
 
 def study_of(folder):
     """The results of the runs in a folder."""
-    return read_results(folder, folder / "metrics.parquet", ANT_TASKS)
+    return read_results(find_runs(folder), folder / "metrics.parquet", ANT_TASKS)

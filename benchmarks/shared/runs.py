@@ -26,7 +26,7 @@ def make_runs(
 
 def _make_run(folder: Path, task: str, algorithm: str, seed: int, generations: int) -> None:
     from elites import RunConfig
-    from elites.experiments.generation import list_columns
+    from elites.experiments.rows import list_columns
     from elites.metrics.metric import Metrics
 
     rng = np.random.default_rng([seed, zlib.crc32(f"{algorithm} on {task}".encode())])

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 import elites
-from elites.results.folder import find_runs
+from elites.results.folder import find_run_folders
 
 
 def main(study: Path) -> None:
     """Prints the table of a study."""
     rows = []
-    for run in find_runs(study):
+    for run in find_run_folders(study):
         if not run.is_corrected:
             continue
         record, corrected = run.read_record(), elites.load_corrected(run.path)

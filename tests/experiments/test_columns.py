@@ -27,7 +27,8 @@ from elites import (
 from elites.algorithms.base import Batch
 from elites.evaluation.evaluation import blank_evaluation
 from elites.experiments import generation, loop
-from elites.experiments.generation import Counts, GreedyEpisodes, Row, make_generation_result
+from elites.experiments.generation import Counts, GreedyEpisodes, Row
+from elites.experiments.rows import make_generation_result
 from elites.learning.critics import TrainingSums
 from elites.metrics.metric import GENERATION_METRICS, Elites
 from elites.results.schemas import OPTIONAL

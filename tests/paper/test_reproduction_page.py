@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from elites.studies.results.reader import read_results
+from elites.studies.results.runs import find_runs
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -48,7 +49,7 @@ def test_runs_are_restored_from_a_report(tmp_path, study):
     pytest.importorskip("brax")
     report, folder = DOCS / "reproduction" / study, tmp_path / "restored"
     runpy.run_path(str(DOCS / "reproduction" / "restore.py"))["main"](report, folder)
-    results = read_results(folder, tmp_path / "metrics.parquet")
+    results = read_results(find_runs(folder), tmp_path / "metrics.parquet")
     with (report / "final.csv").open() as file:
         for row in csv.DictReader(file):
             values = results.finals(row["task"], row["algorithm"], row["metric"])

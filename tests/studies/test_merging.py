@@ -16,7 +16,7 @@ from elites.experiments.execution import Execution
 from elites.experiments.guards import folder_lock
 from elites.experiments.run import start_runs
 from elites.paper.presets import make_study
-from elites.results.folder import GroupFolder, find_runs
+from elites.results.folder import GroupFolder, find_run_folders
 from elites.studies import remaining
 from elites.studies.execution import make_request
 from elites.studies.resources import StudyExecution
@@ -179,12 +179,12 @@ def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
     options = {"task": "brax-hopper"}
     a, b = make_piece(tmp_path, "a", 0, 2, **options), make_piece(tmp_path, "b", 2, 2, **options)
     out = tmp_path / "out"
-    for run in find_runs(b):
+    for run in find_run_folders(b):
         versions = run.read_record().versions
         edit(run.config, versions={**versions, "jax": "9.9", "ribs": None})
     now = versions["jax"]
     merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed allows it")
-    for run in find_runs(b):
+    for run in find_run_folders(b):
         edit(run.config, versions=versions, physics="native")
     merging_fails([a, b], out, r"different physics \(native and xla\)")
     assert cli.main(["study", "merge", str(a), str(b), "--out", str(out), "--mixed"]) == 0
@@ -194,7 +194,7 @@ def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
 
 def test_only_finished_runs_are_merged(tmp_path, capsys):
     a, b = make_piece(tmp_path, "a", 0, 2), make_piece(tmp_path, "b", 0, 3)
-    for run in find_runs(a):  # a machine that was lost: its seeds were run again
+    for run in find_run_folders(a):  # a machine that was lost: its seeds were run again
         edit(run.config, evaluations=1000)
     for name in ("map-elites", "pga-map-elites"):
         (b / "runs" / "qd-hopper" / name / "seed-2" / "corrected.npz").unlink()
@@ -390,7 +390,7 @@ def test_runs_of_merged_groups_continue_alone(tmp_path):
         _write_record(tmp_path / name, studies[name], quiet)
     folder = tmp_path / "all"
     assert merge_studies([tmp_path / "a", tmp_path / "b"], folder).uncorrected == 4
-    before = {run.path.name: run.archive.read_bytes() for run in find_runs(folder)}
+    before = {run.path.name: run.archive.read_bytes() for run in find_run_folders(folder)}
     left = remaining.select_unfinished(folder, studies["all"].jobs())
     for job in left:
         request = make_request(job, folder / job.folder, StudyExecution(threads=1, checkpoint_seconds=0))
@@ -400,11 +400,11 @@ def test_runs_of_merged_groups_continue_alone(tmp_path):
         "seeds-4-to-5",
     ]
     assert remaining.select_unfinished(folder, studies["all"].jobs()) == []
-    runs = {run.path.name: run for run in find_runs(folder)}
+    runs = {run.path.name: run for run in find_run_folders(folder)}
     assert sorted(runs) == [f"seed-{seed}" for seed in range(6)]
     assert {name: runs[name].archive.read_bytes() for name in before} == before
-    correct(next(find_runs(tmp_path / "a")).path, replications=2, log=quiet)
-    original = next(find_runs(tmp_path / "a"))
+    correct(next(find_run_folders(tmp_path / "a")).path, replications=2, log=quiet)
+    original = next(find_run_folders(tmp_path / "a"))
     assert runs["seed-0"].corrected().read_bytes() == original.corrected().read_bytes()
     assert resume(runs["seed-3"].path, execution).finished
     assert resume(runs["seed-5"].path, execution).finished

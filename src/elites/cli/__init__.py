@@ -13,12 +13,13 @@ import tyro
 from elites.cache import collect_garbage_rarely
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
 from elites.cli.command import INTERRUPTED, Command, first_line
+from elites.cli.correct import Correct
 from elites.cli.explore import Explore
 from elites.cli.help import with_help
-from elites.cli.inspect import Correct, Show
 from elites.cli.random import Random
 from elites.cli.replay import Replay
 from elites.cli.run import Resume, RunOptions, run_command
+from elites.cli.show import Show
 from elites.cli.study import STUDY_COMMANDS, StudyRun
 from elites.errors import ElitesError, error_line
 from elites.options import check_fields

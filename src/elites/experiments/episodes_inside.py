@@ -64,8 +64,8 @@ class EpisodesInside(Replications):
         for index, own in enumerate(offspring):
             row: Row = jax.tree.map(lambda array, i=index: array[i], done)
             timings = {"device_s": seconds, "steps_per_s": int(row.counts.steps.sum()) / seconds}
-            self.totals, one = self.recorder.finish(self.totals, row, own, rounds, timings)
-            finished.append(one)
+            self.totals = self.totals.add(rounds, row.counts, self.budget)
+            finished.append(FinishedGeneration(self.totals, row, own, timings))
         return finished
 
 

@@ -13,7 +13,14 @@ import numpy as np
 from elites.algorithms.base import Batch, Round
 from elites.evaluation.environment import raise_failure
 from elites.evaluation.evaluation import Evaluation
-from elites.experiments.generation import Counts, FinishedGeneration, Row, within_budget
+from elites.experiments.generation import (
+    CompiledFunctions,
+    Counts,
+    FinishedGeneration,
+    Generation,
+    Row,
+    within_budget,
+)
 from elites.experiments.replications import COMPILING, FIRST_EPISODES, Replications, has_accelerator
 
 
@@ -75,6 +82,8 @@ class EpisodesOutside(Replications):
     """
 
     inside = False
+    functions: Generation
+    compiled: CompiledFunctions
     timings = ("ask_s", "rollouts_s", "tell_s")  # seconds of waiting for each
     _ahead: list[Future[_AskedPart]] | None = None  # for the next generation, by part
 
@@ -208,8 +217,8 @@ class EpisodesOutside(Replications):
             "steps_per_s": result.timings["steps_per_s"] / max(result.timings["rollouts_s"], 1e-9),
         }
         rounds = self.functions.rounds(self.generation)
-        self.totals, finished = self.recorder.finish(self.totals, row, offspring, rounds, timings)
-        return finished
+        self.totals = self.totals.add(rounds, row.counts, self.budget)
+        return FinishedGeneration(self.totals, row, offspring, timings)
 
     def _evaluate(
         self, parameters: np.ndarray, seeds: np.ndarray, planned: _PlannedRound

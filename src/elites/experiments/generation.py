@@ -1,6 +1,6 @@
 """A generation, for any number of replications of a run that differ only in their seeds.
 
-This module defines keys, episode seeds, the budget, counts and log rows. All arrays have a leading axis of
+This module defines keys, episode seeds, the budget and counts. All arrays have a leading axis of
 replications; a single run is a group of one. `episodes_inside.py` and `episodes_outside.py` drive the
 generations: episodes of a pure-JAX task run inside the program unless its physics is native; all others run
 outside. `loop.py` logs them.
@@ -24,12 +24,9 @@ from elites.cache import keep_in_process
 from elites.errors import ElitesError
 from elites.evaluation.evaluation import Evaluation
 from elites.learning.critics import TrainingSums
-from elites.metrics.contribution import BY_OPERATOR, IMPROVED, MADE, NEW
-from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
 from elites.policies import Policy
 from elites.results.archive import SavedArchive, make_saved_archive
 from elites.results.lineage import RECORD
-from elites.results.schemas import COUNTS
 from elites.tasks import describe_task
 from elites.tasks.episode import Ending
 from elites.tasks.task import Task
@@ -89,13 +86,21 @@ class RunTotals(NamedTuple):
     evaluations: int  # of each replication
     environment_steps: list[int]  # of each replication, in the episodes that were evaluated
 
+    def add(self, rounds: tuple[Round, ...], counts: Counts, budget: int) -> RunTotals:
+        """The counts after another generation of these rounds."""
+        steps = zip(self.environment_steps, counts.steps, strict=True)
+        return RunTotals(
+            self.generation + 1,
+            min(self.evaluations + count_evaluations(rounds), budget),
+            [before + int(new) for before, new in steps],
+        )
+
 
 class FinishedGeneration(NamedTuple):
     """A generation of all replications, for the logs."""
 
-    number: int  # from 1
-    evaluations: int  # of each replication so far
-    metrics: list[dict[str, Any]]  # of each replication: a row of `metrics.csv`; None is an empty cell
+    totals: RunTotals  # after it
+    row: Row
     offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.lineage_records`
     timings: dict[str, float]
 
@@ -358,95 +363,6 @@ def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
 def count_evaluations(rounds: tuple[Round, ...]) -> int:
     """Episodes of a whole generation."""
     return sum(round.evaluations for round in rounds)
-
-
-class Recorder:
-    """Turns the results of generations into rows of `metrics.csv`."""
-
-    def __init__(self, algorithm: Algorithm, metrics: Metrics, budget: int) -> None:
-        self.algorithm, self.metrics, self.budget = algorithm, metrics, budget
-        self.columns = list_columns(algorithm, metrics)
-
-    def finish(
-        self,
-        before: RunTotals,
-        row: Row,
-        offspring: np.ndarray,
-        rounds: tuple[Round, ...],
-        timings: dict[str, float],
-    ) -> tuple[RunTotals, FinishedGeneration]:
-        """The totals after a generation of these rounds, and what the logs need of it."""
-        steps = zip(before.environment_steps, row.counts.steps, strict=True)
-        totals = RunTotals(
-            before.generation + 1,
-            min(before.evaluations + count_evaluations(rounds), self.budget),
-            [done + int(new) for done, new in steps],
-        )
-        rows = [self._metric_row(totals, row, index) for index in range(len(totals.environment_steps))]
-        finished = FinishedGeneration(totals.generation, totals.evaluations, rows, offspring, timings)
-        return totals, finished
-
-    def _metric_row(self, totals: RunTotals, row: Row, index: int) -> dict[str, Any]:
-        """The row of a replication. None is an empty cell."""
-        counts = {
-            "generation": totals.generation,
-            "evaluations": totals.evaluations,
-            "environment_steps": totals.environment_steps[index] + int(row.training_steps[index]),
-            "gradient_steps": int(row.gradient_steps[index]),
-            "invalid": int(row.counts.invalid[index]),
-            **count_by_operator(np.asarray(row.counts.statuses[index]), self.algorithm.operators),
-        }
-        fitness, descriptor = np.asarray(row.fitness[index]), np.asarray(row.descriptor[index])
-        elites = collect_elites(self.algorithm, fitness, descriptor)
-        result = make_generation_result(row, index, elites, counts)
-        values = {
-            **counts,
-            **compute_metrics(self.metrics.archive, elites),
-            **{metric.name: metric.value(result) for metric in self.metrics.generation},
-        }
-        return {column: values[column] for column in self.columns}
-
-
-def list_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
-    """The columns of `metrics.csv`."""
-    names = [metric.name for metric in (*metrics.archive, *metrics.generation)]
-    by_operator = [f"{prefix}{name}" for name in algorithm.operators for prefix in BY_OPERATOR]
-    *progress, invalid = COUNTS
-    return [*progress, *names, invalid, *by_operator]
-
-
-def collect_elites(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.ndarray) -> Elites:
-    """The input of metrics, given the fitness and descriptor of every cell."""
-    filled = fitness > -np.inf
-    return Elites(fitness[filled], descriptor[filled], len(fitness), algorithm.task.qd_offset)
-
-
-def compute_metrics(metrics: Sequence[Metric], elites: Elites) -> dict[str, float]:
-    """The metrics of an archive."""
-    return {metric.name: metric.value(elites) for metric in metrics}
-
-
-def make_generation_result(row: Row, index: int, elites: Elites, counts: dict[str, int]) -> GenerationResult:
-    """The input of a replication's metrics of a generation."""
-    training, greedy = row.counts.training, row.counts.greedy
-    return GenerationResult(
-        elites,
-        counts,
-        int(training.steps[index]),
-        float(training.loss[index]),
-        float(training.value[index]),
-        int(greedy.episodes[index]),
-        float(greedy.fitness[index]),
-    )
-
-
-def count_by_operator(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[str, int]:
-    """The columns of `metrics.csv` on operators."""
-    counts = {}
-    for name, (new, improved, *others) in zip(operators, statuses.tolist(), strict=True):
-        counts[f"{MADE}{name}"] = new + improved + sum(others)
-        counts[f"{NEW}{name}"], counts[f"{IMPROVED}{name}"] = new, improved
-    return counts
 
 
 def pack_archive(

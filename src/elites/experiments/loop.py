@@ -25,6 +25,7 @@ from elites.experiments.generation import FinishedGeneration, RunTotals
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Replications
+from elites.experiments.rows import list_columns, make_rows
 from elites.files import error_in_one_line, one_line
 from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
@@ -99,7 +100,7 @@ def _run_to_end(
                 stack.enter_context(
                     Logs(
                         folder.path,
-                        replications.recorder.columns,
+                        list_columns(replications.algorithm, replications.metrics),
                         [*timings, *["corrections_s"] * corrects],
                         correction_columns(replications.metrics.archive) if corrects else (),
                         replications.algorithm.operators,
@@ -197,6 +198,7 @@ class _Loop:
         self.folders, self.replications, self.logs, self.execution = folders, replications, logs, execution
         self.checkpoints, self.identity, self.interrupts = checkpoints, identity, interrupts
         self.config, self.loggers = replications.configs[0], loggers
+        self.columns = list_columns(replications.algorithm, replications.metrics)
         self.pictures = Pictures(execution.pictures, self.config.evaluations, replications.evaluations)
         self.seeds = tuple(config.seed for config in replications.configs)
         self.elapsed_before = header.elapsed if header else 0.0
@@ -290,11 +292,13 @@ class _Loop:
 
     def log(self, finished: FinishedGeneration) -> None:
         """Writes rows of the logs and snapshots that are due; reports the generation."""
-        metrics, evaluations = finished.metrics, finished.evaluations
-        before, self.logged_evaluations, self.metrics = self.logged_evaluations, evaluations, metrics
+        evaluations = finished.totals.evaluations
+        before, self.logged_evaluations = self.logged_evaluations, evaluations
+        metrics = make_rows(finished, self.replications.algorithm, self.replications.metrics, self.columns)
+        self.metrics = metrics
         timings = {
             **finished.timings,
-            "generation": finished.number,
+            "generation": finished.totals.generation,
             "checkpoint_s": self.checkpoint_seconds,
             "elapsed_s": self.elapsed(),
             "corrections_s": self.correction_seconds,
@@ -342,10 +346,10 @@ class _Loop:
 
     def row_is_due(self, before: int, finished: FinishedGeneration) -> bool:
         """Whether a generation has a row. The last one always does, and each one before a correction."""
-        evaluations, every = finished.evaluations, self.config.correct_every
+        evaluations, every = finished.totals.evaluations, self.config.correct_every
         corrected = every > 0 and evaluations // every > before // every
         return (
-            finished.number % self.config.log_every == 0
+            finished.totals.generation % self.config.log_every == 0
             or evaluations >= self.config.evaluations
             or corrected
         )

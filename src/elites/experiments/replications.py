@@ -23,15 +23,13 @@ from elites.experiments.config import RunConfig
 from elites.experiments.execution import Execution
 from elites.experiments.generation import (
     FinishedGeneration,
-    Recorder,
     RunTotals,
-    collect_elites,
-    compute_metrics,
     count_evaluations,
     make_generation,
     make_keys,
     pack_archive,
 )
+from elites.experiments.rows import collect_elites, compute_metrics
 from elites.memory import require_bytes
 from elites.options import Physics
 from elites.results.archive import SavedArchive
@@ -72,7 +70,6 @@ class Replications(ABC):
         self.compiled = self.functions.compiled
         seeds = [config.seed for config in configs]
         self.keys = [make_keys(seeds[start : start + size]) for start in range(0, len(seeds), size)]
-        self.recorder = Recorder(algorithm, self.metrics, self.budget)
         self.algorithm, hidden = algorithm, algorithm.config.hidden
         self.evaluator = make_evaluator(
             algorithm.task, hidden, execution.threads, execution.cluster, self.physics

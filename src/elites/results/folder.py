@@ -331,7 +331,7 @@ def _is_unbegun(path: Path) -> bool:
     )
 
 
-def find_runs(folder: Path) -> Iterator[RunFolder]:
+def find_run_folders(folder: Path) -> Iterator[RunFolder]:
     """All runs below a folder, in the order of their paths."""
     return (RunFolder(path.parent) for path in sorted(folder.rglob(names.CONFIG)))
 

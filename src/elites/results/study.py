@@ -10,7 +10,7 @@ from typing import Any
 from elites.errors import ElitesError
 from elites.files import partial_path, remove_partials
 from elites.results import names
-from elites.results.folder import RunFolder, find_runs, write_json
+from elites.results.folder import RunFolder, find_run_folders, write_json
 from elites.results.schemas import Pace, StudyRecord, read_record
 
 
@@ -65,7 +65,7 @@ class StudyFolder:
 
     def runs(self) -> Iterator[RunFolder]:
         """Its own runs, in the order of their paths."""
-        return find_runs(self.path / names.RUNS)
+        return find_run_folders(self.path / names.RUNS)
 
     def place(self, run: RunFolder, seed: int) -> str:
         """The path of a run in a merged study, where no run is part of a group."""

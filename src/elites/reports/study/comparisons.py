@@ -23,7 +23,6 @@ from elites.metrics.statistics import (
     smallest_p,
     superiority,
 )
-from elites.paper.claims import evaluate_claims
 from elites.paper.presets import PGA, has_papers_share
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.studies.results.study_results import POOLED, StudyResults
@@ -102,11 +101,12 @@ class Findings:
     notes: tuple[str, ...]
 
 
-def make_findings(study: StudyResults, reference: str, recorded_reference: str, *, papers: bool) -> Findings:
+def make_findings(
+    study: StudyResults, claims: list[Claim], reference: str, recorded_reference: str
+) -> Findings:
     """The final values of a study, compared with those of the reference, and the paper's claims.
 
-    The reference in the study's record does not count while it has no runs. Studies other than the paper's
-    have claims only if their runs test one.
+    The reference in the study's record does not count while it has no runs.
     """
     notes: tuple[str, ...] = ()
     try:
@@ -117,7 +117,6 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
         reference = choose_reference(study)  # a study that is not complete yet
         notes = (f"The study's {error}. All others are compared with {reference}.",)
     common = study.at_common_budget if study.tasks_without_common_budget else None
-    claims = evaluate_claims(study)
     return Findings(
         study,
         reference,
@@ -126,7 +125,7 @@ def make_findings(study: StudyResults, reference: str, recorded_reference: str, 
         aggregate(study, reference),
         compute_finals(common) if common else [],
         compare(common, reference) if common else [],
-        claims if papers or any(claim.tested for claim in claims) else [],
+        claims,
         notes,
     )
 

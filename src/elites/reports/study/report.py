@@ -6,7 +6,7 @@ from pathlib import Path
 
 from elites.errors import ElitesError
 from elites.files import error_in_one_line
-from elites.paper.claims import ANT_TASKS
+from elites.paper.claims import ANT_TASKS, evaluate_claims
 from elites.paper.presets import Suite, find_suite
 from elites.reports.plain import plain_text
 from elites.reports.study.comparisons import format_count, make_findings
@@ -16,6 +16,7 @@ from elites.reports.study.tables import align_claims, make_tables, results_text,
 from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.results.reader import read_results
+from elites.studies.results.runs import find_runs
 from elites.text import printable, shorten
 
 
@@ -43,10 +44,13 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 @plain_text()
 def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
-    study = read_results(home.path, report.metrics, ANT_TASKS)
+    study = read_results(find_runs(home.path), report.metrics, ANT_TASKS)
     record = study.record
     papers = _papers_suite(record)
-    findings = make_findings(study, reference, record.reference, papers=papers is not None)
+    claims = evaluate_claims(study)
+    if not papers and not any(claim.tested for claim in claims):
+        claims = []  # a study of something else
+    findings = make_findings(study, claims, reference, record.reference)
     captions, archive_notes = draw_figures(study, report)
     notes = [*study.notes, *findings.notes, *archive_notes]
     tables = make_tables(findings)

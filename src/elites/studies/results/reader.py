@@ -21,9 +21,9 @@ from elites.results.tables import metric_names
 from elites.studies.results.metrics_table import MetricsTable
 from elites.studies.results.runs import (
     Run,
+    StudyRuns,
     describe_differences,
     find_differences,
-    find_runs,
     has_default_task,
 )
 from elites.studies.results.study_results import (
@@ -39,13 +39,15 @@ EARLY, LATE = 0.1, 0.5  # the first tenth and the last half of a run
 TAIL = 4096  # bytes at the end of a log that have its last row
 
 
-def read_results(folder: Path, table: Path, compared_tasks: Sequence[tuple[str, ...]] = ()) -> StudyResults:
-    """Reads all runs below a folder, each log once, and writes them into the Parquet file `table`.
+def read_results(
+    study: StudyRuns, table: Path, compared_tasks: Sequence[tuple[str, ...]] = ()
+) -> StudyResults:
+    """Reads the runs of a study, each log once, and writes them into the Parquet file `table`.
 
     `compared_tasks`: tasks that are compared with each other, with their default parameters. See
     `Curves.across_tasks`.
     """
-    candidates, record, notes = find_runs(folder)
+    folder, candidates, record, notes = study
     last: dict[Path, int] = {}
     columns: dict[Path, list[str]] = {}
     for run in candidates:

@@ -9,11 +9,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from elites.errors import ElitesError
-from elites.results import folder as results
-from elites.results.folder import RunFolder
+from elites.results.folder import RunFolder, find_run_folders
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord, result_parameters
 from elites.results.study import StudyFolder
 from elites.text import printable
@@ -47,15 +46,21 @@ class Run:
         return f"{self.variant} on {self.task}, seed {self.seed}"
 
 
-def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
-    """All runs below a folder, by task, variant and seed; the study's record; and what is left out, and why.
+class StudyRuns(NamedTuple):
+    """The runs below a folder."""
 
-    The record is empty if there is none, or if it is damaged.
-    """
+    folder: Path
+    runs: list[Run]  # by task, variant and seed
+    record: StudyRecord  # of the study; empty if there is none, or if it is damaged
+    notes: list[str]  # on what is left out
+
+
+def find_runs(folder: Path) -> StudyRuns:
+    """All runs below a folder. Those that cannot be read are left out with a note."""
     if not folder.is_dir():
         raise ElitesError(f"{folder} is not a folder")
     folders, records, notes = [], [], []
-    for run_folder in results.find_runs(folder):
+    for run_folder in find_run_folders(folder):
         try:
             records.append(run_folder.read_record())
             folders.append(run_folder)
@@ -85,7 +90,7 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
             notes.append(f"{run.folder.path.relative_to(folder)} repeats {run.name} and is left out")
         else:
             kept[key] = run
-    return list(kept.values()), study, notes
+    return StudyRuns(folder, list(kept.values()), study, notes)
 
 
 def _report_order(run: Run) -> tuple[Any, ...]:
