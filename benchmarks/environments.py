@@ -134,7 +134,7 @@ def main() -> None:
     for resource in (one, two, vector):
         resource.close()
     print(f"{ENVIRONMENT}, {len(os.sched_getaffinity(0))} cores; a worker starts in {start_s:.2f} s\n")
-    print("| | steps/s | to the plain loop | per core |\n|---|---|---|---|")
+    print("| | steps/s | relative to the plain loop | per core |\n|---|---|---|---|")
     ratios, cores = (
         {
             name: median(rate / base for rate, base in zip(rates[name], rates["plain"], strict=True))

@@ -21,9 +21,9 @@ from pathlib import Path
 TASKS = ("qd-walker", "qd-halfcheetah", "qd-ant", "qd-hopper")
 PROGRAM = """
 import resource, sys, time
-from elites.reports.study.report import study_report
+from elites.reports.study.report import report_study
 started = time.perf_counter()
-study_report(sys.argv[1])
+report_study(sys.argv[1])
 print(time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

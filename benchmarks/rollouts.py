@@ -324,9 +324,9 @@ COLUMNS = {  # title and format of each figure
     "share": ("in the simulator's step", ".0%"),
     "recording_cost": ("recording costs", "+.1%"),
     "async_one": ("AsyncVectorEnv, 1", ".0f"),
-    "speedup_async_one": ("ours, 1 thread : it", ".2f"),
+    "speedup_async_one": ("speed-up over AsyncVectorEnv, 1 thread", ".2f"),
     "async": ("AsyncVectorEnv, 2", ".0f"),
-    "speedup_async": ("ours, 2 threads : it", ".2f"),
+    "speedup_async": ("speed-up over AsyncVectorEnv, 2 threads", ".2f"),
 }
 RATIOS = ("speedup", "speedup_async_one", "speedup_async", "scaling", "share", "recording_cost")
 

@@ -82,20 +82,20 @@ def test_killed_corrections_continue(execution, tmp_path, monkeypatch):
 
 
 def test_killed_reports_are_made_again(tmp_path, monkeypatch):
-    def make(home, made, against, reference):
-        made.page.write_text(against)
+    def make(home, made, x_axis, reference):
+        made.page.write_text(x_axis)
         made.metrics.write_bytes(b"")
         return ""
 
     monkeypatch.setattr(report, "_make", make)
     study = tmp_path / "study"
     study.mkdir()
-    report.study_report(study, against="before")
+    report.report_study(study, x_axis="before")
     with copies_at_renames(study, tmp_path) as copies:
-        report.study_report(study, against="after")
+        report.report_study(study, x_axis="after")
     assert len(copies) == 2
     for folder in copies:
-        report.study_report(folder, against="after")
+        report.report_study(folder, x_axis="after")
         assert (folder / "report" / "index.html").read_text() == "after"
         assert [path.name for path in folder.iterdir()] == ["report"]
 

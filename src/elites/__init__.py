@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     )
     from elites.reports.notebook import plot_archive
     from elites.reports.show import show
-    from elites.reports.study.report import study_report
+    from elites.reports.study.report import report_study
     from elites.results.archive import Elite, SavedArchive, load_archive
     from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
     from elites.results.lineage import Lineage, load_lineage
@@ -148,7 +148,7 @@ _HOME = {
     "run": "elites.experiments.run",
     "run_study": "elites.studies.run",
     "show": "elites.reports.show",
-    "study_report": "elites.reports.study.report",
+    "report_study": "elites.reports.study.report",
     "task": "elites.tasks.function",
 }
 
@@ -227,11 +227,11 @@ __all__ = [
     "plot_archive",
     "read_table",
     "replay",
+    "report_study",
     "resume",
     "run",
     "run_study",
     "show",
-    "study_report",
     "task",
 ]
 

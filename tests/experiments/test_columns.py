@@ -143,7 +143,7 @@ def test_a_metric_of_the_generation_is_a_column_a_scalar_and_a_panel(finished, m
     reports = []
     limited = Execution(max_hours=1e-9, checkpoint_seconds=0, log=quiet, on_generation=reports.append)
     assert not run(own, folder, execution=limited).finished
-    assert [metric.name for metric in reports[0].described[-2:]] == ["parents", "filled"]
+    assert [metric.name for metric in reports[0].shown_metrics[-2:]] == ["parents", "filled"]
     assert resume(folder, Execution(log=quiet)).finished
     table, plain = read_table(folder / "metrics.csv"), read_table(whole / "metrics.csv")
     columns = list(plain)

@@ -161,7 +161,7 @@ class TooMany(elites.MAPElites):
 """
 
 
-def test_mistakes_in_a_custom_algorithm_are_said_in_one_line(refusal, here):
+def test_mistakes_in_a_custom_algorithm_are_reported_in_one_line(refusal, here):
     (here / "mistakes.py").write_text(MISTAKES)
     small = "arm:arm --evaluations 40 --initial 20 --batch 20 --cells 16"
     error = refusal("run mistakes:WrongConfig arm:arm --out no")
@@ -323,7 +323,7 @@ def test_a_function_cannot_be_replayed_but_has_random_vectors(command, refusal):
     assert "'episode_length'" in refusal("run map-elites arm:arm --episode-length 3 --out no")
 
 
-def test_the_documents_loop_runs(here):
+def test_the_documented_loop_runs(here):
     code = MODULES["loop"].replace("evaluations=20000", "evaluations=300").replace("range(100)", "range(3)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -395,7 +395,7 @@ def test_a_budget_for_random_controllers_alone_is_reported(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_documents_commands_run(tmp_path, monkeypatch, capsys):
+def test_the_documented_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from elites import Execution, RunConfig, read_table, resume, run, show, study_report, tasks
+from elites import Execution, RunConfig, read_table, report_study, resume, run, show, tasks
 from elites.metrics.contribution import choose_window, count_added, count_rows, smooth
 from elites.results.folder import RunFolder
 from elites.results.schemas import is_sum
@@ -106,7 +106,7 @@ def test_summary_and_report_are_the_same_with_thinned_logs(execution, tmp_path):
         count_added(whole)["ga"].mean(), rel=0.2
     )
     assert "QD-score" in show(tmp_path / "every-4" / "seed-0")
-    texts = [study_report(tmp_path / f"every-{every}").replace(f"every-{every}", "") for every in (1, 4)]
+    texts = [report_study(tmp_path / f"every-{every}").replace(f"every-{every}", "") for every in (1, 4)]
     assert texts[0] == texts[1]
     one, other = (
         (tmp_path / f"every-{every}" / "report" / "tables" / "final.csv").read_bytes() for every in (1, 4)

@@ -245,7 +245,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "logging.md"
 LINES, IN_PYTHON = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
 
 
-def test_the_documents_logger_works_from_the_command_line(monkeypatch, tmp_path, capsys):
+def test_the_documented_logger_works_from_the_command_line(monkeypatch, tmp_path, capsys):
     (tmp_path / "lines.py").write_text(LINES)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -260,7 +260,7 @@ def test_the_documents_logger_works_from_the_command_line(monkeypatch, tmp_path,
     assert capsys.readouterr().err == ""
 
 
-def test_the_documents_logger_works_in_python(monkeypatch, tmp_path, capsys):
+def test_the_documented_logger_works_in_python(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     code = IN_PYTHON.replace("evaluations=1000", f"evaluations=80, hyper_parameters={SMALL}")
     code = code.replace('"qd-hopper"', '"point", physics="xla"').replace(

@@ -71,17 +71,17 @@ SHIFTS = (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)
 
 
 @pytest.mark.parametrize("dtype", ["float32", *INTEGERS])
-def test_arithmetic_and_comparisons(dtype):
+def test_arithmetic_and_comparisons_agree_with_jax(dtype):
     agree(lambda a, b: [f(a, b) for f in (*ARITHMETIC, *COMPARISONS)], *rows(dtype, dtype))
 
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "bool"])
-def test_bits(dtype):
+def test_bit_operations_agree_with_jax(dtype):
     shifts = () if dtype == "bool" else SHIFTS
     agree(lambda a, b: [lax.bitwise_not(a), *(f(a, b) for f in (*BITWISE, *shifts))], *rows(dtype, dtype))
 
 
-def test_one_argument():
+def test_functions_of_one_argument_agree_with_jax():
     functions = (lax.neg, lax.abs, lax.sign, lax.sqrt, lax.floor, lax.ceil, lax.is_finite, lax.square)
     away, even = lax.RoundingMethod.AWAY_FROM_ZERO, lax.RoundingMethod.TO_NEAREST_EVEN
     agree(lambda x: [*(f(x) for f in functions), lax.round(x, away), lax.round(x, even)], *rows("float32"))
@@ -90,7 +90,7 @@ def test_one_argument():
     agree(lambda x: [lax.sign(x), lax.integer_pow(x, 5)], *rows("uint32"))
 
 
-def test_signs_of_zeros():
+def test_signs_of_zeros_agree_with_jax():
     zeros = np.float32([0, -0.0, 1, -1])
     (ours,), (theirs,) = both(lambda x: lax.sign(x) * jnp.abs(x), zeros)
     np.testing.assert_array_equal(np.signbit(ours), np.signbit(theirs))
@@ -99,11 +99,11 @@ def test_signs_of_zeros():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", *INTEGERS])
-def test_conversions(dtype):
+def test_conversions_agree_with_jax(dtype):
     agree(lambda x: [x.astype(other) for other in ("float32", "bool", *INTEGERS)], *rows(dtype))
 
 
-def test_the_same_bits():
+def test_bitcasts_agree_with_jax():
     agree(
         lambda x: [
             lax.bitcast_convert_type(lax.bitcast_convert_type(x, t), "float32") for t in ("int32", "uint32")
@@ -113,7 +113,7 @@ def test_the_same_bits():
     agree(lambda x: lax.bitcast_convert_type(x, "int32"), FLOATS[~np.isnan(FLOATS)])
 
 
-def test_selection():
+def test_selection_agrees_with_jax():
     three = np.repeat([0, 1, 2], 7).astype(np.int32)
     x = np.arange(21, dtype=np.float32)
     agree(lambda which, x: [lax.select_n(which, x, 2 * x, x + 1), jnp.where(which > 1, x, -x)], three, x)
@@ -122,7 +122,7 @@ def test_selection():
 
 
 @pytest.mark.parametrize("power", [-3, -1, 0, 2, 7])
-def test_integer_powers(power):
+def test_integer_powers_agree_with_jax(power):
     (ours,), (theirs,) = both(lambda x: lax.integer_pow(x, power), FLOATS)
     np.testing.assert_allclose(flushed(ours), theirs, rtol=1e-6)
 
@@ -141,7 +141,7 @@ def arrays(draw, least=0, most=3, dtypes=("float32", "int32", "bool", "uint8")):
 
 @settings(max_examples=25)
 @given(arrays(least=2), st.data())
-def test_shapes(x, data):
+def test_changes_of_shape_agree_with_jax(x, data):
     axes = data.draw(st.permutations(range(x.ndim - 1)))
     axis = axes[0]
     length = x.shape[1 + axis]
@@ -171,7 +171,7 @@ def test_shapes(x, data):
 
 @settings(max_examples=20)
 @given(arrays(least=1, dtypes=("int32", "uint8", "bool")), st.data())
-def test_reductions_of_integers(x, data):
+def test_reductions_of_integers_agree_with_jax(x, data):
     axes = tuple(data.draw(st.sets(st.integers(0, x.ndim - 2), min_size=1)))
     names = ("reduce_and", "reduce_or", "reduce_xor") if x.dtype == bool else trace._REDUCTIONS
     agree(lambda x: [getattr(lax, name)(x, axes) for name in names], x)
@@ -182,7 +182,7 @@ def test_reductions_of_integers(x, data):
 
 @settings(max_examples=15)
 @given(arrays(least=1, dtypes=("float32",)), st.data())
-def test_reductions_of_floats(x, data):
+def test_reductions_of_floats_agree_with_jax(x, data):
     axis = data.draw(st.integers(0, x.ndim - 2))
     agree(lambda x: [jnp.max(x, axis), jnp.min(x, axis), jnp.argmax(x, axis), jnp.argmin(x, axis)], x)
     agree(lambda x: [lax.cummax(x, axis), lax.cummin(x, axis, reverse=True)], x)
@@ -198,7 +198,7 @@ def test_reductions_of_floats(x, data):
     st.integers(0, 2), st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**31),
     st.sampled_from(["float32", "int32", "uint8"]),
 )  # fmt: skip
-def test_products(batch, sums, rows_, columns, seed, dtype):
+def test_products_agree_with_jax(batch, sums, rows_, columns, seed, dtype):
     random = np.random.default_rng(seed)
     shared, summed = (2,) * batch, (3,) * sums
     scale = 1 if dtype == "float32" else 20
@@ -216,7 +216,7 @@ def test_products(batch, sums, rows_, columns, seed, dtype):
     arrays(least=1, most=2, dtypes=("float32", "int32")),
     st.sampled_from(["fill", "clip", "promise_in_bounds"]),
 )
-def test_dynamic_indices(x, mode):
+def test_dynamic_indices_agree_with_jax(x, mode):
     at = INDICES if mode != "promise_in_bounds" else np.zeros(13, np.int32)
     many = np.resize(x, (len(at), *x.shape[1:]))
     row = np.ones(x.shape[2:], x.dtype)
@@ -236,7 +236,7 @@ def test_dynamic_indices(x, mode):
     agree(function, many, at)
 
 
-def test_constant_indices():
+def test_constant_indices_agree_with_jax():
     x = np.arange(3 * 24, dtype=np.float32).reshape(3, 4, 3, 2)
     rows_, columns = np.array([[3, 0], [1, 1]]), np.array([2, 0])
 
@@ -259,7 +259,7 @@ def test_constant_indices():
 
 
 @pytest.mark.parametrize(("length", "reverse"), [(0, False), (1, True), (3, True), (90, False), (90, True)])
-def test_loops_over_arrays(length, reverse):
+def test_loops_over_arrays_agree_with_jax(length, reverse):
     """The longest stays a loop."""
     xs = np.random.default_rng(0).integers(-9, 9, (5, length, 2)).astype(np.int32)
 
@@ -276,7 +276,7 @@ def test_loops_over_arrays(length, reverse):
     agree(function, fixed, *([xs] if length else []))
 
 
-def test_a_loop_in_a_loop():
+def test_a_loop_in_a_loop_agrees_with_jax():
     def inner(x):
         return lax.fori_loop(0, 300, lambda i, x: (5 * x + i) % 1001, x)
 
@@ -297,18 +297,18 @@ def test_each_lane_leaves_a_while_loop_on_its_own():
     agree(function, np.arange(1, 28, dtype=np.int32))
 
 
-def test_a_while_loop_with_a_known_length():
+def test_a_while_loop_with_a_known_length_agrees_with_jax():
     agree(lambda x: lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 2), (0, x))[1], FLOATS)
 
 
-def test_conditions():
+def test_conditions_agree_with_jax():
     which = np.array([-1, 0, 1, 2, 3, 1], np.int32)
     branches = (lambda x: x + 1, lambda x: x * 0.5, lambda x: -x)
     agree(lambda i, x: lax.switch(i, branches, x), which, np.arange(6, dtype=np.float32))
     agree(lambda x: lax.cond(x > 0, lambda x: x, lambda x: 2 * x, x), FLOATS)
 
 
-def test_functions_in_functions():
+def test_functions_in_functions_agree_with_jax():
     @jax.custom_vjp
     def cubed(x):
         return x * x * x
@@ -334,7 +334,7 @@ def test_a_key_that_a_loop_carries_is_refused():
         compile_function(function, jnp.uint32(0))
 
 
-def test_random_numbers():
+def test_random_numbers_agree_with_jax():
     def function(seed):
         key = jax.random.key(seed)
         a, b = jax.random.split(key)
@@ -349,7 +349,7 @@ def test_random_numbers():
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8, 16, 32])
-def test_any_number_of_lanes(lanes):
+def test_any_number_of_lanes_agrees_with_jax(lanes):
     def function(x, n):
         return jnp.sin(x) * n, x > 0, lax.fori_loop(0, 3000, lambda i, n: (n * 3 + i) % 1009, n)
 

@@ -186,7 +186,7 @@ def test_a_claim_holds_if_all_comparisons_were_tested():
     assert Claim("1", "", (unknown,)).verdict is Verdict.UNTESTED
 
 
-def test_changed_hyper_parameters_are_not_the_paper_s(tmp_path):
+def test_runs_with_changed_hyper_parameters_do_not_count(tmp_path):
     for seed in range(6):
         make_run(tmp_path, "map-elites", "qd-walker", seed, qd_score=500 + seed)
         changed = {"batch": 50}
@@ -214,7 +214,7 @@ def test_variants_of_the_ablation_are_identified_by_their_shares(tmp_path):
     assert claims["9"].verdict is Verdict.CONTRADICTED  # here p_evo = 0 has another max-fitness than 0.5
 
 
-def test_a_changed_task_is_not_the_paper_s(tmp_path):
+def test_runs_on_a_changed_task_do_not_count(tmp_path):
     for algorithm, score in (("pga-map-elites", 1000), ("map-elites", 10)):
         for seed in range(6):
             make_run(

@@ -6,7 +6,7 @@ from elites import TASKS, ElitesError
 from elites.paper.presets import STUDIES, SUITES, find_suite, make_study
 
 
-def test_the_paper_s_grid():
+def test_the_studies_have_the_runs_of_the_paper():
     """Runs of each study: tasks, algorithms and replications of SPEC section 6."""
     sizes = {name: len(make_study(name).jobs()) for name in STUDIES}
     assert sizes == {
@@ -36,7 +36,7 @@ def test_the_grid_of_another_suite_is_the_same(name, suite):
     assert {**other.record(), **left_out} == {**papers.record(), **left_out}
 
 
-def test_a_suite_is_of_the_paper_s_studies(tmp_path):
+def test_a_suite_is_only_for_studies_of_the_paper(tmp_path):
     with pytest.raises(ElitesError, match="suite is 'dm'; it must be one of qdgym, brax, mujoco"):
         make_study("ablation", suite="dm")
     with pytest.raises(ElitesError, match=r"suite is brax; .* and mine\.toml names its own tasks"):

@@ -8,7 +8,7 @@ import pytest
 
 from elites import ElitesError, cli, show
 from elites.metrics.metric import Metric
-from elites.reports.study.report import study_report
+from elites.reports.study.report import report_study
 from tests.synthetic_runs import make_run
 
 EVENNESS = Metric("evenness", "evenness of fitness", ".3f", lambda elites: 0.5)
@@ -46,7 +46,7 @@ def test_a_run_is_shown_without_its_algorithm_and_task(tmp_path, capsys):
     assert "corrected by 2 replications of each of" in text
     assert all((run / f"{figure}.png").exists() for figure in ("archive", "progress", "corrected", "spread"))
     make_run(tmp_path / "known", "map-elites", "qd-walker", 0, evaluations=200)
-    text = study_report(tmp_path)
+    text = report_study(tmp_path)
     assert text.startswith("2 runs, 2 tasks, 2 algorithms\n")
     assert "left out" not in text
     page = (tmp_path / "report" / "index.html").read_text()
@@ -64,7 +64,7 @@ def test_a_further_metric_is_shown_and_reported(installed, tmp_path):
     rewrite_record(run, metrics=[f"{module}:EVENNESS"])
     label, value = ("evenness of fitness", "0.765") if installed else ("evenness", "0.7654")
     assert re.search(rf"^  {label} +{re.escape(value)}$", show(run), re.MULTILINE)
-    study_report(tmp_path)
+    report_study(tmp_path)
     page = (tmp_path / "report" / "index.html").read_text()
     assert f'<th class="number">{label}</th>' in page
     assert f"{value} ({value} to {value})" in page

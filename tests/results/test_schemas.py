@@ -11,7 +11,7 @@ import pytest
 
 from elites import ElitesError, cli, load_archive, load_corrected, read_table
 from elites.files import ArrayFile, ArraySpec, read_arrays, write_arrays
-from elites.reports.study.report import study_report
+from elites.reports.study.report import report_study
 from elites.results.checkpoints import Checkpoints, RunIdentity
 from elites.results.folder import GroupFolder, RunFolder
 from elites.results.members import load_members
@@ -503,10 +503,10 @@ def test_damaged_times_are_measured_again(tmp_path, monkeypatch):
     path = tmp_path / "mine.toml"
     path.write_text('evaluations = 100\nseeds = 1\ntasks = ["qd-walker"]\nalgorithms = ["map-elites"]\n')
     jobs = studies_of(path)
-    measurement = {"cells": [{"pace": PACE}], "platform": "cpu", "available": 1}
+    measurement = {"by_combination": [{"pace": PACE}], "platform": "cpu", "available": 1}
     monkeypatch.setattr(studies, "measure", lambda *_: measurement)
     measured = studies._measure(tmp_path, jobs, True, messages.append, keep=True)
-    assert [cell["pace"] for cell in measured.cells.values()] == [PACE]
+    assert [cell["pace"] for cell in measured.by_combination.values()] == [PACE]
     assert re.fullmatch(r".*measured\.json is damaged: .*; it is measured again", messages[0])
     assert list(home.read_measured().values()) == [Pace(**PACE)]
 
@@ -528,7 +528,7 @@ def test_damaged_runs_do_not_stop_reports_or_summaries(made, tmp_path, capsys):
     rewritten(runs[3] / "archive.npz", runs[3] / "archive.npz", cell=with_first(10**6))
     rewritten(runs[3] / "corrected.npz", runs[3] / "corrected.npz", about=np.array("{}"))
     (tmp_path / "study.json").write_text('{"tasks": 3}')
-    text = study_report(tmp_path)
+    text = report_study(tmp_path)
     page = (tmp_path / "report" / "index.html").read_text()
     for said in (text, page):
         assert "2 runs" in said

@@ -249,7 +249,7 @@ def test_times_are_measured_once(tmp_path):
     path.write_text(TOML.format(evaluations=1200) + TOO_LARGE)
     jobs = make_study(str(path)).jobs()
     measured = _measure(tmp_path, jobs, True, messages.append, keep=True)
-    small, large = (measured.cells[make_cost_key(job.configs[0])] for job in jobs[:2])
+    small, large = (measured.by_combination[make_cost_key(job.configs[0])] for job in jobs[:2])
     assert small["pace"]["steps_per_s"] > 100
     assert 1 <= small["pace"]["random_length"] <= 25
     assert small["pace"]["start_s"] > small["pace"]["learning_s"] > 0
@@ -258,10 +258,10 @@ def test_times_are_measured_once(tmp_path):
     assert predict_cost(tmp_path, jobs, measured, 1).seconds is None  # nobody knows how long those would take
     assert messages[:2] == ["measuring episodes of qd-hopper", "measuring a generation of map-elites"]
     again = _measure(tmp_path, jobs[:1], True, messages.append, keep=True)
-    assert again.cells[make_cost_key(jobs[0].configs[0])]["pace"] == small["pace"]
+    assert again.by_combination[make_cost_key(jobs[0].configs[0])]["pace"] == small["pace"]
 
 
-def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):
+def test_a_combination_that_cannot_be_measured_is_named(monkeypatch):
     """Its physics is chosen within the measurement, where it may not be available."""
 
     def unavailable(task, *_):
@@ -274,7 +274,7 @@ def test_a_cell_that_cannot_be_measured_is_named(monkeypatch):
     messages = []
     measured = measure({"configs": settings, "seeds": [1, 1, 1], "calibrate": False}, messages.append)
     assert messages == ["map-elites on qd-hopper: no GPU here", "map-elites on qd-ant: no GPU here"]
-    assert [cell["needs"] > 0 for cell in measured["cells"]] == [False, True, False]
+    assert [cell["needs"] > 0 for cell in measured["by_combination"]] == [False, True, False]
 
 
 def test_the_plan_alone_writes_nothing(tmp_path, capsys):

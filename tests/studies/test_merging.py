@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elites import ElitesError, cli, correct, load_archive, merge_studies, resume, show, study_report
+from elites import ElitesError, cli, correct, load_archive, merge_studies, report_study, resume, show
 from elites.experiments.execution import Execution
 from elites.experiments.guards import folder_lock
 from elites.experiments.run import start_runs
@@ -119,7 +119,7 @@ def test_the_report_of_the_merged_folder_is_that_of_its_runs(tmp_path):
     merge_studies(pieces, tmp_path / "light", parameters=False)
     tables = {}
     for name in ("whole", "all", "light"):
-        study_report(tmp_path / name)
+        report_study(tmp_path / name)
         made = files(tmp_path / name / "report")
         tables[name] = {path: data for path, data in made.items() if path != "index.html"}
     assert len(tables["whole"]) > 20
@@ -183,13 +183,13 @@ def test_versions_and_physics_differ_only_if_that_is_allowed(tmp_path, capsys):
         versions = run.read_record().versions
         edit(run.config, versions={**versions, "jax": "9.9", "ribs": None})
     now = versions["jax"]
-    merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed allows it")
+    merging_fails([a, b], out, rf"made with different jax \({now} and 9\.9\); --mixed-versions allows it")
     for run in find_run_folders(b):
         edit(run.config, versions=versions, physics="native")
     merging_fails([a, b], out, r"different physics \(native and xla\)")
-    assert cli.main(["study", "merge", str(a), str(b), "--out", str(out), "--mixed"]) == 0
+    assert cli.main(["study", "merge", str(a), str(b), "--out", str(out), "--mixed-versions"]) == 0
     assert "the merged runs were made with different physics (native and xla)" in capsys.readouterr().out
-    assert "different physics (native and xla)" in study_report(out)
+    assert "different physics (native and xla)" in report_study(out)
 
 
 def test_only_finished_runs_are_merged(tmp_path, capsys):
@@ -202,7 +202,7 @@ def test_only_finished_runs_are_merged(tmp_path, capsys):
     assert cli.main(["study", "merge", str(a), str(b), "--out", str(tmp_path / "all")]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path}/all has 5 runs, 3 seeds from 0 to 2",
-        "left out: 5 that are not finished",
+        "left out: 5 unfinished runs",
         "2 of the merged runs are not corrected yet",
     ]
     left = remaining.select_unfinished(tmp_path / "all", study_of(tmp_path, 0, 3).jobs())
@@ -408,7 +408,7 @@ def test_runs_of_merged_groups_continue_alone(tmp_path):
     assert runs["seed-0"].corrected().read_bytes() == original.corrected().read_bytes()
     assert resume(runs["seed-3"].path, execution).finished
     assert resume(runs["seed-5"].path, execution).finished
-    assert "6 runs, 1 task, 1 algorithm" in study_report(folder)
+    assert "6 runs, 1 task, 1 algorithm" in report_study(folder)
     assert runs["seed-5"].is_corrected
     assert merge_studies([folder], tmp_path / "again").runs == 6
     assert not list((tmp_path / "again").rglob("group.json"))

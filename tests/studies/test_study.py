@@ -160,7 +160,7 @@ def test_a_custom_study(tmp_path):
         ("tasks = []\nalgorithms = ['td3']", "tasks is empty"),
         ("tasks = ['qd-worm']\nalgorithms = ['td3']", "unknown task 'qd-worm'"),
         ("tasks = ['qd-ant']\nalgorithms = ['td4']", "unknown algorithm 'td4'"),
-        ("tasks = ['qd-ant', 'qd-ant']\nalgorithms = ['td3']", "tasks name qd-ant twice"),
+        ("tasks = ['qd-ant', 'qd-ant']\nalgorithms = ['td3']", "tasks contains qd-ant twice"),
         ("tasks = ['qd-ant']\nalgorithms = [{algorithm = 'td3', wings = 2}]", "have a field 'wings'"),
         ("tasks = ['qd-ant']\nalgorithms = [{hyper_parameters = {}}]", "algorithm in"),
         (
@@ -276,10 +276,10 @@ def test_the_cost_of_a_study_is_predicted(tmp_path):
 
 def test_workers_fit_the_memory():
     study = make_study("ablation", tasks=["qd-hopper"], seeds=2)
-    cores = plan.cores()
-    assert plan.default_workers(study.jobs(), measured(study)) == min(cores, 5)
-    assert plan.default_workers(study.jobs(), measured(study, needs=3 * 10**9)) == min(cores, 2)
-    assert plan.default_workers(study.jobs(), measured(study, needs=10**11)) == 1
+    cores = plan.count_cores()
+    assert plan.choose_worker_count(study.jobs(), measured(study)) == min(cores, 5)
+    assert plan.choose_worker_count(study.jobs(), measured(study, needs=3 * 10**9)) == min(cores, 2)
+    assert plan.choose_worker_count(study.jobs(), measured(study, needs=10**11)) == 1
 
 
 def test_concurrent_runs_need_the_sum_of_their_memory():
@@ -291,7 +291,7 @@ def test_concurrent_runs_need_the_sum_of_their_memory():
 def test_a_group_needs_the_memory_of_all_its_runs():
     study = make_study("performance", tasks=["brax-hopper"], algorithms=["map-elites"], seeds=3)
     (job,) = study.jobs()
-    assert plan.required_memory(job, measured(study, needs=10**9)) == 3 * 10**9
+    assert plan.estimate_job_memory(job, measured(study, needs=10**9)) == 3 * 10**9
 
 
 def test_the_log_of_a_run_that_failed_on_another_machine_is_kept(tmp_path):

@@ -117,7 +117,7 @@ def test_whole_episodes_have_the_bits_of_gymnasium(robot):
 
 
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_every_option_is_gymnasiums(robot, tmp_path):
+def test_every_option_equals_that_of_gymnasium(robot, tmp_path):
     model = library.model_path(make_task(f"mujoco-{robot}").model).read_text()
     other = tmp_path / "other.xml"
     other.write_text(re.sub(r' timestep="[\d.]+"', ' timestep="0.004"', model))

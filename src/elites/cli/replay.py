@@ -21,11 +21,11 @@ class Replay(PhysicsOptions):
     folder: Folder
     """Folder of the run."""
     best: Flag = False
-    """Elite with the highest fitness, which is also shown if no elite is chosen."""
+    """The fittest elite. It is also shown if no elite is chosen."""
     cell: Index | None = None
     """Number of the elite's cell."""
     descriptor: tuple[Finite, ...] | None = None
-    """Descriptor whose nearest elite is shown."""
+    """Descriptor. The elite nearest to it is shown."""
     grid: str | None = None
     """Rows x columns of elites, such as 3x3: the best elite of each region of descriptor space."""
     seed: Seed | None = None
@@ -42,7 +42,7 @@ class Replay(PhysicsOptions):
 
         if self.best and (self.cell, self.descriptor, self.grid) != (None, None, None):
             raise ElitesError("--best cannot be combined with --cell, --descriptor or --grid")
-        with Bar(f"drawing {self.folder}", unit="pictures", doing="running the episodes") as bar:
+        with Bar(f"drawing {self.folder}", unit="pictures", activity="running the episodes") as bar:
             from elites.replays.replay import format_results, replay
 
             path, replayed = replay(

@@ -48,8 +48,8 @@ class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
     out: Path | None = None
     """Folder of the run; the default is runs/ALGORITHM-TASK-SEED."""
     start: Annotated[Path | None, tyro.conf.arg(name="from", metavar="DIR")] = None
-    """Folder of a run, or file of an archive, whose elites are evaluated first, in place of random
-    controllers. Their evaluations count."""
+    """Archive to begin with: a run's folder or an archive file. Its elites are evaluated first, instead of
+    random controllers. These evaluations count towards the budget."""
     correct_redraw: bool = False
     """deep-grid: whether a correction draws a member of the cell for each replication."""
 
@@ -139,7 +139,7 @@ def conclude(outcome: Outcome) -> int:
         )
         return 0
     if not outcome.runs:
-        with Bar(f"{outcome.folder}", doing="drawing figures"):
+        with Bar(f"{outcome.folder}", activity="drawing figures"):
             from elites.reports.show import show
 
             text = show(outcome.folder)

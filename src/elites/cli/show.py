@@ -29,7 +29,7 @@ class Show(Style):
 
             with Bar(f"filming {self.folder}", unit="pictures") as bar:
                 film(self.folder, self.film, **style, on_frame=bar)
-        with Bar(f"{self.folder}", doing="drawing figures"):
+        with Bar(f"{self.folder}", activity="drawing figures"):
             from elites.reports.show import show
 
             text = show(self.folder, **style, format=self.format)

@@ -66,7 +66,7 @@ class StudyRun(StudyExecution, StudyOptions):
     """
 
     plan: Flag = False
-    """Plan without execution."""
+    """Print the plan and stop."""
 
     def run(self) -> int:
         """Runs the study. Returns the exit status."""
@@ -93,18 +93,21 @@ class StudyMerge:
     without_parameters: Flag = False
     """Whether to leave out the controllers' parameters and the lineages. The folder is smaller; reports stay
     the same."""
-    mixed: Flag = False
+    mixed_versions: Flag = False
     """Whether to join runs that were made with different versions of packages, or with different physics."""
 
     def run(self) -> int:
         """Joins the folders. Returns the exit status."""
         from elites.experiments.display import Bar
 
-        with Bar(f"{self.out}", doing="copying runs"):
+        with Bar(f"{self.out}", activity="copying runs"):
             from elites.studies.merge import describe, merge_studies
 
             merged = merge_studies(
-                self.folders, self.out, parameters=not self.without_parameters, mixed=self.mixed
+                self.folders,
+                self.out,
+                parameters=not self.without_parameters,
+                mixed_versions=self.mixed_versions,
             )
         print(describe(merged, self.out))
         return 0
@@ -116,7 +119,7 @@ class StudyReport:
 
     folder: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of the runs; the report goes into DIR/report."""
-    against: Literal["evaluations", "environment-steps", "wall-time"] = "evaluations"
+    x_axis: Literal["evaluations", "environment-steps", "wall-time"] = "evaluations"
     """X-axis of the first curves on the page; curves over the other two follow."""
     reference: str = ""
     """Algorithm that all others are compared with. Default: that of the study, or pga-map-elites."""
@@ -125,10 +128,10 @@ class StudyReport:
         """Makes the report. Returns the exit status."""
         from elites.experiments.display import Bar
 
-        with Bar(f"report on {self.folder}", doing="reading runs and drawing figures"):
-            from elites.reports.study.report import study_report
+        with Bar(f"report on {self.folder}", activity="reading runs and drawing figures"):
+            from elites.reports.study.report import report_study
 
-            text = study_report(self.folder, against=self.against, reference=self.reference)
+            text = report_study(self.folder, x_axis=self.x_axis, reference=self.reference)
         encoding = sys.stdout.encoding or "utf-8"  # names may have characters that the terminal lacks
         print(text.encode(encoding, "backslashreplace").decode(encoding))
         return 0

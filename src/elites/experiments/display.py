@@ -51,7 +51,7 @@ class LiveView:
         self.console = console or _standard_console()
         self.in_notebook = console is None and in_notebook()
         self.is_live = self.in_notebook or self.console.is_interactive
-        self.title, self.doing, self.rows = shorten(title), STARTING, dict[str, str]()
+        self.title, self.activity, self.rows = shorten(title), STARTING, dict[str, str]()
         self.done, self.total = 0.0, 0.0  # 0: unknown
         self._awaited, self._end_process = "", end_process
         self._started, self._ended = time.perf_counter(), 0.0
@@ -75,9 +75,9 @@ class LiveView:
     ) -> None:
         self._ended = time.perf_counter()
         if kind is not None and not issubclass(kind, KeyboardInterrupt):
-            self.doing = "failed"
+            self.activity = "failed"
         else:
-            self.doing = "finished" if 0 < self.total <= self.done else "stopped"
+            self.activity = "finished" if 0 < self.total <= self.done else "stopped"
         if isinstance(self._live, Live):
             self._live.transient = not self.stays_visible()
         if self._live is not None:
@@ -105,14 +105,14 @@ class LiveView:
         text = "\n".join(map(printable, message.split("\n")))
         self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
-    def show_phase(self, doing: str) -> None:
+    def show_phase(self, activity: str) -> None:
         """Sets the current activity.
 
         The first one is shown at once; without a live view it is printed as a line.
         """
-        is_first, self.doing = self.doing == STARTING, doing
+        is_first, self.activity = self.activity == STARTING, activity
         if is_first and not self.is_live:
-            self.log(doing)
+            self.log(activity)
         elif is_first and isinstance(self._live, Live):
             self._live.refresh()
 
@@ -140,7 +140,7 @@ class LiveView:
         self._recent.append((now, done))
         (then, before), *_ = self._recent
         rate = (done - before) / (now - then) if now - then >= MIN_REPORT_SECONDS else 0.0
-        return rate, _clock((total - done) / rate) if rate else "…"
+        return rate, _format_clock((total - done) / rate) if rate else "…"
 
     def line_is_due(self, seconds: float = LINE_SECONDS) -> bool:
         """Whether to print a line now, because there is no live view."""
@@ -164,7 +164,7 @@ class LiveView:
         frames = ASCII_FRAMES if self.console.options.ascii_only else FRAMES
         frame = "" if self._ended else f"{frames[int(8 * time.perf_counter()) % len(frames)]} "
         parts: list[RenderableType] = [head]
-        parts.append(Text.assemble((frame, "cyan"), self.doing, "  ", (self._elapsed(), "cyan")))
+        parts.append(Text.assemble((frame, "cyan"), self.activity, "  ", (self._elapsed(), "cyan")))
         if self._awaited and not self._ended:
             parts.append(Text(self._awaited, style="bold yellow"))
         parts += self.below()
@@ -174,7 +174,7 @@ class LiveView:
 
     def _bundle(self) -> Mapping[str, str]:
         """The output of a notebook cell: as HTML, and as text for viewers without HTML."""
-        share, status = self._share(), f"{self.doing}  {self._elapsed()}"
+        share, status = self._share(), f"{self.activity}  {self._elapsed()}"
         awaited = "" if self._ended else self._awaited
         value = f' value="{self.done / self.total:.4f}"' if self.total else ""
         cells = (
@@ -194,7 +194,7 @@ class LiveView:
         return f"{100 * self.done / self.total:.1f} %" if self.total else ""
 
     def _elapsed(self) -> str:
-        return _clock((self._ended or time.perf_counter()) - self._started)
+        return _format_clock((self._ended or time.perf_counter()) - self._started)
 
 
 class Display(LiveView):
@@ -223,26 +223,28 @@ class Display(LiveView):
 
     def show_resumed(self, report: Report) -> None:
         """Shows the progress of a run that is resumed."""
-        done, total = report.metrics["evaluations"], report.evaluations
+        done, total = report.metrics["evaluations"], report.budget
         self.done, self.total, so_far = done, total, f"{done:,} of {total:,}"
-        self.rows = _rows(report, so_far)
+        self.rows = _make_rows(report, so_far)
         if not self.is_live:
-            self.log(f"continuing from {so_far} evaluations: {_values_text(report)} ({_seeds(report)})")
+            self.log(
+                f"continuing from {so_far} evaluations: {_format_metrics(report)} ({_format_seeds(report)})"
+            )
 
     def show_correction(self, done: int, total: int) -> None:
         """Shows the progress of a correction."""
-        self.doing = f"correcting: {done:,} of {total:,} episodes"
+        self.activity = f"correcting: {done:,} of {total:,} episodes"
         if self.line_is_due():
-            self.log(self.doing)
+            self.log(self.activity)
 
     def __call__(self, report: Report) -> None:
-        done, total = report.metrics["evaluations"], report.evaluations
+        done, total = report.metrics["evaluations"], report.budget
         rate, remaining_time = self.update_bar(done, total)
-        self.rows = _rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {remaining_time} left")
+        self.rows = _make_rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {remaining_time} left")
         if self.line_is_due() or (done >= total and not self.is_live):
             self.log(
                 f"{done:,} of {total:,} evaluations, {rate:.1f}/s, {remaining_time} left: "
-                f"{_values_text(report)}, added {_added(report)} ({_seeds(report)})"
+                f"{_format_metrics(report)}, added {_format_added(report)} ({_format_seeds(report)})"
             )
 
 
@@ -255,15 +257,15 @@ class Bar(LiveView):
         console: Console | None = None,
         *,
         unit: str = "episodes",
-        doing: str = STARTING,
+        activity: str = STARTING,
         end_process: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(title, console, end_process)
-        self._unit, self.doing = unit, doing
+        self._unit, self.activity = unit, activity
 
     def __call__(self, done: int, total: int) -> None:
         _, remaining_time = self.update_bar(done, total)
-        self.doing = f"{done:,} of {total:,} {self._unit}, {remaining_time} left"
+        self.activity = f"{done:,} of {total:,} {self._unit}, {remaining_time} left"
         if self.line_is_due():
             self.log(f"{self.title}: {done:,} of {total:,} {self._unit}")
 
@@ -337,7 +339,7 @@ class _NotebookOutput:
         self._handle.update(self._bundle(), raw=True)
 
 
-def _added(report: Report) -> str:
+def _format_added(report: Report) -> str:
     """Offspring added in the last generation, by operator."""
     from elites.metrics.contribution import count_kept, count_made, find_operators  # the display starts first
 
@@ -349,25 +351,25 @@ def _added(report: Report) -> str:
     )
 
 
-def _seeds(report: Report) -> str:
+def _format_seeds(report: Report) -> str:
     """The seeds of the numbers shown."""
     seeds = report.seeds
     return f"seed {seeds[0]}" if len(seeds) == 1 else f"median of seeds {seeds[0]} to {seeds[-1]}"
 
 
-def _values(report: Report) -> dict[str, str]:
+def _format_values(report: Report) -> dict[str, str]:
     """Text of each metric of the archive and of the run's own, by its label; without empty cells."""
-    values = ((metric, report.metrics[metric.name]) for metric in report.described)
+    values = ((metric, report.metrics[metric.name]) for metric in report.shown_metrics)
     return {shorten(metric.label): metric.text(value) for metric, value in values if value is not None}
 
 
-def _values_text(report: Report) -> str:
-    return ", ".join(f"{label} {text}" for label, text in _values(report).items())
+def _format_metrics(report: Report) -> str:
+    return ", ".join(f"{label} {text}" for label, text in _format_values(report).items())
 
 
-def _rows(report: Report, evaluations: str) -> dict[str, str]:
-    rows = {"evaluations": evaluations, "metrics of": _seeds(report), **_values(report)}
-    if added := _added(report):
+def _make_rows(report: Report, evaluations: str) -> dict[str, str]:
+    rows = {"evaluations": evaluations, "metrics of": _format_seeds(report), **_format_values(report)}
+    if added := _format_added(report):
         rows["added"] = f"{added} in the last generation"
     timings = report.timings
     if "device_s" in timings:
@@ -380,7 +382,7 @@ def _rows(report: Report, evaluations: str) -> dict[str, str]:
     return rows
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -21,9 +21,9 @@ class Report(NamedTuple):
 
     metrics: dict[str, Any]
     timings: dict[str, Any]
-    evaluations: int  # the budget
+    budget: int  # of evaluations
     seeds: tuple[int, ...]
-    described: tuple[Metric | GenerationMetric, ...] = METRICS  # the archive's, and the run's own
+    shown_metrics: tuple[Metric | GenerationMetric, ...] = METRICS  # the archive's, and the run's own
 
 
 def ignore(*_: object) -> None:

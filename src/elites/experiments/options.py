@@ -25,9 +25,9 @@ class PhysicsOptions:
     """The choice of what computes episodes."""
 
     physics: Physics | None = None
-    """Tasks in JAX: implementation of the physics: xla, native (machine code in threads) or cuda (a GPU
-    kernel). They round differently. Default: that of the run. For a new run: native if the task can be
-    compiled, but cuda on a GPU with more than 1.25 seeds per CPU thread (1 if steps are long)."""
+    """Physics of tasks in JAX: xla, native (machine code in threads) or cuda (a GPU kernel). Their rounding
+    differs. Default: the run's own; a new run uses native if the task can be compiled, or cuda on a GPU with
+    more than 1.25 seeds per CPU thread (1 if steps are long)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,8 +21,8 @@ TRIMMED = 0.25  # of the values, at each end of an interquartile mean
 def rank_sum_p(first: ArrayLike, second: ArrayLike) -> float:
     """The p-value of the two-sided Wilcoxon rank-sum (Mann-Whitney) test, exact with ties too.
 
-    Among all splits of the pooled values, it is the share with a rank sum at least as far from the expected
-    one as that of `first`. Ties have their mean rank. NaN is left out; the result is NaN without any values.
+    It is the share of all splits of the pooled values whose rank sum is at least as far from the expected one
+    as that of `first`. Ties have their mean rank. NaN is left out; the result is NaN without any values.
     """
     one, other = _numbers(first), _numbers(second)
     if not len(one) or not len(other):

@@ -31,7 +31,7 @@ UNREACHED_EVALUATIONS = 1_000_000  # evaluations that no measurement reaches
 def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, Any]:
     """Sizes of the runs of each task and algorithm and, if requested, their pace.
 
-    The result has the fields of `plan.Measurements`.
+    The result has the fields of `plan.Measurements`, with a list for `by_combination`.
     """
     import jax
 
@@ -75,7 +75,7 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
         except ElitesError as error:  # only the runs of this combination will fail
             log(f"{given.algorithm} on {given.task_name}: {error}")
     return {
-        "cells": combinations,
+        "by_combination": combinations,
         "platform": jax.local_devices()[0].platform,
         "available": available_bytes(),
     }

@@ -180,7 +180,7 @@ class ClusterPool:
         return (
             f"a Ray cluster of {len(machines)} machine{'s' * (len(machines) != 1)} with {cores} "
             f"core{'s' * (cores != 1)}, {self.threads} for each run; the "
-            "time is that of this machine alone"
+            "predicted time is for this machine alone"
         )
 
     def has_room(self) -> bool:

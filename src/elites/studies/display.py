@@ -50,11 +50,11 @@ class StudyDisplay(LiveView):
             self.log(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
 
     def __call__(self, states: Sequence[State]) -> None:
-        self.states, self.doing = states, self.totals(states)
+        self.states, self.activity = states, self.totals(states)
         self.done = self.finished + sum(len(state.job.folders) * _share(state) for state in states)
         self.total = self.finished + sum(len(state.job.folders) for state in states)
         if self.line_is_due(LINE_SECONDS):
-            self.log(self.doing)
+            self.log(self.activity)
 
     def stays_visible(self) -> bool:
         """True once there is a table."""

@@ -23,7 +23,7 @@ from elites.results import names
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
 from elites.results.study import StudyFolder
-from elites.studies.remaining import difference
+from elites.studies.remaining import format_differing_part
 from elites.studies.results.runs import describe_differences, find_differences
 from elites.studies.study import Choice
 
@@ -56,7 +56,11 @@ class _PartOfStudy:
 
 
 def merge_studies(
-    folders: Sequence[Path | str], out: Path | str, *, parameters: bool = True, mixed: bool = False
+    folders: Sequence[Path | str],
+    out: Path | str,
+    *,
+    parameters: bool = True,
+    mixed_versions: bool = False,
 ) -> MergeSummary:
     """Joins folders with different parts of the same study in a new folder. Nothing in them is changed.
 
@@ -65,7 +69,8 @@ def merge_studies(
         out: folder of the result; it must be new or empty. It appears when it is complete.
         parameters: whether to keep the parameters of the controllers. Without them the folder is small and
             reports are the same, but nothing in it can be replayed or corrected.
-        mixed: whether runs may have been made with different versions of packages, or different physics.
+        mixed_versions: whether runs may have been made with different versions of packages, or with different
+            physics.
     """
     if not folders:
         raise ElitesError("no folder to merge was given")
@@ -84,9 +89,10 @@ def merge_studies(
         runs = _collect_runs(read)
         _refuse_other_settings(runs)
         differing = find_differences([record for _, record in group] for group in _combinations(runs))
-        if differing and not mixed:
+        if differing and not mixed_versions:
             raise ElitesError(
-                f"the runs were made with different {describe_differences(differing)}; --mixed allows it"
+                f"the runs were made with different {describe_differences(differing)}; "
+                "--mixed-versions allows it"
             )
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ElitesError(f"{out} is not empty; choose an empty folder with --out")
@@ -115,12 +121,16 @@ def describe(merged: MergeSummary, out: Path) -> str:
     """A summary of the merge, as text."""
     seeds = f"seed {merged.seeds[0]}"
     if len(merged.seeds) > 1:
-        whole = len(merged.seeds) == merged.seeds[-1] - merged.seeds[0] + 1
-        seeds = f"{len(merged.seeds)} seeds from {merged.seeds[0]} to {merged.seeds[-1]}"
-        seeds += "" if whole else ", not all of these"
+        count, first, last = len(merged.seeds), merged.seeds[0], merged.seeds[-1]
+        is_complete = count == last - first + 1
+        seeds = (
+            f"{count} seeds from {first} to {last}"
+            if is_complete
+            else f"{count} of the seeds {first} to {last}"
+        )
     lines = [f"{out} has {merged.runs} run{'s' * (merged.runs != 1)}, {seeds}"]
     if merged.unfinished:
-        lines.append(f"left out: {merged.unfinished} that {_verb(merged.unfinished)} not finished")
+        lines.append(f"left out: {merged.unfinished} unfinished run{'s' * (merged.unfinished != 1)}")
     if merged.uncorrected:
         lines.append(f"{merged.uncorrected} of the merged runs {_verb(merged.uncorrected)} not corrected yet")
     if merged.differing:
@@ -219,8 +229,8 @@ def _refuse_other_settings(runs: Mapping[str, tuple[RunFolder, RunRecord]]) -> N
             for name, other in expected_settings.items():
                 if name not in ("seed", "physics") and other != settings[name]:
                     raise ElitesError(
-                        f"{first} has {name} {difference(other, settings[name])} and {run} "
-                        f"{difference(settings[name], other)}; only their seeds may differ"
+                        f"{first} has {name} {format_differing_part(other, settings[name])} and {run} "
+                        f"{format_differing_part(settings[name], other)}; only their seeds may differ"
                     )
 
 

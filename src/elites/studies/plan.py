@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 class Measurements:
     """Sizes and paces of the runs of a study, by task and algorithm as in `make_cost_key`."""
 
-    cells: dict[str, dict[str, Any]]
+    by_combination: dict[str, dict[str, Any]]
     platform: str  # of JAX
     available: int  # bytes of memory
 
@@ -54,7 +54,7 @@ def predict_cost(
     checkpoints = []
     compiled: set[str] = set()
     for job in jobs:
-        sizes = measured.cells[make_cost_key(job.configs[0])]
+        sizes = measured.by_combination[make_cost_key(job.configs[0])]
         corrected = sizes["elites"] * job.configs[0].correct_replications  # episodes of a correction
         left_runs = [folder for folder in job.folders if not is_done(study / folder, job)]
         done = [RunFolder(study / folder).evaluations() for folder in left_runs]
@@ -104,27 +104,27 @@ def _corrections(job: Job) -> int:
     return during + (1 if job.correct and not during else 0)
 
 
-def required_memory(job: Job, measured: Measurements) -> int:
+def estimate_job_memory(job: Job, measured: Measurements) -> int:
     """Bytes of memory that a job's runs need together."""
-    return int(measured.cells[make_cost_key(job.configs[0])]["needs"]) * len(job.folders)
+    return int(measured.by_combination[make_cost_key(job.configs[0])]["needs"]) * len(job.folders)
 
 
 def predict_memory(jobs: Sequence[Job], measured: Measurements, workers: int) -> int:
     """Upper bound for the bytes of `workers` jobs at once, with their workers if these share the memory."""
     worker = WORKER_BYTES if measured.platform == "cpu" else 0
-    return sum(sorted(required_memory(job, measured) + worker for job in jobs)[-workers:])
+    return sum(sorted(estimate_job_memory(job, measured) + worker for job in jobs)[-workers:])
 
 
-def default_workers(jobs: Sequence[Job], measured: Measurements) -> int:
+def choose_worker_count(jobs: Sequence[Job], measured: Measurements) -> int:
     """One per core, fewer where memory is short; one on a GPU."""
     if measured.platform != "cpu" or not jobs:
         return 1
-    needed = max(required_memory(job, measured) for job in jobs)
+    needed = max(estimate_job_memory(job, measured) for job in jobs)
     fits = measured.available // (needed + WORKER_BYTES)
-    return max(1, min(cores(), len(jobs), int(fits)))
+    return max(1, min(count_cores(), len(jobs), int(fits)))
 
 
-def cores() -> int:
+def count_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 

@@ -123,12 +123,12 @@ def _refuse_other_settings(study: Path, job: Job) -> None:
                 continue
             if present[name] != planned[name]:
                 raise ElitesError(
-                    f"{run} has {name} {difference(present[name], planned[name])}, not "
-                    f"{difference(planned[name], present[name])}; choose another folder with --out"
+                    f"{run} has {name} {format_differing_part(present[name], planned[name])}, not "
+                    f"{format_differing_part(planned[name], present[name])}; choose another folder with --out"
                 )
 
 
-def difference(value: Any, other: Any) -> str:
+def format_differing_part(value: Any, other: Any) -> str:
     """A value; of a table only the entries that differ from the other."""
     if isinstance(value, dict) and isinstance(other, dict):
         value = {name: entry for name, entry in value.items() if other.get(name) != entry}

@@ -82,14 +82,14 @@ def _execute(
         if not unfinished:
             display.log(f"{folder} is finished: {finished} run{'s' * (finished != 1)}")
             return []
-        display.doing = "measuring"
+        display.activity = "measuring"
         measured = _measure(folder, unfinished, execution.calibrate, display.log, keep=not only_plan)
     display.finished = finished
     pool: Pool
     workers = execution.workers
     if execution.cluster is None:
-        workers = workers or plan.default_workers(unfinished, measured)
-        run_threads = execution.threads or max(1, plan.cores() // workers)
+        workers = workers or plan.choose_worker_count(unfinished, measured)
+        run_threads = execution.threads or max(1, plan.count_cores() // workers)
         where = (
             f"this machine: {workers} at once, {run_threads} thread{'s' * (run_threads > 1)} each, "
             f"with up to {format_bytes(plan.predict_memory(unfinished, measured, workers))} of memory; "
@@ -99,7 +99,7 @@ def _execute(
     else:
         from elites.studies.cluster import ClusterPool
 
-        needs = {job.folder: plan.required_memory(job, measured) for job in unfinished}
+        needs = {job.folder: plan.estimate_job_memory(job, measured) for job in unfinished}
         pool = ClusterPool(folder, execution, needs)
         where = pool.describe()
     try:
@@ -111,7 +111,7 @@ def _execute(
             return []
         require_space(folder, cost.disk - plan.measure_disk_use(folder, unfinished), "the study takes up to")
         _write_record(folder, study, display.log)
-        display.doing = "starting"
+        display.activity = "starting"
         with display:
             states = execute(
                 *(unfinished, pool, display, display.report_end, clock.is_over, display.show_stop),
@@ -147,7 +147,7 @@ def _measure(
         new,
         log,
     )
-    sizes = dict(zip(combinations, measured["cells"], strict=True))
+    sizes = dict(zip(combinations, measured["by_combination"], strict=True))
     paces = {**known, **{key: convert(size["pace"], Pace) for key, size in sizes.items() if "pace" in size}}
     if new and keep:
         home.write_measured(paces)

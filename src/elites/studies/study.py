@@ -59,10 +59,11 @@ class Study(RunSettings):
         check_fields(self)
         for what in ("tasks", "algorithms"):
             chosen = [choice.slug() for choice in getattr(self, what)]
-            require(len(chosen) > 0, what, "empty", "at least one")
+            if not chosen:
+                raise ElitesError(f"{what} is empty; a study needs at least one")
             duplicates = sorted({slug for slug in chosen if chosen.count(slug) > 1})
             if duplicates:
-                raise ElitesError(f"{what} name {duplicates[0]} twice")
+                raise ElitesError(f"{what} contains {duplicates[0]} twice")
         jobs = self.jobs()  # checks the configuration of every run
         if self.physics is not None and all(job.configs[0].physics is None for job in jobs):
             raise ElitesError(

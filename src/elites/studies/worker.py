@@ -114,9 +114,9 @@ class _Progress:
 
     def generation(self, report: Report) -> None:
         metrics = report.metrics
-        if self._is_due() or metrics["evaluations"] >= report.evaluations:
+        if self._is_due() or metrics["evaluations"] >= report.budget:
             values = {name: metrics[name] for name in metric_names(metrics)}
-            self.send("progress", done=metrics["evaluations"], total=report.evaluations, metrics=values)
+            self.send("progress", done=metrics["evaluations"], total=report.budget, metrics=values)
 
     def phase(self, doing: str) -> None:
         if not self._sent:

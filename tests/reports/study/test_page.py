@@ -1,6 +1,6 @@
 """The page opened in headless Chromium, as a person would."""
 
-from elites.reports.study.report import study_report
+from elites.reports.study.report import report_study
 from tests.browser import Browser
 from tests.synthetic_runs import make_run
 
@@ -19,7 +19,7 @@ def test_the_page_opens_without_errors(tmp_path):
     for algorithm in ("pga-map-elites", "map-elites"):
         for seed in range(2):
             make_run(study, algorithm, "qd-hopper", seed, evaluations=200, loss=0.1)
-    study_report(study)
+    report_study(study)
     with Browser((1000, 900), webgl=False) as browser:
         browser.load(study / "report" / "index.html")
         page = browser.run(LOOK)

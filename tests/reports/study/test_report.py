@@ -25,7 +25,7 @@ from elites.reports.study.comparisons import (
 from elites.reports.study.figures import draw_archives, draw_losses, read_panels
 from elites.reports.study.line_styles import choose_colours
 from elites.reports.study.page import settings
-from elites.reports.study.report import study_report
+from elites.reports.study.report import report_study
 from elites.reports.study.tables import Table, format_latex
 from elites.results.study import StudyFolder
 from tests.synthetic_runs import make_run, study_of
@@ -76,7 +76,7 @@ def test_settings_that_differ_from_the_defaults(tmp_path):
 def test_a_folder_without_runs_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ElitesError, match="holds no run with a logged generation"):
-        study_report(tmp_path / "empty")
+        report_study(tmp_path / "empty")
     assert list((tmp_path / "empty").iterdir()) == []
 
 
@@ -161,7 +161,7 @@ def test_the_same_runs_give_the_same_files(tmp_path):
         make_run(tmp_path, "map-elites", "qd-hopper", seed, evaluations=200, loss=0.1)
     made = []
     for _ in range(2):
-        study_report(tmp_path)
+        report_study(tmp_path)
         made.append({path: path.read_bytes() for path in (tmp_path / "report").rglob("*") if path.is_file()})
     first, second = made
     assert first.keys() == second.keys()
@@ -180,7 +180,7 @@ def test_a_folder_report_that_is_not_a_report_is_left_alone(tmp_path, capsys):
     run.rename(tmp_path / "other")
     (tmp_path / "report").write_text("a file")
     with pytest.raises(ElitesError, match="is not a report"):
-        study_report(tmp_path)
+        report_study(tmp_path)
     assert (tmp_path / "report").read_text() == "a file"
 
 
@@ -192,7 +192,7 @@ def test_a_failed_report_keeps_the_last_one(tmp_path):
         (old / name).write_text("old")
     (run / "metrics.csv").unlink()
     with pytest.raises(ElitesError, match="holds no run"):
-        study_report(tmp_path)
+        report_study(tmp_path)
     assert (old / "index.html").read_text() == "old"
     home = StudyFolder(tmp_path)
     with pytest.raises(FileNotFoundError):  # nothing was made: the last rename fails
@@ -208,7 +208,7 @@ def test_a_failed_report_keeps_the_last_one(tmp_path):
 def test_reports_of_few_runs_are_correct(tmp_path):
     """One run of one algorithm; then two algorithms that share no task, one of them one's own."""
     make_run(tmp_path, "map-elites", "qd-hopper", 0, evaluations=200)
-    assert study_report(tmp_path).startswith("1 run, 1 task, 1 algorithm\n")
+    assert report_study(tmp_path).startswith("1 run, 1 task, 1 algorithm\n")
     page = (tmp_path / "report" / "index.html").read_text()
     assert "these runs are of one algorithm" in page
     assert "The paper" not in page  # no claim can be tested
@@ -217,7 +217,7 @@ def test_reports_of_few_runs_are_correct(tmp_path):
     record = json.loads((other / "config.json").read_text())
     record |= {"task": "gym:mine", "task_parameters": {"descriptor": "mine:feet", "patience": 7}}
     (other / "config.json").write_text(json.dumps(record))
-    study_report(tmp_path)
+    report_study(tmp_path)
     page = (tmp_path / "report" / "index.html").read_text()
     assert "one algorithm" not in page
     assert "no task has values of\nmap-elites and of another algorithm" in page
@@ -232,7 +232,7 @@ def test_verdicts_state_the_suite(tmp_path):
             make_run(tmp_path, algorithm, "brax-hopper", seed, evaluations=200)
     record = make_study("performance", suite="brax", tasks=["brax-hopper"], seeds=2).record()
     (tmp_path / "study.json").write_text(json.dumps(record))
-    lines = [line for line in study_report(tmp_path).splitlines() if line.startswith("  claim ")]
+    lines = [line for line in report_study(tmp_path).splitlines() if line.startswith("  claim ")]
     assert len(lines) == 12
     assert all(" counterpart on Brax: " in line for line in lines)
     page = (tmp_path / "report" / "index.html").read_text()
@@ -251,7 +251,7 @@ def test_a_first_generation_after_the_common_budget_is_reported(tmp_path):
         late = make_run(tmp_path, "td3", "qd-hopper", seed, evaluations=400)
         lines = (late / "metrics.csv").read_text().splitlines()
         (late / "metrics.csv").write_text("\n".join([lines[0], *lines[10:], ""]))  # from 200 on
-    message = study_report(tmp_path)
+    message = report_study(tmp_path)
     note = "2 runs of td3 had not ended their first generation after 100 evaluations"
     assert note in message
     page = (tmp_path / "report" / "index.html").read_text()
@@ -301,14 +301,14 @@ def test_a_correction_of_an_earlier_archive_is_not_shown_as_the_final_one(tmp_pa
     assert "corrected" not in titles
     assert "corrected" not in picture.caption
     note = "seed 0 was corrected at 100 of 3,000 evaluations; run `elites correct` again"
-    assert note in study_report(tmp_path)
+    assert note in report_study(tmp_path)
     page = (tmp_path / "report" / "index.html").read_text()
     assert page.count(note) == 1
     assert '<td class="number">0 of 1</td>' in page
     assert "Reproducibility" not in page
     assert corrected_rows(tmp_path) == {}
     make_run(tmp_path, "map-elites", "qd-walker", 1, evaluations=3000, loss=0.1)
-    study_report(tmp_path)
+    report_study(tmp_path)
     assert corrected_rows(tmp_path)["corrected_qd_score"] == 1  # of the other
 
 
@@ -317,7 +317,7 @@ def test_correction_curves_are_drawn_without_a_correction_of_the_end(tmp_path):
     own = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1, corrected_along=4)
     lines = (own / "corrections.csv").read_text().splitlines()
     (own / "corrections.csv").write_text("\n".join([*lines[:-1], ""]))
-    assert "corrected at 300 of 400 evaluations" in study_report(tmp_path)
+    assert "corrected at 300 of 400 evaluations" in report_study(tmp_path)
     page = (tmp_path / "report" / "index.html").read_text()
     assert "original metrics above, corrected ones below" in page
     assert "Losses to re-evaluation" not in page
@@ -382,7 +382,7 @@ def own_study(tmp_path_factory):
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_custom_study_shows_its_results_and_has_its_name(own_study):
-    text = study_report(own_study)
+    text = report_study(own_study)
     assert "claim" not in text
     assert "QD-score: medians over replications, against usual with 95 % intervals" in text
     (line,) = re.findall(r"^  qd-walker  small +4 +1,041 .*$", text, re.MULTILINE)
@@ -421,7 +421,7 @@ def test_the_reference_is_chosen(own_study, capsys):
     record = own_study / "study.json"
     before = record.read_text()
     record.write_text(before.replace('"reference": "usual"', '"reference": "large"'))  # not run yet
-    assert "The study's reference 'large' is none of the algorithms" in study_report(own_study)
+    assert "The study's reference 'large' is none of the algorithms" in report_study(own_study)
     record.write_text(before)
 
 
@@ -436,7 +436,7 @@ def test_any_name_is_text_on_the_page_and_in_figures(tmp_path):
         chosen = {"name": "pga-map-elites", "parameters": given, "label": label}
         choices["algorithms"].append(chosen)
     (tmp_path / "study.json").write_text(json.dumps(choices))
-    summary = study_report(tmp_path)
+    summary = report_study(tmp_path)
     assert "5 runs, 1 task, 5 algorithms" in summary
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "<b>alert" not in page

@@ -198,7 +198,7 @@ def test_unreadable_runs_are_left_out_and_reported(tmp_path):
     assert f"Left out: {broken / 'config.json'} is damaged" in message
 
 
-def test_a_correction_of_the_archive_counts_though_the_log_is_longer(tmp_path):
+def test_a_correction_of_the_archive_counts_even_if_the_log_is_longer(tmp_path):
     """A run that crashed: its archive is of its last checkpoint, and there is no later one to correct."""
     make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=1000, budget=900, loss=0.1)
     study = study_of(tmp_path)
@@ -232,7 +232,7 @@ def test_a_run_is_not_replaced_by_a_folder_that_has_only_a_record(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_metric_that_is_added_as_contributing_says_leaves_earlier_folders_readable(tmp_path):
+def test_a_metric_that_is_added_as_the_contributing_guide_says_leaves_earlier_folders_readable(tmp_path):
     run = make_run(tmp_path / "study", "map-elites", "qd-walker", 0, loss=0.1, archive=True)
     make_run(tmp_path / "study", "map-elites", "qd-walker", 1, loss=0.1, corrected_along=2)
     source = Path(elites.__file__).parent

@@ -95,7 +95,7 @@ def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
         yield f"{place + 1}" if count > 1 else "", study.tasks[ROWS * place : ROWS * (place + 1)]
 
 
-def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
+def draw_progress(study: StudyResults, x_axis: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
     for ending, tasks in pages(study):
         figure, panels = _make_axes(len(tasks), len(study.metrics))
@@ -105,24 +105,24 @@ def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
                 for variant, style in choose_line_styles(study).items():
                     replications = study.replications(task, variant)
                     if replications:
-                        _draw_curve(axes, *_curve(study, task, replications, metric.name, against), style)
-                label = AXES[against] if against != "wall-time" else f"wall time, {_unit(study)[0]}"
+                        _draw_curve(axes, *_curve(study, task, replications, metric.name, x_axis), style)
+                label = AXES[x_axis] if x_axis != "wall-time" else f"wall time, {_unit(study)[0]}"
                 _format_axes(axes, metric, task, label)
-                if against == "evaluations":
+                if x_axis == "evaluations":
                     axes.set_xlim(0, study.limits[task])
         _add_legend(figure, study)
         yield Picture(
-            report_part(ReportFigure.PROGRESS, against, ending),
-            f"{_list_labels(study.metrics)} against {AXES[against]}. Lines are medians over replications, "
+            report_part(ReportFigure.PROGRESS, x_axis, ending),
+            f"{_list_labels(study.metrics)} against {AXES[x_axis]}. Lines are medians over replications, "
             "shaded areas extend from the first to the third quartile"
             + (
                 "; each curve ends with its shortest replication."
-                if against != "evaluations" or unequal
+                if x_axis != "evaluations" or unequal
                 else "."
             )
             + (
                 " Replications that train together have the time of all of them."
-                if against == "wall-time"
+                if x_axis == "wall-time"
                 else ""
             ),
             figure,
@@ -130,14 +130,14 @@ def draw_progress(study: StudyResults, against: str) -> Iterator[Picture]:
 
 
 def _curve(
-    study: StudyResults, task: str, replications: Sequence[Curves], metric: str, against: str
+    study: StudyResults, task: str, replications: Sequence[Curves], metric: str, x_axis: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """The x-axis, and a row of values for each replication that has the metric."""
     replications = [curves for curves in replications if _has_metric(curves, metric)]
     values = np.array([curves.values[metric] for curves in replications])
-    if against == "evaluations":
+    if x_axis == "evaluations":
         return study.grid(task), values
-    steps = against == "environment-steps"
+    steps = x_axis == "environment-steps"
     name, unit = ("environment_steps", 1.0) if steps else ("elapsed_s", _unit(study)[1])
     if not len(values):
         return np.empty(0), values

@@ -31,9 +31,9 @@ def make_page(
     *,
     title: str,
     notes: Sequence[str],
-    against: str,
+    x_axis: str,
 ) -> str:
-    """The page. The figures are in the report's folder; `against` is the x-axis of the first ones."""
+    """The page. The figures are in the report's folder; `x_axis` is the x-axis of the first ones."""
     from jinja2 import Environment, StrictUndefined
 
     study, claims = findings.study, findings.claims
@@ -62,8 +62,8 @@ def make_page(
         cost=tables.cost,
         settings=settings(study),
         versions=_versions(study),
-        progress=shown[f"progress-{against}"],
-        also=[(AXES[x], shown[f"progress-{x}"]) for x in AXES if x != against],
+        progress=shown[f"progress-{x_axis}"],
+        also=[(AXES[x], shown[f"progress-{x}"]) for x in AXES if x != x_axis],
         final=tables.final,
         reference=findings.reference,
         p_values=_chosen(tables.p_values, study.metrics),

@@ -20,7 +20,7 @@ from elites.studies.results.runs import find_runs
 from elites.text import printable, shorten
 
 
-def study_report(folder: Path | str, *, against: str = "evaluations", reference: str = "") -> str:
+def report_study(folder: Path | str, *, x_axis: str = "evaluations", reference: str = "") -> str:
     """Makes `report/` in a folder of runs: a page, figures, tables and all metrics. Returns a summary.
 
     `reference` is the algorithm that all others are compared with; by default that of the study, else
@@ -35,7 +35,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
     with error_in_one_line(f"cannot write to {folder}"):
         report = home.begin_report()
         try:
-            summary = _make(home, report, against, reference)
+            summary = _make(home, report, x_axis, reference)
             home.finish_report()
         finally:
             home.discard_report()
@@ -43,7 +43,7 @@ def study_report(folder: Path | str, *, against: str = "evaluations", reference:
 
 
 @plain_text()
-def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str) -> str:
+def _make(home: StudyFolder, report: ReportFolder, x_axis: str, reference: str) -> str:
     study = read_results(find_runs(home.path), report.metrics, ANT_TASKS)
     record = study.record
     papers = _papers_suite(record)
@@ -70,7 +70,7 @@ def _make(home: StudyFolder, report: ReportFolder, against: str, reference: str)
     ]
     name = record.name
     title = shorten(name if name and not papers else f"Study {name or home.path.resolve().name}")
-    page = make_page(findings, tables, captions, report, title=title, notes=notes, against=against)
+    page = make_page(findings, tables, captions, report, title=title, notes=notes, x_axis=x_axis)
     report.page.write_text(page, encoding="utf-8", errors="replace")
     return "\n".join(lines)
 

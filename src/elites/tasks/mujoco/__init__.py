@@ -46,7 +46,7 @@ class RobotRules:
     Tasks turn some of them into parameters.
     """
 
-    place: Literal["root", "body", "mass"] = "root"  # whose position is the robot's
+    place: Literal["root", "body", "mass"] = "root"  # defines the robot's position; mass: centre of mass
     main_body: Index | str = ""
     keyframe: str = ""  # of the model, for the initial coordinates
     reward: str = ""  # path of a function of the robot's state: module:function
