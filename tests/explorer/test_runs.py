@@ -163,7 +163,7 @@ def test_the_page_plays_the_replayed_poses(hopper, browser, tmp_path):
             [int(archive.seed[row])],
             **{"steps": 304, "every": 2, "physics": None},
         )
-        shown = f"gaitOf(runs[0], {row}).then((gait) => Array.from(gait.%s))"
+        shown = f"loadGait(runs[0], {row}).then((gait) => Array.from(gait.%s))"
         positions = np.array(browser.run(shown % "positions")).reshape(movement.positions.shape)
         np.testing.assert_allclose(positions, movement.positions, atol=1e-4)
         rotations = np.array(browser.run(shown % "rotations")).reshape(movement.rotations.shape)
