@@ -85,7 +85,7 @@ function drawSegments(parent, choices, now, choose, disabled = {}) {
 
 function drawControls() {
   const corrected = runs.some((run) => run.corrected),
-    why = runs[0].header.uncorrected;
+    why = runs[0].header.uncorrected_reason;
   /** @type {Record<string, string>} */
   const disabled = corrected ? {} : { corrected: why, difference: why };
   drawSegments(
@@ -277,7 +277,7 @@ function redraw(keys) {
   if (any("view", "colour", "layout", "axes", "theme", "tab")) drawControls();
   if (keys.has("view")) {
     const unknown = state.view === "recorded" ? [] : runs.filter((run) => !run.corrected);
-    note(unknown.map((run) => `${run.title}: ${run.header.uncorrected}`).join(" "));
+    note(unknown.map((run) => `${run.title}: ${run.header.uncorrected_reason}`).join(" "));
   }
   if (any("view", "colour", "layout", "axes", "filters", "theme")) views.forEach((view) => view.update());
   else if (keys.has("moment")) views.forEach((view) => view.update(!playing));
