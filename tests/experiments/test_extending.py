@@ -153,11 +153,11 @@ class WrongConfig(elites.MAPElites):
 
 class WrongOperator(elites.MAPElites):
     def ask(self, state, key, round):
-        return state, self.batch(gaa=self.ga(state.archive, key, round.policies))
+        return state, self.make_batch(gaa=self.ga(state.archive, key, round.policies))
 
 class TooMany(elites.MAPElites):
     def ask(self, state, key, round):
-        return state, self.random(key, round.policies + 1)
+        return state, self.make_random_batch(key, round.policies + 1)
 """
 
 
