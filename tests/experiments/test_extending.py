@@ -118,8 +118,10 @@ def test_a_custom_algorithm_works_with_every_command(command, refusal, here):
     archive = load_archive("runs/two-lines")
     assert (archive.parents[archive.operator == "two_lines"] >= 0).all()
     lineage = load_lineage("runs/two-lines")
-    np.testing.assert_array_equal(lineage.take(lineage.rows(archive.evaluation)).cell, archive.cell)
-    assert all(lineage.line(elite.evaluation).operator[-1] == "random" for elite in archive)
+    np.testing.assert_array_equal(
+        lineage.select_rows(lineage.find_rows(archive.evaluation)).cell, archive.cell
+    )
+    assert all(lineage.trace_first_parents(elite.evaluation).operator[-1] == "random" for elite in archive)
 
     uninstall(here, "two_lines")
     assert "two_lines" in refusal(resuming)

@@ -211,13 +211,13 @@ def test_with_a_log_the_lineage_of_every_elite_is_complete(make_folder):
     log, archive = elites.load_lineage(folder), elites.load_archive(folder)
     header, columns, operators = described(folder)
     assert header["missing_parents_reason"] == "which did not enter the archive"
-    rows = log.rows(columns["evaluation"])
+    rows = log.find_rows(columns["evaluation"])
     for name in ("cell", "generation", "parents"):
         np.testing.assert_array_equal(columns[name], getattr(log, name)[rows])
     assert [operators[code] for code in columns["operator"]] == log.operator[rows].tolist()
     np.testing.assert_allclose(columns["fitness"][:, 0], log.fitness[rows], atol=0.02)
-    lines = {int(one) for own in archive.evaluation for one in log.line(own).evaluation}
-    others = {int(one) for row in log.rows(sorted(lines)) for one in log.parents[row] if one >= 0}
+    lines = {int(one) for own in archive.evaluation for one in log.trace_first_parents(own).evaluation}
+    others = {int(one) for row in log.find_rows(sorted(lines)) for one in log.parents[row] if one >= 0}
     assert set(columns["evaluation"].tolist()) == (lines | others) - set(archive.evaluation.tolist())
 
     (folder / "lineage.bin").write_bytes(b"{}\n")
@@ -270,7 +270,9 @@ def test_a_page_of_a_real_run_has_ancestors_that_were_replaced(tmp_path):
     _, columns, _ = described(tmp_path / "run")
     archive, log = elites.load_archive(tmp_path / "run"), elites.load_lineage(tmp_path / "run")
     replaced, living = set(columns["evaluation"].tolist()), set(archive.evaluation.tolist())
-    lines = {one for elite in archive for one in log.line(elite.evaluation).evaluation.tolist()}
+    lines = {
+        one for elite in archive for one in log.trace_first_parents(elite.evaluation).evaluation.tolist()
+    }
     assert lines - living
     assert lines <= replaced | living
     assert not replaced & living

@@ -41,7 +41,7 @@ def test_the_lineage_goes_back_to_an_ancestor_without_parents(browser, make_fold
     lines = browser.run(
         "Array.from(document.querySelectorAll('#facts .lineage li'), (one) => one.textContent)"
     )
-    line = log.line(archive[0].evaluation)
+    line = log.trace_first_parents(archive[0].evaluation)
     assert len(lines) == len(line) > 3
     for text, operator, cell, parents in zip(lines, line.operator, line.cell, line.parents, strict=True):
         assert text.startswith(f"{operator} generation")

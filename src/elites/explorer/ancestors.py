@@ -54,14 +54,14 @@ def _trace_in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
     """
     parents = archive.parents.reshape(len(archive), -1)
     taken = np.zeros(len(log), bool)
-    elites = log.rows(archive.evaluation)
+    elites = log.find_rows(archive.evaluation)
     taken[elites[elites >= 0]] = True
     chosen = np.zeros(0, np.int64)
 
     def add(evaluations: np.ndarray) -> tuple[np.ndarray, bool]:
         """Adds ancestors. Returns the rows of the new ones, and whether some had no room."""
         nonlocal chosen
-        rows = log.rows(evaluations)
+        rows = log.find_rows(evaluations)
         rows = rows[rows >= 0]
         rows = rows[~taken[rows]]
         rows = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each once, in the same order
@@ -74,7 +74,7 @@ def _trace_in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
     while len(new) and not is_cut:
         new, is_cut = add(log.parents[new, 0])
     add(np.concatenate([parents[:, 1:].ravel(), log.parents[chosen, 1]]))
-    ancestors = log.take(np.sort(chosen))
+    ancestors = log.select_rows(np.sort(chosen))
     too_large = "left out of this page, which would be too large; elites.load_lineage has all"
     return Ancestors(
         **{name: getattr(ancestors, name) for name in COLUMNS},
