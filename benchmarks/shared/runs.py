@@ -98,5 +98,5 @@ def _write_archive(run: RunFolder, config: object, instance: object, rng: np.ran
     samples = (fitness[:, None] * rng.uniform(0.5, 1, shape)).astype(np.float32)
     places = np.clip(archive.descriptor[:, None] + rng.normal(0, 0.05, (*shape, size)), 0, 1)
     settings = {**about, "replications": REPLICATIONS, "redraw": False, "archive": archive.digest()}
-    corrected = corrected_archive(archive, samples, places.astype(np.float32), settings)
-    save_corrected(run.corrected(), corrected)
+    corrected = make_corrected_archive(archive, samples, places.astype(np.float32), settings)
+    save_corrected(run.corrected_path(), corrected)

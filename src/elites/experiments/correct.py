@@ -111,7 +111,7 @@ def correct(
     chosen = physics or record.physics
     settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=recorded_physics(chosen))
     with folder_lock(run.path):
-        path = run.corrected(snapshot)
+        path = run.corrected_path(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
         run.remove_partials()
         if (corrected := load_existing_correction(path, archive, settings, log)) is not None:

@@ -393,7 +393,7 @@ class _Loop:
         for index, (folder, archive) in enumerate(
             zip(self.folders, self.replications.saved_archives(), strict=True)
         ):
-            path = folder.corrected()
+            path = folder.corrected_path()
             members = self.replications.members(index) if config.correct_redraw else None
             corrected = load_existing_correction(
                 path, archive, settings, self.execution.log

@@ -59,7 +59,7 @@ def read_content(path: Path) -> Content:
         reason = f"Not corrected: {problem}."
     moments = [moment for moment in run.snapshots() if moment <= archive.about["evaluations"]]
     kept = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), MAX_SNAPSHOTS)).round().astype(int))
-    snapshots = [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept]
+    snapshots = [load_archive(run.snapshot_path(moments[index]), parameters=False) for index in kept]
     return Content(
         path,
         archive,

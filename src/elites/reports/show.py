@@ -83,7 +83,7 @@ def show(
     rows["progress"] = f"{run.metrics}, drawn in {drawn['progress']}"
     if corrected is not None:
         rows["corrected"] = (
-            f"{run.corrected()}, drawn in {_join_paths([drawn['corrected'], drawn['spread']])}"
+            f"{run.corrected_path()}, drawn in {_join_paths([drawn['corrected'], drawn['spread']])}"
         )
     elif problem:
         rows["corrected"] = problem
@@ -117,7 +117,7 @@ def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
             f"colour {style.colour} needs a corrected archive: "
             + (problem or f"`elites correct {run}` makes it")
         )
-    paths, fields = run.figures(style.colour, format), vars(style)
+    paths, fields = run.figure_paths(style.colour, format), vars(style)
     if archive.centroids.shape[1] <= 2:
         del paths["parallel"]
     with error_in_one_line(f"cannot draw into {run}"):

@@ -39,7 +39,7 @@ class StudyDisplay(LiveView):
         """Prints the end of a job."""
         name = state.job.name
         if state.stage == "failed":
-            log = self.study.log(state.job.folder)
+            log = self.study.log_path(state.job.folder)
             more = f" (see {log})" if log.exists() and log.stat().st_size else ""
             self.log(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":

@@ -232,7 +232,7 @@ def _read_fitness(folder: RunFolder, evaluations: int, corrected: bool) -> list[
     try:
         loaded = [load_fitness(folder.archive)]
         if corrected:
-            loaded.append(load_corrected_fitness(folder.corrected()))
+            loaded.append(load_corrected_fitness(folder.corrected_path()))
         archives = [np.asarray(fitness, np.float64).ravel() for _, fitness in loaded]
     except (ElitesError, IndexError, ValueError, TypeError):
         return None
