@@ -157,7 +157,7 @@ def test_a_run_stopped_in_its_last_correction_can_be_extended(keep, tmp_path):
     assert (outcome.finished, outcome.evaluations) == (False, CUT)
     resume(tmp_path / "run", Execution(log=messages.append), evaluations=MORE)
     assert len(messages) == 1
-    assert "cannot be used: it is from the end of 95 evaluations; continuing from the previous" in messages[0]
+    assert "cannot be used: it was written at the end of a run of 95 evaluations, so" in messages[0]
     run(plain(evaluations=MORE, **changes), tmp_path / "planned", execution=execution)
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 

@@ -356,7 +356,7 @@ class _Loop:
         with error_in_one_line(self.write_error):
             self.checkpoints.save(
                 replications.states(replications.state),
-                self.identity.header(
+                self.identity.make_header(
                     generation=replications.generation,
                     evaluations=replications.evaluations,
                     environment_steps=replications.totals.environment_steps,
@@ -423,7 +423,7 @@ class _Loop:
 
 def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:
     """Removes the checkpoints of a finished run, except its last state if `keep_state`."""
-    checkpoints.clear(but=checkpoints.find_extensible() if execution.keep_state else None)
+    checkpoints.clear(keep=checkpoints.find_extensible() if execution.keep_state else None)
 
 
 def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
