@@ -64,7 +64,7 @@ def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) ->
 
 def _write_archive(run: RunFolder, config: object, instance: object, rng: np.random.Generator) -> None:
     from elites.results.archive import SavedArchive
-    from elites.results.corrected import corrected_archive, save_corrected
+    from elites.results.corrected import make_corrected_archive, save_corrected
 
     task, cells = instance.task, instance.cells  # type: ignore[attr-defined]
     count, size = len(cells.centroids), task.descriptor_size

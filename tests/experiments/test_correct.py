@@ -72,7 +72,7 @@ def test_a_deterministic_task_has_no_loss(task, kind, tmp_path):
     assert (correction.descriptor == correction.original_descriptor[:, None]).all()
     assert correction.kept.all()
     assert correction.metrics == load_archive(tmp_path / "run").metrics
-    assert (correction.spread().own_cell == 1).all()
+    assert (correction.compute_spread().own_cell == 1).all()
 
 
 def test_an_uncertain_task_has_a_loss_and_the_run_does_not_change(run):

@@ -221,7 +221,9 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     assert "accepted offspring" in page
     assert "spread of descriptors loss" in page
     final = (here / "studies/lines/report/tables/final.csv").read_text()
-    _, after, lost = load_corrected(runs / "two-lines" / "seed-0").change(load_metric("spread:spread"))
+    _, after, lost = load_corrected(runs / "two-lines" / "seed-0").compare_metric(
+        load_metric("spread:spread")
+    )
     for column, value in (("corrected_spread", after), ("spread_loss", lost)):
         (median,) = re.findall(rf"^qd-hopper,two lines,{column},.*$", final, re.MULTILINE)
         assert str(value) in median

@@ -78,7 +78,7 @@ def test_the_page_has_every_number_of_the_archive(walker, tmp_path):
     np.testing.assert_allclose(decoded(blocks, run["corrected"]["mean"]), corrected.mean_fitness, rtol=1e-6)
     np.testing.assert_array_equal(decoded(blocks, run["corrected"]["kept"]), corrected.kept)
     np.testing.assert_allclose(
-        decoded(blocks, run["corrected"]["stays"]), corrected.spread().own_cell, rtol=1e-6
+        decoded(blocks, run["corrected"]["stays"]), corrected.compute_spread().own_cell, rtol=1e-6
     )
     least, most = (decoded(blocks, run["corrected"][name])[:, None] for name in ("least", "most"))
     changes = decoded(blocks, run["corrected"]["samples"])[0].T

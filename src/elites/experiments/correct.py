@@ -24,10 +24,10 @@ from elites.options import Physics, Replications, Seed, Threads, convert_value, 
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
-    corrected_archive,
     describe_correction,
     load_corrected,
     load_unfinished,
+    make_corrected_archive,
     remove_unfinished,
     save_corrected,
     save_unfinished,
@@ -200,7 +200,7 @@ def correct_archive(
         if done < len(archive.cell):
             save_unfinished(path, about, fitness[:done], descriptor[:done])
     progress.report()
-    corrected = corrected_archive(archive, fitness, descriptor, about)
+    corrected = make_corrected_archive(archive, fitness, descriptor, about)
     save_corrected(path, corrected)
     remove_unfinished(path)
     return corrected

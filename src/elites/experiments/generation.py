@@ -402,7 +402,7 @@ class Recorder:
         values = {
             **counts,
             **compute_metrics(self.metrics.archive, elites),
-            **{metric.name: metric.value(result) for metric in self.metrics.generation},
+            **{metric.name: metric.compute_value(result) for metric in self.metrics.generation},
         }
         return {column: values[column] for column in self.columns}
 
@@ -423,7 +423,7 @@ def collect_elites(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.nda
 
 def compute_metrics(metrics: Sequence[Metric], elites: Elites) -> dict[str, float]:
     """The metrics of an archive."""
-    return {metric.name: metric.value(elites) for metric in metrics}
+    return {metric.name: metric.compute_value(elites) for metric in metrics}
 
 
 def make_generation_result(row: Row, index: int, elites: Elites, counts: dict[str, int]) -> GenerationResult:

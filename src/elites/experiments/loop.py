@@ -413,7 +413,7 @@ class _Loop:
                 "invalid": int(corrected.invalid),
             }
             for metric in self.replications.metrics.archive:
-                _, row[metric.name], row[metric.loss.name] = corrected.change(metric)
+                _, row[metric.name], row[metric.loss.name] = corrected.compare_metric(metric)
             rows.append(row)
         for log, row in zip(self.logs, rows, strict=True):
             log.corrections.append(row)

@@ -127,7 +127,7 @@ def summarise(content: Content) -> str:
     if content.corrected is None:
         return text
     replications = content.corrected.about["replications"]
-    before, after, _ = content.corrected.change(METRICS[0])
+    before, after, _ = content.corrected.compare_metric(METRICS[0])
     if not (before > 0 and math.isfinite(after)):
         return text
     return (
@@ -251,7 +251,7 @@ def _describe_history(content: Content, operators: list[str], blocks: Blocks) ->
 
 
 def _describe_correction(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
-    spread = corrected.spread()
+    spread = corrected.compute_spread()
     count, replications = corrected.fitness.shape
     fitness = np.where(np.isfinite(corrected.fitness), corrected.fitness, np.nan).astype(np.float64)
     valid = np.isfinite(fitness).any(1)

@@ -196,12 +196,15 @@ def _join_paths(paths: Sequence[Path]) -> str:
 
 def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:
     """Label and value of each metric; the run's own metrics as they were logged for this archive."""
-    rows = {metric.label: metric.text(value) for metric, value in zip(METRICS, archive.metrics, strict=True)}
+    rows = {
+        metric.label: metric.format_value(value)
+        for metric, value in zip(METRICS, archive.metrics, strict=True)
+    }
     at = np.flatnonzero(logged["evaluations"] == archive.about["evaluations"])
     for name in metric_names(logged):
         metric, values = find_metric(name, record.metrics), logged[name][at]
         if metric not in METRICS and len(values) and not np.isnan(values[-1]):
-            rows[shorten(metric.label)] = metric.text(float(values[-1]))
+            rows[shorten(metric.label)] = metric.format_value(float(values[-1]))
     return rows
 
 

@@ -233,7 +233,7 @@ def _read_final(
     for other in others:
         assert corrected is not None
         try:
-            _, values[other.name], values[other.loss.name] = corrected.change(other)
+            _, values[other.name], values[other.loss.name] = corrected.compare_metric(other)
         except ElitesError as error:
             errors.append(str(error))
     row = {}
