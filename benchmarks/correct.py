@@ -97,7 +97,7 @@ def main() -> None:
             result = correct(folder, replications=replications)
             corrected = time.perf_counter() - started
             np.testing.assert_array_equal(result.fitness, evaluation.fitness)
-            RunFolder(folder).corrected().unlink()
+            RunFolder(folder).corrected_path().unlink()
             steps = int(evaluation.length.sum())
             rows.append((steps / plain, steps / corrected))
     length = evaluation.length

@@ -132,7 +132,7 @@ def save_run(folder: Path, archive: Any) -> Path:
     )
     run.create(config.record())
     run.write_archive(archive)
-    save_corrected(run.corrected(), archives.replicated(archive))
+    save_corrected(run.corrected_path(), archives.replicated(archive))
     metrics = "generation,evaluations,environment_steps,gradient_steps,qd_score,max_fitness,coverage,invalid"
     run.metrics.write_text(f"{metrics}\n1,100,100,0,1.0,1.0,0.1,0\n")
     return folder

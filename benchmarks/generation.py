@@ -114,7 +114,7 @@ def parts(repetitions: int) -> dict[str, float]:
     )
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(Path(folder))
-        header = RunIdentity([RunRecord(algorithm="pga-map-elites", task="qd-walker")]).header(
+        header = RunIdentity([RunRecord(algorithm="pga-map-elites", task="qd-walker")]).make_header(
             generation=0, evaluations=0, environment_steps=[0], corrected=0, elapsed=0.0, logs=[{}]
         )
         checkpoint_s = timed(lambda: checkpoints.save(whole, header), 2)

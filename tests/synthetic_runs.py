@@ -10,7 +10,7 @@ from elites.experiments.loop import correction_columns
 from elites.metrics.metric import METRICS
 from elites.paper.claims import ANT_TASKS
 from elites.results.archive import SavedArchive, save_archive
-from elites.results.corrected import corrected_archive, save_corrected
+from elites.results.corrected import make_corrected_archive, save_corrected
 from elites.results.tables import Table
 from elites.studies.results.reader import read_results
 from elites.studies.results.runs import find_runs
@@ -158,7 +158,7 @@ def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
         places = np.repeat(descriptor[:, None], 2, axis=1)
         about |= {"replications": 2, "redraw": False, "evaluations": corrected_at or config.evaluations}
         about["archive"] = saved.digest()
-        save_corrected(own / "corrected.npz", corrected_archive(saved, samples, places, about))
+        save_corrected(own / "corrected.npz", make_corrected_archive(saved, samples, places, about))
 
 
 def study_of(folder):

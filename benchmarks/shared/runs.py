@@ -64,7 +64,7 @@ def _write(path: Path, names: list[str], table: np.ndarray, forms: list[str]) ->
 
 def _write_archive(run: RunFolder, config: object, instance: object, rng: np.random.Generator) -> None:
     from elites.results.archive import SavedArchive
-    from elites.results.corrected import corrected_archive, save_corrected
+    from elites.results.corrected import make_corrected_archive, save_corrected
 
     task, cells = instance.task, instance.cells  # type: ignore[attr-defined]
     count, size = len(cells.centroids), task.descriptor_size
@@ -98,5 +98,5 @@ def _write_archive(run: RunFolder, config: object, instance: object, rng: np.ran
     samples = (fitness[:, None] * rng.uniform(0.5, 1, shape)).astype(np.float32)
     places = np.clip(archive.descriptor[:, None] + rng.normal(0, 0.05, (*shape, size)), 0, 1)
     settings = {**about, "replications": REPLICATIONS, "redraw": False, "archive": archive.digest()}
-    corrected = corrected_archive(archive, samples, places.astype(np.float32), settings)
-    save_corrected(run.corrected(), corrected)
+    corrected = make_corrected_archive(archive, samples, places.astype(np.float32), settings)
+    save_corrected(run.corrected_path(), corrected)

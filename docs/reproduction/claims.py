@@ -21,7 +21,7 @@ def verdicts() -> dict[tuple[str, str], str]:
     """The verdicts of all reports on each claim and suite, with the robots and the numbers of comparisons."""
     known: dict[tuple[str, str], dict[int, dict[str, None]]] = {}  # by budget, in order and each once
     here = ReportFolder(Path(__file__).parent)
-    for file in sorted(here.path.glob(f"*/{here.table(names.ReportTable.CLAIMS).name}")):
+    for file in sorted(here.path.glob(f"*/{here.table_path(names.ReportTable.CLAIMS).name}")):
         study = json.loads((file.parent / names.STUDY).read_text())
         robots = " and ".join(task["name"].partition("-")[2] for task in study["tasks"])
         with file.open() as lines:

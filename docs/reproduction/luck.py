@@ -25,7 +25,7 @@ def main(study: Path) -> None:
         if not run.is_corrected:
             continue
         record, corrected = run.read_record(), elites.load_corrected(run.path)
-        made, spread = elites.load_archive(run.path).operator, corrected.spread()
+        made, spread = elites.load_archive(run.path).operator, corrected.compute_spread()
         rows.append(
             {
                 "task": record.task,

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from elites.experiments.run import resume, run
     from elites.explorer.explore import explore
     from elites.loggers.logger import LoggedRun, Logger
-    from elites.metrics.metric import ArchiveMetrics, GenerationMetric, Losses, Metric, archive_metrics
+    from elites.metrics.metric import (
+        ArchiveMetrics,
+        GenerationMetric,
+        Losses,
+        Metric,
+        compute_archive_metrics,
+    )
     from elites.metrics.pyribs import from_pyribs
     from elites.paper.presets import make_study
     from elites.policies import Policy
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
     from elites.reports.show import show
     from elites.reports.study.report import report_study
     from elites.results.archive import Elite, SavedArchive, load_archive
-    from elites.results.corrected import CorrectedArchive, corrected_archive, load_corrected
+    from elites.results.corrected import CorrectedArchive, load_corrected, make_corrected_archive
     from elites.results.lineage import Lineage, load_lineage
     from elites.results.tables import read_table
     from elites.studies.merge import merge_studies
@@ -120,9 +126,8 @@ _HOME = {
     "Task": "elites.tasks.task",
     "ThreadEvaluator": "elites.evaluation.threads",
     "Transitions": "elites.tasks.episode",
-    "archive_metrics": "elites.metrics.metric",
+    "compute_archive_metrics": "elites.metrics.metric",
     "correct": "elites.experiments.correct",
-    "corrected_archive": "elites.results.corrected",
     "draw_archive": "elites.reports.figures",
     "draw_corrected": "elites.reports.figures",
     "draw_parallel": "elites.reports.figures",
@@ -136,6 +141,7 @@ _HOME = {
     "load_corrected": "elites.results.corrected",
     "load_lineage": "elites.results.lineage",
     "make_algorithm": "elites.algorithms",
+    "make_corrected_archive": "elites.results.corrected",
     "make_study": "elites.paper.presets",
     "make_task": "elites.tasks",
     "merge_studies": "elites.studies.merge",
@@ -203,9 +209,8 @@ __all__ = [
     "Task",
     "ThreadEvaluator",
     "Transitions",
-    "archive_metrics",
+    "compute_archive_metrics",
     "correct",
-    "corrected_archive",
     "draw_archive",
     "draw_corrected",
     "draw_parallel",
@@ -219,6 +224,7 @@ __all__ = [
     "load_corrected",
     "load_lineage",
     "make_algorithm",
+    "make_corrected_archive",
     "make_study",
     "make_task",
     "merge_studies",

@@ -11,7 +11,7 @@ from ribs.archives import GridArchive
 from ribs.emitters import EvolutionStrategyEmitter
 from ribs.schedulers import Scheduler
 
-from elites import ElitesError, RunConfig, Task, archive_metrics, make_algorithm, make_task
+from elites import ElitesError, RunConfig, Task, compute_archive_metrics, make_algorithm, make_task
 from elites.algorithms import cma_map_elites
 from elites.archives.archive import Solutions, empty_archive
 from elites.evaluation.evaluation import blank_evaluation
@@ -70,7 +70,7 @@ def ours(dimensions, generations, seed, es="full"):
         )
         state, _ = tell(state, telling, round, batch, evaluation)
     cells = np.asarray(state.archive.elites.fitness)
-    return archive_metrics(cells[cells > -np.inf], len(cells), 0.0)
+    return compute_archive_metrics(cells[cells > -np.inf], len(cells), 0.0)
 
 
 def theirs(dimensions, generations, seed, es="full"):
@@ -93,7 +93,7 @@ def theirs(dimensions, generations, seed, es="full"):
         fitness, descriptor = sphere(np.asarray(scheduler.ask()))
         scheduler.tell(fitness, descriptor)
     elites = archive.data("objective")
-    return archive_metrics(elites, archive.cells, 0.0)
+    return compute_archive_metrics(elites, archive.cells, 0.0)
 
 
 @pytest.mark.parametrize("es", ["isotropic", "full"])

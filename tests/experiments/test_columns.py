@@ -128,7 +128,7 @@ def test_values_are_means_or_missing():
     def values(row, index):
         elites = Elites(fitness[index][fitness[index] > -np.inf], np.empty((0, 1)), 3, 0.0)
         result = make_generation_result(row, index, elites, {})
-        return [metric.value(result) for metric in GENERATION_METRICS]
+        return [metric.compute_value(result) for metric in GENERATION_METRICS]
 
     assert OPTIONAL == ("mean_fitness", "critic_loss", "mean_q", "greedy_fitness")
     assert values(row, 0) == [2.0, 3.0, 5.0, 4.0]

@@ -72,7 +72,7 @@ def test_a_deterministic_task_has_no_loss(task, kind, tmp_path):
     assert (correction.descriptor == correction.original_descriptor[:, None]).all()
     assert correction.kept.all()
     assert correction.metrics == load_archive(tmp_path / "run").metrics
-    assert (correction.spread().own_cell == 1).all()
+    assert (correction.compute_spread().own_cell == 1).all()
 
 
 def test_an_uncertain_task_has_a_loss_and_the_run_does_not_change(run):
@@ -260,8 +260,8 @@ def test_a_deep_grids_members_are_drawn_as_its_parents_are():
     """By fitness above the cell's worst, uniformly where all are as good, never from another cell."""
     cell, fitness = np.array([0, 0, 0, 2, 2, 5]), np.array([1.0, 3.0, 2.0, 7.0, 7.0, -4.0], np.float32)
     members = Members(cell, fitness, 0, lambda rows: rows)
-    chances = np.random.default_rng(0).random((3, 20_000))
-    first, second, third = members.draw(np.array([5, 0, 2]), chances)
+    uniform_numbers = np.random.default_rng(0).random((3, 20_000))
+    first, second, third = members.draw(np.array([5, 0, 2]), uniform_numbers)
     assert (first == 5).all()
     shares = np.bincount(second, minlength=6) / 20_000
     np.testing.assert_allclose(shares, [0, 2 / 3, 1 / 3, 0, 0, 0], atol=0.01)

@@ -118,8 +118,10 @@ def test_a_custom_algorithm_works_with_every_command(command, refusal, here):
     archive = load_archive("runs/two-lines")
     assert (archive.parents[archive.operator == "two_lines"] >= 0).all()
     lineage = load_lineage("runs/two-lines")
-    np.testing.assert_array_equal(lineage.take(lineage.rows(archive.evaluation)).cell, archive.cell)
-    assert all(lineage.line(elite.evaluation).operator[-1] == "random" for elite in archive)
+    np.testing.assert_array_equal(
+        lineage.select_rows(lineage.find_rows(archive.evaluation)).cell, archive.cell
+    )
+    assert all(lineage.trace_first_parents(elite.evaluation).operator[-1] == "random" for elite in archive)
 
     uninstall(here, "two_lines")
     assert "two_lines" in refusal(resuming)
@@ -153,11 +155,11 @@ class WrongConfig(elites.MAPElites):
 
 class WrongOperator(elites.MAPElites):
     def ask(self, state, key, round):
-        return state, self.batch(gaa=self.ga(state.archive, key, round.policies))
+        return state, self.make_batch(gaa=self.ga(state.archive, key, round.policies))
 
 class TooMany(elites.MAPElites):
     def ask(self, state, key, round):
-        return state, self.random(key, round.policies + 1)
+        return state, self.make_random_batch(key, round.policies + 1)
 """
 
 
@@ -219,7 +221,9 @@ def test_a_custom_algorithm_joins_a_study(command, here):
     assert "accepted offspring" in page
     assert "spread of descriptors loss" in page
     final = (here / "studies/lines/report/tables/final.csv").read_text()
-    _, after, lost = load_corrected(runs / "two-lines" / "seed-0").change(load_metric("spread:spread"))
+    _, after, lost = load_corrected(runs / "two-lines" / "seed-0").compare_metric(
+        load_metric("spread:spread")
+    )
     for column, value in (("corrected_spread", after), ("spread_loss", lost)):
         (median,) = re.findall(rf"^qd-hopper,two lines,{column},.*$", final, re.MULTILINE)
         assert str(value) in median

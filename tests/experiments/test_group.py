@@ -155,22 +155,22 @@ def test_the_log_of_lineages_leads_to_the_archive_and_back_to_random_ancestors(n
         assert (lineage.status != Status.STORED).sum() == entered.sum()
         if name == "deep-grid":
             assert (lineage.status == Status.STORED).any()  # members that are not the best, which are evicted
-            elites = lineage.take(lineage.rows(archive.evaluation))
+            elites = lineage.select_rows(lineage.find_rows(archive.evaluation))
         else:
             assert len(lineage) > len(archive)  # replaced ones are there
             latest = {cell: row for row, cell in enumerate(lineage.cell.tolist())}
             assert sorted(latest) == sorted(archive.cell.tolist())
-            elites = lineage.take([latest[cell] for cell in archive.cell.tolist()])
+            elites = lineage.select_rows([latest[cell] for cell in archive.cell.tolist()])
         for field in ("evaluation", "cell", "fitness", "generation", "operator", "parents"):
             np.testing.assert_array_equal(getattr(elites, field), getattr(archive, field))
         for evaluation in archive.evaluation:
-            line, ancestors = lineage.line(evaluation), lineage.ancestors(evaluation)
+            line, ancestors = lineage.trace_first_parents(evaluation), lineage.find_ancestors(evaluation)
             assert (line.parents[-1] == -1).all()
             assert set(line.evaluation[1:]) <= set(ancestors.evaluation)
             known = {-1, *ancestors.evaluation}
             assert {*line.parents.ravel(), *ancestors.parents.ravel()} <= known
         if name not in ("cma-map-elites", "td3"):  # samples, and copies of one actor
-            assert max(len(lineage.line(evaluation)) for evaluation in archive.evaluation) > 2
+            assert max(len(lineage.trace_first_parents(evaluation)) for evaluation in archive.evaluation) > 2
 
 
 @pytest.mark.parametrize("gains", [True, False])

@@ -157,7 +157,7 @@ def test_a_run_stopped_in_its_last_correction_can_be_extended(keep, tmp_path):
     assert (outcome.finished, outcome.evaluations) == (False, CUT)
     resume(tmp_path / "run", Execution(log=messages.append), evaluations=MORE)
     assert len(messages) == 1
-    assert "cannot be used: it is from the end of 95 evaluations; continuing from the previous" in messages[0]
+    assert "cannot be used: it was written at the end of a run of 95 evaluations, so" in messages[0]
     run(plain(evaluations=MORE, **changes), tmp_path / "planned", execution=execution)
     assert files(tmp_path / "run") == files(tmp_path / "planned")
 
@@ -286,7 +286,9 @@ def test_other_algorithms_can_start_from_the_archive(name, physics, source, tmp_
         assert table["made_start"][-1] == 0
         assert "start" in archive.operator
         lineage = load_lineage(outcome.folder)
-        ends = {str(lineage.line(evaluation).operator[-1]) for evaluation in archive.evaluation}
+        ends = {
+            str(lineage.trace_first_parents(evaluation).operator[-1]) for evaluation in archive.evaluation
+        }
         assert "start" in ends <= {"start", "cma", "greedy"}  # none is random
 
 

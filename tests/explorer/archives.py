@@ -7,7 +7,7 @@ import numpy as np
 from elites.archives.archive import Status
 from elites.archives.cells import Cells, make_cvt, make_grid
 from elites.results.archive import SavedArchive, load_archive
-from elites.results.corrected import corrected_archive
+from elites.results.corrected import make_corrected_archive
 from elites.results.lineage import WORDS, encode_header, encode_records
 
 NAMES = ("right_foot", "left_foot", "torso", "tail", "head", "hip")
@@ -93,7 +93,7 @@ def replicated(archive, replications=50, seed=1):
     drift = (0.5 - archive.descriptor)[:, None] * 0.35 * luck[:, None, None]
     noise = 0.09 * luck[:, None, None] * generator.normal(size=(count, replications, dims))
     descriptor = np.clip(archive.descriptor[:, None] + drift + noise, 0, 1)
-    return corrected_archive(archive, fitness.astype(np.float32), descriptor.astype(np.float32))
+    return make_corrected_archive(archive, fitness.astype(np.float32), descriptor.astype(np.float32))
 
 
 def logged(folder, replaced, seed=0):

@@ -21,14 +21,14 @@ from elites.explorer.blocks import Blocks
 from elites.explorer.content import (
     MAX_PARAMETERS,
     Content,
-    _differences,
+    _encode_differences,
     _snapshot_spans,
     describe_run,
     list_operators,
     read_content,
 )
 from elites.explorer.explore import make_text
-from elites.explorer.gaits import describe_movement, episodes
+from elites.explorer.gaits import describe_movement, select_episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
 from elites.reports.study.page import explorers
@@ -78,7 +78,7 @@ def test_the_page_has_every_number_of_the_archive(walker, tmp_path):
     np.testing.assert_allclose(decoded(blocks, run["corrected"]["mean"]), corrected.mean_fitness, rtol=1e-6)
     np.testing.assert_array_equal(decoded(blocks, run["corrected"]["kept"]), corrected.kept)
     np.testing.assert_allclose(
-        decoded(blocks, run["corrected"]["stays"]), corrected.spread().own_cell, rtol=1e-6
+        decoded(blocks, run["corrected"]["stays"]), corrected.compute_spread().own_cell, rtol=1e-6
     )
     least, most = (decoded(blocks, run["corrected"][name])[:, None] for name in ("least", "most"))
     changes = decoded(blocks, run["corrected"]["samples"])[0].T
@@ -105,8 +105,8 @@ def test_a_solution_that_left_and_returned_is_stored_twice():
     archive = synthetic_archive(cells=32)
     away = {name: getattr(archive, name)[1:] for name in ARRAYS}
     snapshots = [archive, replace(archive, **away), archive]
-    found = [(stay.first, stay.last) for stay in _snapshot_spans(snapshots) if stay.row == 0]
-    assert found == [(0, 0), (2, 2)]
+    spans = [(stay.first, stay.last) for stay in _snapshot_spans(snapshots) if stay.row == 0]
+    assert spans == [(0, 0), (2, 2)]
     assert len(_snapshot_spans(snapshots)) == len(archive.fitness) + 1
 
 
@@ -184,7 +184,7 @@ def test_a_correction_of_another_archive_is_not_shown(make_folder):
     folder = make_folder(archive, replicated(replace(archive, fitness=archive.fitness + 1), 5))
     content = read_content(folder)
     assert content.corrected is None
-    assert f"elites correct {folder}" in content.uncorrected
+    assert f"elites correct {folder}" in content.uncorrected_reason
 
 
 def test_ancestors_come_from_snapshots(walker):
@@ -193,15 +193,15 @@ def test_ancestors_come_from_snapshots(walker):
     known = {int(one) for snapshot in content.snapshots for one in snapshot.evaluation}
     ancestors = set(decoded(blocks.text(), header["ancestors"]["evaluation"]).tolist())
     assert ancestors <= known - set(content.archive.evaluation.tolist())
-    assert header["unknown_parents"] == "replaced since and not recorded"
+    assert header["missing_parents_reason"] == "replaced since and not recorded"
 
 
 def described(folder):
     content, blocks = read_content(folder), Blocks()
     operators = list_operators([content])
     header = describe_run(content, operators, blocks)
-    found = {name: block for name, block in header["ancestors"].items() if name != "count"}
-    columns = {name: decoded(blocks.text(), block) for name, block in found.items()}
+    arrays = {name: block for name, block in header["ancestors"].items() if name != "count"}
+    columns = {name: decoded(blocks.text(), block) for name, block in arrays.items()}
     return header, columns, operators
 
 
@@ -210,20 +210,20 @@ def test_with_a_log_the_lineage_of_every_elite_is_complete(make_folder):
     logged(folder, 1000)
     log, archive = elites.load_lineage(folder), elites.load_archive(folder)
     header, columns, operators = described(folder)
-    assert header["unknown_parents"] == "which did not enter the archive"
-    rows = log.rows(columns["evaluation"])
+    assert header["missing_parents_reason"] == "which did not enter the archive"
+    rows = log.find_rows(columns["evaluation"])
     for name in ("cell", "generation", "parents"):
         np.testing.assert_array_equal(columns[name], getattr(log, name)[rows])
     assert [operators[code] for code in columns["operator"]] == log.operator[rows].tolist()
     np.testing.assert_allclose(columns["fitness"][:, 0], log.fitness[rows], atol=0.02)
-    lines = {int(one) for own in archive.evaluation for one in log.line(own).evaluation}
-    others = {int(one) for row in log.rows(sorted(lines)) for one in log.parents[row] if one >= 0}
+    lines = {int(one) for own in archive.evaluation for one in log.trace_first_parents(own).evaluation}
+    others = {int(one) for row in log.find_rows(sorted(lines)) for one in log.parents[row] if one >= 0}
     assert set(columns["evaluation"].tolist()) == (lines | others) - set(archive.evaluation.tolist())
 
     (folder / "lineage.bin").write_bytes(b"{}\n")
     header, columns, _ = described(folder)
     assert header["ancestors"]["count"] == 0
-    assert "lineage.bin is damaged: its first line" in header["unknown_parents"]
+    assert "lineage.bin is damaged: its first line" in header["missing_parents_reason"]
 
 
 def test_a_page_of_ten_thousand_cells_stays_small(make_folder, tmp_path, monkeypatch):
@@ -251,7 +251,7 @@ def test_truncated_lineages_have_equal_depth_and_are_reported(make_folder, monke
     first = set(elites.load_archive(folder).parents[:, 0].tolist())
     monkeypatch.setattr("elites.explorer.ancestors.MAX_ANCESTORS", 20)
     header, columns, _ = described(folder)
-    assert "elites.load_lineage has all" in header["unknown_parents"]
+    assert "elites.load_lineage has all" in header["missing_parents_reason"]
     assert header["ancestors"]["count"] == 20
     assert set(columns["evaluation"].tolist()) < first  # one step of all lines comes before the second of any
 
@@ -270,7 +270,9 @@ def test_a_page_of_a_real_run_has_ancestors_that_were_replaced(tmp_path):
     _, columns, _ = described(tmp_path / "run")
     archive, log = elites.load_archive(tmp_path / "run"), elites.load_lineage(tmp_path / "run")
     replaced, living = set(columns["evaluation"].tolist()), set(archive.evaluation.tolist())
-    lines = {one for elite in archive for one in log.line(elite.evaluation).evaluation.tolist()}
+    lines = {
+        one for elite in archive for one in log.trace_first_parents(elite.evaluation).evaluation.tolist()
+    }
     assert lines - living
     assert lines <= replaced | living
     assert not replaced & living
@@ -298,7 +300,7 @@ def test_quantised_numbers_are_close(values):
 @given(st.integers(1, 3), st.integers(1, 6), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_replications_survive_as_differences(d, replications, elites, seed):
     codes = np.random.default_rng(seed).integers(0, 256, (elites, replications, d)).astype(np.uint8)
-    changes = _differences(codes).T
+    changes = _encode_differences(codes).T
     back = changes.copy()
     back[..., 0] = changes[..., 0].cumsum(1).astype(np.uint8)
     back[:, 1:, 1:] += changes[:, :1, 1:]
@@ -339,13 +341,13 @@ def test_movements_survive_compression(frames, bodies, seed):
 def test_elites_of_all_regions_have_a_recorded_movement_first():
     archive = synthetic_archive()
     content = Content(None, archive, replicated(archive, 5))
-    best = episodes(content, "best")
+    best = select_episodes(content, "best")
     assert best.own[0] == (0, int(archive.seed[0]))
     shown = [elite for elite, _ in best.own]
     assert shown == sorted(set(shown))
     assert len(shown) <= 64
     assert [elite for elite, _ in best.ghosts] == 3 * shown
-    everyone = episodes(content, "all")
+    everyone = select_episodes(content, "all")
     assert [elite for elite, _ in everyone.own] == list(range(len(archive.fitness)))
     others = sorted(set(range(len(archive.fitness))) - set(shown))
     assert [elite for elite, _ in everyone.ghosts] == shown + others + 2 * shown + 2 * others

@@ -41,7 +41,7 @@ def test_the_lineage_goes_back_to_an_ancestor_without_parents(browser, make_fold
     lines = browser.run(
         "Array.from(document.querySelectorAll('#facts .lineage li'), (one) => one.textContent)"
     )
-    line = log.line(archive[0].evaluation)
+    line = log.trace_first_parents(archive[0].evaluation)
     assert len(lines) == len(line) > 3
     for text, operator, cell, parents in zip(lines, line.operator, line.cell, line.parents, strict=True):
         assert text.startswith(f"{operator} generation")
@@ -168,7 +168,7 @@ def test_outliers_do_not_flatten_the_scale(browser, make_folder, tmp_path_factor
     browser.problems.clear()
     page = make_page(make_folder, tmp_path_factory, replace(archive, fitness=fitness), corrected=False)
     browser.open(page)
-    ends = browser.run("[scaleNow().low, scaleNow().high]")
+    ends = browser.run("[currentScale().low, currentScale().high]")
     assert ends == pytest.approx(robust_limits(fitness))
     assert ends[1] < 3000
     legend = browser.run("byId('legend').textContent").replace("\u202f", "")
@@ -381,7 +381,7 @@ def test_any_number_of_dimensions(dims, cells, kind, browser, make_folder, tmp_p
     assert 0 < shown <= len(archive.fitness)
     if dims <= 2:
         assert shown == len(archive.fitness)
-    for layout in browser.run(f"layoutsOf({dims})"):
+    for layout in browser.run(f"listLayouts({dims})"):
         browser.run(f"change({{layout: '{layout}'}})")
         browser.settle()
         for key in "123":
@@ -415,7 +415,7 @@ def test_two_runs_share_one_scale_and_the_selection(browser, make_folder, tmp_pa
     browser.resize(1280, 800)
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, one, other))
-    low, high = browser.run("[scaleNow().low, scaleNow().high]")
+    low, high = browser.run("[currentScale().low, currentScale().high]")
     assert high == pytest.approx(max(one.fitness.max(), other.fitness.max()))
     assert low <= min(one.fitness.min(), other.fitness.min())
     nearest = browser.run("views[1].counterpart({run: 0, elite: 7})")
@@ -433,7 +433,7 @@ def test_heights_and_arrows_of_a_profile_are_those_of_its_axis(browser, make_fol
     browser.resize(1280, 800)
     browser.problems.clear()
     browser.open(make_page(make_folder, tmp_path_factory, replace(archive, fitness=fitness)))
-    assert browser.run("scaleNow().high < scaleNow().most")
+    assert browser.run("currentScale().high < currentScale().most")
     tops = browser.run("[0, 1].map((elite) => views[0].now.place[2 * views[0].now.rows.indexOf(elite) + 1])")
     bottom = min(0, fitness.min())
     np.testing.assert_allclose(tops[1] / tops[0], (fitness[1] - bottom) / (fitness[0] - bottom), rtol=1e-4)
@@ -442,7 +442,7 @@ def test_heights_and_arrows_of_a_profile_are_those_of_its_axis(browser, make_fol
     ends = browser.run(
         "(() => { const lines = []; const context = new Proxy({}, {get: (_, name) => (...at) => "
         "{ if (name === 'moveTo' || name === 'lineTo') lines.push(at[1]); }, set: () => true}); "
-        "for (const elite of arrowsInSight(views[0])) { lines.push('arrow'); "
+        "for (const elite of selectArrows(views[0])) { lines.push('arrow'); "
         "drawArrow(views[0], context, elite, 1); } return lines; })()"
     )
     arrows = [at for at, end in enumerate(ends) if end == "arrow" and at + 2 < len(ends)]
@@ -469,7 +469,7 @@ def test_an_uncorrected_run_is_grey_next_to_a_corrected_one(browser, make_folder
     browser.problems.clear()
     browser.open(elites.explore(*folders, out=out, gaits="none"), "view=difference")
     assert f"elites correct {folders[1]}" in browser.run("byId('note').textContent")
-    grey = browser.run("scaleNow().grey")
+    grey = browser.run("currentScale().grey")
     colours = np.array(browser.run("Array.from(views[1].now.colour)")).reshape(-1, 4)
     assert (colours[colours[:, 3] > 0, :3] == grey).all()
     assert browser.problems == []

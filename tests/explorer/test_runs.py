@@ -163,7 +163,7 @@ def test_the_page_plays_the_replayed_poses(hopper, browser, tmp_path):
             [int(archive.seed[row])],
             **{"steps": 304, "every": 2, "physics": None},
         )
-        shown = f"gaitOf(runs[0], {row}).then((gait) => Array.from(gait.%s))"
+        shown = f"loadGait(runs[0], {row}).then((gait) => Array.from(gait.%s))"
         positions = np.array(browser.run(shown % "positions")).reshape(movement.positions.shape)
         np.testing.assert_allclose(positions, movement.positions, atol=1e-4)
         rotations = np.array(browser.run(shown % "rotations")).reshape(movement.rotations.shape)
@@ -212,16 +212,16 @@ def test_a_page_of_vectors_without_an_environment(browser, tmp_path):
 
 @pytest.fixture(scope="module")
 def address(hopper):
-    found, ready = [], threading.Event()
+    addresses, ready = [], threading.Event()
 
     def on_ready(where):
-        found.append(where)
+        addresses.append(where)
         ready.set()
 
     thread = threading.Thread(target=serve, args=(hopper,), kwargs={"on_ready": on_ready}, daemon=True)
     thread.start()
     assert ready.wait(60)
-    return found[0]
+    return addresses[0]
 
 
 def answer(address, body=None, **headers):
@@ -241,9 +241,9 @@ def test_a_served_page_evaluates_an_elite_again(address, hopper, browser):
     archive, task = elites.load_archive(hopper), elites.make_task("qd-hopper", episode_length=40)
     with elites.ThreadEvaluator(task, hidden=(8,), threads=1) as evaluator:
         expected = evaluator.evaluate(archive.parameters[1:2], [7])
-    found = json.loads(text)
-    assert found["fitness"] == expected.fitness[0]
-    assert found["length"] == expected.length[0]
+    result = json.loads(text)
+    assert result["fitness"] == expected.fitness[0]
+    assert result["length"] == expected.length[0]
 
     browser.problems.clear()
     browser.open(address)

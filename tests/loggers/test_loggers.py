@@ -13,7 +13,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from elites import ElitesError, Execution, RunConfig, cli, read_table, resume, run, tasks
 from elites.experiments.pictures import Pictures
-from elites.loggers.logger import numbers
+from elites.loggers.logger import select_numbers
 from tests.loggers.recorder import Lines, Recorder
 from tests.toy import POINT
 
@@ -238,7 +238,7 @@ def test_numbers_of_operators_are_grouped_and_empty_cells_left_out():
         "new_two_lines": 1,
         "qd_score": 2.5,
     }
-    assert numbers(row) == {"generation": 3, "made/ga": 7, "new/two_lines": 1, "qd_score": 2.5}
+    assert select_numbers(row) == {"generation": 3, "made/ga": 7, "new/two_lines": 1, "qd_score": 2.5}
 
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "logging.md"

@@ -10,14 +10,14 @@ from elites import ElitesError
 from elites.archives.cells import make_cvt, make_grid
 from elites.metrics.corrected import (
     average_replications,
+    average_samples,
+    compute_loss,
+    compute_losses,
     compute_spread,
-    loss,
-    losses,
-    luckiest,
-    mean,
-    most_reproducible,
+    select_luckiest,
+    select_most_reproducible,
 )
-from elites.metrics.metric import archive_metrics
+from elites.metrics.metric import compute_archive_metrics
 
 CELLS = make_cvt(12, [(0, 1), (0, 1)])
 GRID = make_grid((4, 3), [(0, 1), (0, 1)])
@@ -44,7 +44,7 @@ def replicated(draw, fitness=numbers, where=CELLS):
 
 @given(arrays(np.float32, (3, 5), elements=numbers))
 def test_a_mean_lies_within_its_samples(samples):
-    means = mean(samples)
+    means = average_samples(samples)
     assert (samples.min(1) <= means).all()
     assert (means <= samples.max(1)).all()
     np.testing.assert_allclose(means, samples.astype(float).mean(1), atol=1e-8)
@@ -52,7 +52,7 @@ def test_a_mean_lies_within_its_samples(samples):
 
 @given(numbers, st.integers(1, 60))
 def test_the_mean_of_equal_values_is_that_value(value, count):
-    assert mean(np.full((1, count), value, np.float32))[0] == value
+    assert average_samples(np.full((1, count), value, np.float32))[0] == value
 
 
 @given(replicated(), st.integers(1, 50), st.floats(-1e3, 1e3))
@@ -95,10 +95,10 @@ def test_the_corrected_archive_equals_adding_elites_one_by_one(archive, offset):
             elites[cell] = fitness, index
     correction = average_replications(*archive, **WHERE, qd_offset=offset)
     assert sorted(index for _, index in elites.values()) == np.flatnonzero(correction.kept).tolist()
-    expected = archive_metrics([fitness for fitness, _ in elites.values()], 12, offset)
+    expected = compute_archive_metrics([fitness for fitness, _ in elites.values()], 12, offset)
     np.testing.assert_allclose(correction.metrics, expected, rtol=1e-9)
     np.testing.assert_equal(
-        correction.losses, losses(archive_metrics(archive[0], 12, offset), correction.metrics)
+        correction.losses, compute_losses(compute_archive_metrics(archive[0], 12, offset), correction.metrics)
     )
 
 
@@ -113,7 +113,7 @@ def test_non_finite_values_are_left_out_and_counted(archive, offset):
     assert np.isfinite(correction.metrics.qd_score)
     apart = compute_spread(*archive[2:], **WHERE)
     np.testing.assert_array_equal(np.isnan(apart.fitness), invalid)
-    assert not set(np.flatnonzero(invalid)) & set(most_reproducible(apart))
+    assert not set(np.flatnonzero(invalid)) & set(select_most_reproducible(apart))
 
 
 def test_a_descriptor_that_is_not_finite_is_invalid_too():
@@ -153,8 +153,8 @@ def test_a_small_archive_by_hand():
     assert apart.fitness.tolist() == [1.0, 5.0, 1.0]
     assert apart.descriptor == pytest.approx([0.05, 0.0, 0.2])
     assert apart.own_cell.tolist() == [0.0, 1.0, 0.5]
-    assert most_reproducible(apart).tolist() == [1, 2, 0]
-    assert luckiest([8.0, 10.0, -8.0], correction.fitness).tolist() == [0, 1]  # the third had bad luck
+    assert select_most_reproducible(apart).tolist() == [1, 2, 0]
+    assert select_luckiest([8.0, 10.0, -8.0], correction.fitness).tolist() == [0, 1]  # the third had bad luck
 
 
 def test_an_empty_archive_has_no_loss():
@@ -164,7 +164,11 @@ def test_an_empty_archive_has_no_loss():
     assert correction.losses.qd_score == correction.losses.coverage == 0
     assert math.isnan(correction.losses.max_fitness)
     assert correction.metrics.coverage == correction.invalid == 0
-    assert luckiest([], []).size == most_reproducible(compute_spread([], *found_nothing(), **WHERE)).size == 0
+    assert (
+        select_luckiest([], []).size
+        == select_most_reproducible(compute_spread([], *found_nothing(), **WHERE)).size
+        == 0
+    )
 
 
 def found_nothing():
@@ -175,19 +179,19 @@ def found_nothing():
 @example(0.0, 0.0)
 @example(-5.0, -10.0)
 def test_a_loss_is_positive_if_the_value_decreases(original, corrected):
-    lost = loss(original, corrected)
+    lost = compute_loss(original, corrected)
     assert (lost > 0) == (corrected < original)
     assert (lost == 0) == (corrected == original)
 
 
 def test_losses_of_zero_and_of_negative_numbers():
-    assert loss(0, 0) == 0
-    assert loss(0, -3) == math.inf
-    assert loss(0, 3) == -math.inf
-    assert loss(-100, -150) == 0.5
-    assert loss(-100, -50) == -0.5
-    assert math.isnan(loss(math.nan, 1))
-    assert math.isnan(loss(1, math.nan))
+    assert compute_loss(0, 0) == 0
+    assert compute_loss(0, -3) == math.inf
+    assert compute_loss(0, 3) == -math.inf
+    assert compute_loss(-100, -150) == 0.5
+    assert compute_loss(-100, -50) == -0.5
+    assert math.isnan(compute_loss(math.nan, 1))
+    assert math.isnan(compute_loss(1, math.nan))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from ribs.archives import CVTArchive, GridArchive
 from elites import ElitesError
 from elites.archives.cells import make_grid
 from elites.metrics.corrected import average_replications
-from elites.metrics.metric import archive_metrics
+from elites.metrics.metric import compute_archive_metrics
 from elites.metrics.pyribs import from_pyribs
 
 RANGES = [(0, 1), (-1, 3)]
@@ -41,11 +41,11 @@ def test_an_archive_of_pyribs_has_the_same_metrics(archive, where, tmp_path):
         np.testing.assert_array_equal(fields[0], fields[1])
         np.testing.assert_array_equal(fields[0], fields[2])
     elites = from_pyribs(sources[1])
-    metrics = archive_metrics(np.maximum(elites.fitness, -1), archive.cells, -1)
+    metrics = compute_archive_metrics(np.maximum(elites.fitness, -1), archive.cells, -1)
     below = np.minimum(elites.fitness + 1, 0).sum()  # pyribs counts these, we do not
     assert metrics.qd_score == pytest.approx(archive.stats.qd_score - below)
     assert metrics.coverage == pytest.approx(archive.stats.coverage)
-    assert archive_metrics(elites.fitness, archive.cells, -1).max_fitness == archive.stats.obj_max
+    assert compute_archive_metrics(elites.fitness, archive.cells, -1).max_fitness == archive.stats.obj_max
 
 
 @pytest.mark.parametrize(("archive", "where"), archives(), ids=["grid", "cvt"])

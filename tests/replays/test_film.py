@@ -119,14 +119,14 @@ def test_a_film_that_cannot_be_made_gets_one_line(walker, tmp_path, capsys):
     message = refused("--film", tmp_path / "film.gif", run=bare)
     assert f"a film takes two snapshots or more; {bare} has 0: see `elites run … --snapshots`" in message
     assert not list(tmp_path.glob("*.gif"))
-    filled(tmp_path / "other", "qd-hopper").snapshot(200).rename(walker.snapshot(300))
+    filled(tmp_path / "other", "qd-hopper").snapshot_path(200).rename(walker.snapshot_path(300))
     try:
         with pytest.raises(
             ElitesError, match=r"0000000300.npz has other cells than .*; they are not of one run"
         ):
             film(walker.path, tmp_path / "film.gif")
     finally:
-        walker.snapshot(300).unlink()
+        walker.snapshot_path(300).unlink()
 
 
 def test_show_makes_the_film(walker, tmp_path, capsys):

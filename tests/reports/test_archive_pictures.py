@@ -11,8 +11,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from elites import ElitesError, RunConfig, corrected_archive
-from elites.metrics.metric import archive_profile
+from elites import ElitesError, RunConfig, make_corrected_archive
+from elites.metrics.metric import compute_archive_profile
 from elites.reports.colours import OPERATORS
 from elites.reports.contents import MAX_OPERATORS, list_operators, maps_of_correction
 from elites.reports.figures import draw_archive, draw_corrected, draw_parallel, draw_profile, draw_spread
@@ -45,7 +45,7 @@ def replicated(archive):
     descriptor = np.repeat(archive.descriptor[:, None], 4, 1)
     fitness[count // 2 :, :2] = 0
     descriptor[count // 2 :, 0] = 1 - descriptor[count // 2 :, 0]
-    return corrected_archive(archive, fitness, descriptor)
+    return make_corrected_archive(archive, fitness, descriptor)
 
 
 def colour_bar(figure):
@@ -249,7 +249,7 @@ def test_a_sample_of_many_elites_includes_the_best_and_the_worst(count):
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=100))
 def test_the_archive_profile_counts_elites_at_least_as_good(fitness):
-    levels, counts = archive_profile(np.array(fitness))
+    levels, counts = compute_archive_profile(np.array(fitness))
     assert (np.diff(levels) > 0).all()
     assert counts.tolist() == [sum(value >= level for value in fitness) for level in levels]
     assert counts[0] == len(fitness)

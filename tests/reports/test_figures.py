@@ -14,7 +14,7 @@ from elites.reports.maps import voronoi_polygons
 from elites.reports.show import draw_progress
 from elites.reports.tables import losses_table, reproducibility_tables
 from elites.results.archive import make_saved_archive, save_archive
-from elites.results.corrected import corrected_archive
+from elites.results.corrected import make_corrected_archive
 
 
 def saved(task, tmp_path, kind="cvt", count=300):
@@ -116,7 +116,7 @@ def replicated(archive, tmp_path):
     luck = 0.2 * archive.fitness[:, None] * rng.random(shape)
     moves = rng.normal(0, 0.03, (*shape, archive.descriptor.shape[1]))
     about = {**archive.about, "replications": 8, "redraw": False}
-    return corrected_archive(
+    return make_corrected_archive(
         archive,
         (archive.fitness[:, None] - luck).astype(np.float32),
         np.clip(archive.descriptor[:, None] + moves, 0, 1).astype(np.float32),
@@ -139,7 +139,9 @@ def test_both_archives_are_on_one_colour_scale(tmp_path):
     """What lost half of its fitness is darker than the original, in the same place of its own half."""
     archive = saved(make_task("qd-walker"), tmp_path, count=5000)
     about = {**archive.about, "replications": 1, "redraw": False}
-    corrected = corrected_archive(archive, archive.fitness[:, None] / 2, archive.descriptor[:, None], about)
+    corrected = make_corrected_archive(
+        archive, archive.fitness[:, None] / 2, archive.descriptor[:, None], about
+    )
     draw_corrected(corrected, tmp_path / "corrected.png")
     image = imread(tmp_path / "corrected.png")[..., :3].mean(-1)
     height, width = image.shape
@@ -157,7 +159,7 @@ def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
     fitness[20] -= 800
     descriptor[:3, 0] = np.abs(descriptor[:3, 0] - 0.5)  # the first three do not keep their cell
     about = {**archive.about, "replications": 4, "redraw": False}
-    corrected = corrected_archive(archive, fitness, descriptor, about)
+    corrected = make_corrected_archive(archive, fitness, descriptor, about)
     lines = reproducibility_tables(corrected).splitlines()
     reproducible, lucky = lines[2:12], lines[14:24]
     assert [int(line.split()[0]) for line in reproducible] == archive.cell[3:13].tolist()
@@ -166,7 +168,7 @@ def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
     assert not corrected.invalid
     fitness[0, 0] = np.nan
     assert "; 1 elite left out because an episode gave NaN" in losses_table(
-        corrected_archive(archive, fitness, descriptor, about)
+        make_corrected_archive(archive, fitness, descriptor, about)
     )
 
 

@@ -43,11 +43,11 @@ def test_a_log_is_read_as_it_was_written(log):
         assert lineage.cell.tolist() == [0, 7, 0, 0]
         assert lineage.fitness.tolist() == [1.5, 0, 0, 0]
         assert lineage.status.tolist() == [Status.NEW, Status.NEW, Status.IMPROVED, Status.STORED]
-    assert lineage.line(9).evaluation.tolist() == [9, 4, 3]
-    assert lineage.ancestors(9).evaluation.tolist() == [4, 3, 0]
-    assert len(lineage.ancestors(np.int32(0))) == 0
-    with pytest.raises(ElitesError, match="evaluation is 5; it must be that of an elite"):
-        lineage.line(5)
+    assert lineage.trace_first_parents(9).evaluation.tolist() == [9, 4, 3]
+    assert lineage.find_ancestors(9).evaluation.tolist() == [4, 3, 0]
+    assert len(lineage.find_ancestors(np.int32(0))) == 0
+    with pytest.raises(ElitesError, match="evaluation is 5; it must be the number of a solution"):
+        lineage.trace_first_parents(5)
 
 
 @given(st.binary(max_size=RECORD.itemsize - 1))
@@ -134,8 +134,8 @@ def test_ancestors_are_found_along_both_parents(family, missing):
         return known.union(*map(above, known))
 
     for row in present:
-        assert lineage.ancestors(row).evaluation.tolist() == sorted(above(row), reverse=True)
-        line = lineage.line(row).evaluation.tolist()
+        assert lineage.find_ancestors(row).evaluation.tolist() == sorted(above(row), reverse=True)
+        line = lineage.trace_first_parents(row).evaluation.tolist()
         assert line[0] == row
         assert line[1:] == [family[child][0] for child in line[:-1]]
         assert family[line[-1]][0] not in present

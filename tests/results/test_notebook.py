@@ -117,7 +117,7 @@ def test_the_table_has_a_row_for_each_elite(archive, folder):
     corrected = load_corrected(folder)
     table = corrected.to_dataframe()
     np.testing.assert_array_equal(table["mean_fitness"], corrected.mean_fitness)
-    np.testing.assert_array_equal(table["share_in_own_cell"], corrected.spread().own_cell)
+    np.testing.assert_array_equal(table["share_in_own_cell"], corrected.compute_spread().own_cell)
     np.testing.assert_array_equal(table[list(names)], corrected.mean_descriptor)
 
 

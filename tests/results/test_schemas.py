@@ -401,7 +401,7 @@ def checkpoints(tmp_path):
     """Two checkpoints."""
     kept = Checkpoints(tmp_path / "checkpoints")
     for generation in (1, 2):
-        kept.save(STATE, identity().header(generation=generation, **PROGRESS))
+        kept.save(STATE, identity().make_header(generation=generation, **PROGRESS))
     return kept
 
 

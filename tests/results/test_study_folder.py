@@ -28,4 +28,7 @@ def test_records_of_a_study(tmp_path):
 
 
 def test_the_log_of_a_job_is_one_file(tmp_path):
-    assert StudyFolder(tmp_path).log("runs/qd-ant/td3/seed-0") == tmp_path / "logs" / "qd-ant-td3-seed-0.log"
+    assert (
+        StudyFolder(tmp_path).log_path("runs/qd-ant/td3/seed-0")
+        == tmp_path / "logs" / "qd-ant-td3-seed-0.log"
+    )

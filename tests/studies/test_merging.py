@@ -405,7 +405,7 @@ def test_runs_of_merged_groups_continue_alone(tmp_path):
     assert {name: runs[name].archive.read_bytes() for name in before} == before
     correct(next(find_run_folders(tmp_path / "a")).path, replications=2, log=quiet)
     original = next(find_run_folders(tmp_path / "a"))
-    assert runs["seed-0"].corrected().read_bytes() == original.corrected().read_bytes()
+    assert runs["seed-0"].corrected_path().read_bytes() == original.corrected_path().read_bytes()
     assert resume(runs["seed-3"].path, execution).finished
     assert resume(runs["seed-5"].path, execution).finished
     assert "6 runs, 1 task, 1 algorithm" in report_study(folder)

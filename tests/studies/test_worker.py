@@ -95,7 +95,7 @@ def test_a_worker_killed_while_it_writes_the_records_of_a_group(
     command = [sys.executable, "-c", KILLED, str(rename), moment, json.dumps(request)]
     assert subprocess.run(command, capture_output=True).returncode == -signal.SIGKILL
     group = GroupFolder(folder)
-    assert sum(group.run(seed).exists for seed in (0, 1)) == configs
+    assert sum(group.run_folder(seed).exists for seed in (0, 1)) == configs
     assert any(is_partial(path) for path in folder.rglob("*")) == (moment == "before")
     assert group.is_incomplete() == (moment == "before")
     assert remaining.select_unfinished(tmp_path, [job]) == [job]

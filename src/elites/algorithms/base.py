@@ -110,14 +110,14 @@ class Algorithm(ABC):
     """The dataclass of its hyper-parameters; a subclass of AlgorithmConfig."""
     operators: tuple[str, ...]
     """Names of the variation operators, as shown in columns and figures."""
-    greedy: ClassVar[str] = ""
+    greedy_operator: ClassVar[str] = ""
     """Name of the operator that evaluates copies of the trained actor; empty if there is none."""
 
     opening: tuple[tuple[Round, ...], ...] = ()  # rounds of each of the first generations
     generation: tuple[Round, ...]  # rounds of all other generations
     environment: Environment | None = None  # for training step by step; not used for evaluations
     members_per_cell: int = 1  # at most
-    starting_count: int = 0  # that a run begins with, in place of random ones: see `start_from`
+    starting_genome_count: int = 0  # number of given genomes that replace the random ones
     needs_policy: ClassVar[bool] = False
     """Whether it evolves controllers only, and so needs a task with an environment."""
     has_members: ClassVar[bool] = False
@@ -193,7 +193,7 @@ class Algorithm(ABC):
         rounds = (round for rounds in self.opening for round in rounds if round.name == "random")
         return next(rounds, None)
 
-    def start_from(self, genome_count: int) -> None:
+    def replace_initial_genomes(self, count: int) -> None:
         """Replaces the random genomes of the opening by this number of given ones, of the operator `start`.
 
         `ask` is not called for them; `tell` gets them in the rounds of `start_round`.
@@ -204,8 +204,8 @@ class Algorithm(ABC):
                 f"{self.public_name} has no initial population that an archive could replace (--from)"
             )
         others = tuple(rounds for rounds in self.opening if rounds[0].name != round.name)
-        self.opening = (*split_rounds(round, genome_count), *others)
-        self.operators, self.starting_count = (*self.operators, START), genome_count
+        self.opening = (*split_rounds(round, count), *others)
+        self.operators, self.starting_genome_count = (*self.operators, START), count
 
     def opening_evaluations(self) -> int:
         """Evaluations before anything is varied or trained: those of random or given genomes."""
@@ -237,9 +237,9 @@ class Algorithm(ABC):
         sizes = len(self.cells.centroids), self.genome.parameter_count, self.task.descriptor_size
         return empty_archive(*sizes, episodes)
 
-    def random(self, key: jax.Array, count: int) -> Batch:
+    def make_random_batch(self, key: jax.Array, count: int) -> Batch:
         """Random genomes, made by the operator `random`."""
-        return self.batch(
+        return self.make_batch(
             random=random_genomes(self.genome, jax.random.fold_in(key, RandomStream.RANDOM), count)
         )
 
@@ -247,11 +247,11 @@ class Algorithm(ABC):
         """A key for an operator, made from its name: its random numbers do not depend on other operators."""
         return jax.random.fold_in(key, zlib.crc32(operator.encode()))
 
-    def starting_batch(self, parameters: jax.Array) -> Batch:
+    def make_starting_batch(self, parameters: jax.Array) -> Batch:
         """A batch of given genomes, which a run begins with."""
-        return self.batch(start=without_parents(parameters))
+        return self.make_batch(start=without_parents(parameters))
 
-    def batch(self, **offspring: Offspring) -> Batch:
+    def make_batch(self, **offspring: Offspring) -> Batch:
         """One batch of the offspring of several operators."""
         for name in offspring:
             if name not in self.operators:

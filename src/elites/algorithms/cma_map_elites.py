@@ -103,7 +103,7 @@ class CMAMAPElites(Algorithm):
         strategies, samples = self.strategies.ask(
             state.strategies, jax.random.fold_in(key, RandomStream.NOISE)
         )
-        batch = self.batch(cma=without_parents(samples.reshape(round.policies, -1)))
+        batch = self.make_batch(cma=without_parents(samples.reshape(round.policies, -1)))
         return state._replace(strategies=strategies), batch
 
     def tell(

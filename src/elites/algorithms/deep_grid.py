@@ -91,9 +91,9 @@ class DeepGrid(Algorithm):
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first, then offspring of the GA."""
         if round.name == "random":
-            return state, self.random(key, round.policies)
+            return state, self.make_random_batch(key, round.policies)
         variation_key = jax.random.fold_in(key, RandomStream.GA)
-        return state, self.batch(ga=self.ga(state.grid, variation_key, round.policies))
+        return state, self.make_batch(ga=self.ga(state.grid, variation_key, round.policies))
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]

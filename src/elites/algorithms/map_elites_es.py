@@ -214,7 +214,7 @@ class MAPElitesES(Algorithm):
             parameters = search.centre[None]
         parents = jnp.full(len(parameters), search.parent)
         offspring = with_one_parent(self._fold_normalisation(parameters, state.moments), parents)
-        exploit, explore = self.batch(exploit=offspring), self.batch(explore=offspring)
+        exploit, explore = self.make_batch(exploit=offspring), self.make_batch(explore=offspring)
         operator = jnp.where(search.exploring, explore.operator, exploit.operator)
         return state._replace(search=search), exploit._replace(operator=operator)
 
@@ -259,9 +259,9 @@ class MAPElitesES(Algorithm):
     def _first(self, key: jax.Array) -> Batch:
         """The first controller. For a function, it is a vector within the initial bounds of the task."""
         if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
-            return self.random(key, 1)
+            return self.make_random_batch(key, 1)
         layers = normc_layers(jax.random.fold_in(key, RandomStream.RANDOM), self.genome.sizes, NORM)
-        return self.batch(random=without_parents(self.genome.flat(layers)[None]))
+        return self.make_batch(random=without_parents(self.genome.flat(layers)[None]))
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
         """New perturbations; after the last step of a parent also a new parent and the other goal."""

@@ -67,7 +67,7 @@ class PGAMAPElites(Algorithm):
 
     Config = PGAMAPElitesConfig
     operators = ("random", "ga", "pg", "greedy")
-    greedy = "greedy"
+    greedy_operator = "greedy"
     needs_policy = True
 
     def __init__(self, task: Task, config: PGAMAPElitesConfig | None = None) -> None:
@@ -99,7 +99,7 @@ class PGAMAPElites(Algorithm):
         config, archive, learning, training = self.config, state.archive, state.learning, None
 
         if round.name == "random":
-            return state, self.random(key, round.policies)
+            return state, self.make_random_batch(key, round.policies)
 
         # Train critics and greedy actor.
         if learning is not None:
@@ -125,7 +125,7 @@ class PGAMAPElites(Algorithm):
             # Return the greedy actor as offspring.
             offspring["greedy"] = without_parents(self.policy.flat(learning.td3.actor)[None])
 
-        return state._replace(learning=learning), self.batch(**offspring)._replace(training=training)
+        return state._replace(learning=learning), self.make_batch(**offspring)._replace(training=training)
 
     def tell(
         self, state: State, key: jax.Array, round: Round, batch: Batch, evaluation: Evaluation[jax.Array]

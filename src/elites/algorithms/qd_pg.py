@@ -126,7 +126,7 @@ class QDPG(Algorithm):
     def ask(self, state: State, key: jax.Array, round: Round) -> tuple[State, Batch]:
         """Random controllers first. Later, trains the critics of both kinds; each elite ascends one kind."""
         if round.name == "random":
-            return state, self.random(key, round.policies)
+            return state, self.make_random_batch(key, round.policies)
 
         def compute_novelty(batch: replay_buffer.Experience) -> jax.Array:
             return state_descriptors.compute_novelty(state.visited, batch.extra, self.config.neighbours)
@@ -144,7 +144,7 @@ class QDPG(Algorithm):
         quality_key, diversity_key = (
             jax.random.fold_in(key, s) for s in (RandomStream.PG, RandomStream.DIVERSITY)
         )
-        batch = self.batch(
+        batch = self.make_batch(
             quality=self.pg(state.archive, quality, state.buffer, quality_key, half),
             diversity=self.pg(state.archive, diversity, state.buffer, diversity_key, round.policies - half),
         )

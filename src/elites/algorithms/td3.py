@@ -45,9 +45,9 @@ class TD3Config(critics.CriticConfig, AlgorithmConfig):
     random_steps: Steps = 25_000
     """First steps, with random actions and without training; copies are evaluated during them, too."""
     repeat_transitions: bool = False
-    """Whether the replay buffer stores each transition once per number in an observation, as in the code of
-    the paper's authors. It then holds fewer different transitions, and training begins earlier by that
-    factor."""
+    """Whether the replay buffer stores each transition k times, where k is the size of an observation, as in
+    the code of the paper's authors. It then holds fewer different transitions, and training begins earlier by
+    that factor."""
     exploration_noise: Spread = 0.2
     """Standard deviation of the noise on the actor's actions (σ_a)."""
 
@@ -59,11 +59,11 @@ class TD3Config(critics.CriticConfig, AlgorithmConfig):
 class Phase(NamedTuple):
     """A generation's number of steps with random actions, and of steps without training."""
 
-    random: int
-    waiting: int
+    random_steps: int
+    untrained_steps: int
 
     def __str__(self) -> str:
-        return f"{self.random} random steps, {self.waiting} without training"
+        return f"{self.random_steps} random steps, {self.untrained_steps} without training"
 
 
 class State(NamedTuple):
@@ -81,7 +81,7 @@ class TD3(Algorithm):
 
     Config = TD3Config
     operators = ("actor",)
-    greedy = "actor"
+    greedy_operator = "actor"
     needs_policy = True
     environment: Environment
 
@@ -89,8 +89,8 @@ class TD3(Algorithm):
         super().__init__(task, config)
         self.environment = make_training_environment(task)
         config, repeats = self.config, task.observation_size if self.config.repeat_transitions else 1
-        self.distinct = config.buffer_size // repeats  # different transitions in the buffer
-        require(self.distinct > 0, "buffer_size", config.buffer_size, f"at least {repeats}")
+        self.distinct_transitions = config.buffer_size // repeats  # in the buffer
+        require(self.distinct_transitions > 0, "buffer_size", config.buffer_size, f"at least {repeats}")
         self.steps = config.batch * config.evaluate_every  # of a generation
         most = (2**31 - 1) // config.batch
         require(
@@ -101,12 +101,12 @@ class TD3(Algorithm):
         )
         waiting = config.random_steps // repeats
 
-        def phase(generation: int) -> Phase:
+        def make_phase(generation: int) -> Phase:
             before = generation * self.steps
             return Phase(*(min(max(0, end - before), self.steps) for end in (config.random_steps, waiting)))
 
         opening = -(-config.random_steps // self.steps)  # generations with random steps
-        phases = [phase(generation) for generation in range(opening + 1)]
+        phases = [make_phase(generation) for generation in range(opening + 1)]
         rounds = {kind: (Round(str(kind), config.batch),) for kind in phases}
         self.phases = {rounds[kind][0].name: kind for kind in rounds}
         self.opening = tuple(rounds[kind] for kind in phases[:-1])
@@ -119,7 +119,7 @@ class TD3(Algorithm):
 
     def opening_evaluations(self) -> int:
         """Copies of the actor before its first training step."""
-        waiting = sum(self.phases[rounds[0].name].waiting for rounds in self.opening)
+        waiting = sum(self.phases[rounds[0].name].untrained_steps for rounds in self.opening)
         return int(waiting // self.config.evaluate_every)
 
     def init(self, key: jax.Array) -> State:
@@ -128,7 +128,7 @@ class TD3(Algorithm):
         seed = jax.random.bits(jax.random.fold_in(key, RandomStream.EPISODE))
         return State(
             self.empty_archive(),
-            replay_buffer.empty_buffer(self.distinct, task.observation_size, task.action_size),
+            replay_buffer.empty_buffer(self.distinct_transitions, task.observation_size, task.action_size),
             critics.init(jax.random.fold_in(key, RandomStream.TRAINING), config, self.policy),
             self.environment.begin(seed),
             zero_progress(),
@@ -141,12 +141,12 @@ class TD3(Algorithm):
         def step(state: State, inputs: tuple[jax.Array, jax.Array]) -> tuple[State, critics.TrainingSums]:
             key, number = inputs
             acting_key, training_key = jax.random.split(key)
-            state = self._act(state, acting_key, at_random=number < phase.random)
+            state = self._act(state, acting_key, at_random=number < phase.random_steps)
             td3, training = state.td3, critics.zero_training()
-            if phase.waiting == 0:
+            if phase.untrained_steps == 0:
                 td3, training = self._learn(state, training_key)
-            elif phase.waiting < self.steps:
-                begun = number >= phase.waiting
+            elif phase.untrained_steps < self.steps:
+                begun = number >= phase.untrained_steps
                 td3, training = jax.lax.cond(
                     begun, self._learn, lambda state, _: (state.td3, training), state, training_key
                 )
@@ -162,7 +162,7 @@ class TD3(Algorithm):
 
         keys = jax.random.split(jax.random.fold_in(key, RandomStream.TRAINING), round.policies)
         state, (copies, training) = jax.lax.scan(copy, state, (keys, interval * jnp.arange(round.policies)))
-        return state, self.batch(actor=without_parents(copies))._replace(
+        return state, self.make_batch(actor=without_parents(copies))._replace(
             training=jax.tree.map(jnp.sum, training)
         )
 

@@ -78,7 +78,7 @@ class RunConfig(RunSettings):
         """The run's algorithm."""
         algorithm = make_algorithm(self.algorithm, self.make_task(), **self.hyper_parameters)
         if isinstance(self.start, Start):
-            algorithm.start_from(self.start.elites)
+            algorithm.replace_initial_genomes(self.start.elites)
         return algorithm
 
     def read_start(self, copy: Path | None = None) -> SavedArchive | None:

@@ -24,10 +24,10 @@ from elites.options import Physics, Replications, Seed, Threads, convert_value, 
 from elites.results.archive import SavedArchive
 from elites.results.corrected import (
     CorrectedArchive,
-    corrected_archive,
     describe_correction,
     load_corrected,
     load_unfinished,
+    make_corrected_archive,
     remove_unfinished,
     save_corrected,
     save_unfinished,
@@ -111,7 +111,7 @@ def correct(
     chosen = physics or record.physics
     settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=recorded_physics(chosen))
     with folder_lock(run.path):
-        path = run.corrected(snapshot)
+        path = run.corrected_path(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
         run.remove_partials()
         if (corrected := load_existing_correction(path, archive, settings, log)) is not None:
@@ -200,7 +200,7 @@ def correct_archive(
         if done < len(archive.cell):
             save_unfinished(path, about, fitness[:done], descriptor[:done])
     progress.report()
-    corrected = corrected_archive(archive, fitness, descriptor, about)
+    corrected = make_corrected_archive(archive, fitness, descriptor, about)
     save_corrected(path, corrected)
     remove_unfinished(path)
     return corrected

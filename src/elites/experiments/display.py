@@ -360,7 +360,9 @@ def _format_seeds(report: Report) -> str:
 def _format_values(report: Report) -> dict[str, str]:
     """Text of each metric of the archive and of the run's own, by its label; without empty cells."""
     values = ((metric, report.metrics[metric.name]) for metric in report.shown_metrics)
-    return {shorten(metric.label): metric.text(value) for metric, value in values if value is not None}
+    return {
+        shorten(metric.label): metric.format_value(value) for metric, value in values if value is not None
+    }
 
 
 def _format_metrics(report: Report) -> str:

@@ -196,7 +196,7 @@ class Generation:
 
     def starting_batch(self, parameters: jax.Array) -> Batch:
         """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
-        batch = self.algorithm.starting_batch(parameters)
+        batch = self.algorithm.make_starting_batch(parameters)
         whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
         return whole
 
@@ -277,10 +277,10 @@ class Generation:
         self, before: GreedyEpisodes, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> GreedyEpisodes:
         """Adds the episodes of a round."""
-        if self.algorithm.greedy not in self.algorithm.operators:
+        if self.algorithm.greedy_operator not in self.algorithm.operators:
             return before
         valid = evaluation.ending <= Ending.TRUNCATED
-        chosen = batch.operator == self.algorithm.operators.index(self.algorithm.greedy)
+        chosen = batch.operator == self.algorithm.operators.index(self.algorithm.greedy_operator)
         valid &= chosen.reshape(*chosen.shape, *[1] * (valid.ndim - chosen.ndim))
         axes = tuple(range(1, valid.ndim))
         return GreedyEpisodes(
@@ -327,7 +327,7 @@ def make_generation(
     """The Generation of an algorithm. Runs of equal settings in one process share it, so that only the first
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
     if algorithm.environment is None or algorithm.task.is_jax:
-        settings = algorithm.config, algorithm.task, algorithm.starting_count
+        settings = algorithm.config, algorithm.task, algorithm.starting_genome_count
         return _shared_generation(type(algorithm), *settings, count, with_descriptors, keep_input_states)
     return Generation(
         algorithm, count, with_descriptors=with_descriptors, keep_input_states=keep_input_states
@@ -346,7 +346,7 @@ def _shared_generation(
 ) -> Generation:
     algorithm = kind(task, config)
     if starting_count:
-        algorithm.start_from(starting_count)
+        algorithm.replace_initial_genomes(starting_count)
     return Generation(
         algorithm, count, with_descriptors=with_descriptors, keep_input_states=keep_input_states
     )

@@ -360,7 +360,7 @@ class _Loop:
         with error_in_one_line(self.write_error):
             self.checkpoints.save(
                 replications.states(replications.state),
-                self.identity.header(
+                self.identity.make_header(
                     generation=replications.generation,
                     evaluations=replications.evaluations,
                     environment_steps=replications.totals.environment_steps,
@@ -397,7 +397,7 @@ class _Loop:
         for index, (folder, archive) in enumerate(
             zip(self.folders, self.replications.saved_archives(), strict=True)
         ):
-            path = folder.corrected()
+            path = folder.corrected_path()
             members = self.replications.members(index) if config.correct_redraw else None
             corrected = load_existing_correction(
                 path, archive, settings, self.execution.log
@@ -417,7 +417,7 @@ class _Loop:
                 "invalid": int(corrected.invalid),
             }
             for metric in self.replications.metrics.archive:
-                _, row[metric.name], row[metric.loss.name] = corrected.change(metric)
+                _, row[metric.name], row[metric.loss.name] = corrected.compare_metric(metric)
             rows.append(row)
         for log, row in zip(self.logs, rows, strict=True):
             log.corrections.append(row)
@@ -427,7 +427,7 @@ class _Loop:
 
 def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:
     """Removes the checkpoints of a finished run, except its last state if `keep_state`."""
-    checkpoints.clear(but=checkpoints.find_extensible() if execution.keep_state else None)
+    checkpoints.clear(keep=checkpoints.find_extensible() if execution.keep_state else None)
 
 
 def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def draw(archives: Sequence[SavedArchive]) -> list[bytes]:
     """The figure of `elites show` of each archive, as PNG."""
     pictures = []
     with tempfile.TemporaryDirectory() as scratch:
-        path = RunFolder(scratch).figures()["archive"]
+        path = RunFolder(scratch).figure_paths()["archive"]
         for archive in archives:
             draw_archive(archive, path)
             pictures.append(path.read_bytes())

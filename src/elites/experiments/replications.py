@@ -119,7 +119,7 @@ class Replications(ABC):
         """The genomes `[n, P]` of a generation that the runs begin with; None for all other generations."""
         opening = self.algorithm.opening
         begin = generation * opening[0][0].policies if opening else 0
-        if begin >= self.algorithm.starting_count:
+        if begin >= self.algorithm.starting_genome_count:
             return None
         assert self._start_genomes is not None
         return self._start_genomes()[begin : begin + opening[generation][0].policies]

@@ -49,7 +49,7 @@ def _compute_values(
     return {
         **counts,
         **compute_metrics(metrics.archive, elites),
-        **{metric.name: metric.value(result) for metric in metrics.generation},
+        **{metric.name: metric.compute_value(result) for metric in metrics.generation},
     }
 
 
@@ -61,7 +61,7 @@ def collect_elites(algorithm: Algorithm, fitness: np.ndarray, descriptor: np.nda
 
 def compute_metrics(metrics: Sequence[Metric], elites: Elites) -> dict[str, float]:
     """The metrics of an archive."""
-    return {metric.name: metric.value(elites) for metric in metrics}
+    return {metric.name: metric.compute_value(elites) for metric in metrics}
 
 
 def make_generation_result(row: Row, index: int, elites: Elites, counts: dict[str, int]) -> GenerationResult:

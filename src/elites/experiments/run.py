@@ -331,7 +331,7 @@ def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
     first = algorithm.opening_evaluations()
     if config.evaluations > first:
         return
-    start_count = algorithm.starting_count
+    start_count = algorithm.starting_genome_count
     what = f"{start_count:,} elites" if start_count else f"random {algorithm.task.genomes}"
     option = " (--initial)" if "initial" in algorithm.config.shortest_opening() and not start_count else ""
     execution.log(

@@ -25,7 +25,7 @@ class Ancestors:
     fitness: np.ndarray
     generation: np.ndarray
     operator: np.ndarray  # names
-    unknown: str  # the reason why other parents are missing
+    missing_reason: str  # the reason why other parents are missing
 
 
 COLUMNS = ("evaluation", "parents", "cell", "fitness", "generation", "operator")
@@ -43,7 +43,7 @@ def find_ancestors(run: RunFolder, archive: SavedArchive, snapshots: Sequence[Sa
     try:
         log = run.read_lineage()
     except ElitesError as error:
-        return replace(_trace_in_snapshots(archive, snapshots), unknown=f"replaced since; {error}")
+        return replace(_trace_in_snapshots(archive, snapshots), missing_reason=f"replaced since; {error}")
     return _trace_in_snapshots(archive, snapshots) if log is None else _trace_in_log(archive, log)
 
 
@@ -54,14 +54,14 @@ def _trace_in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
     """
     parents = archive.parents.reshape(len(archive), -1)
     taken = np.zeros(len(log), bool)
-    elites = log.rows(archive.evaluation)
+    elites = log.find_rows(archive.evaluation)
     taken[elites[elites >= 0]] = True
     chosen = np.zeros(0, np.int64)
 
     def add(evaluations: np.ndarray) -> tuple[np.ndarray, bool]:
         """Adds ancestors. Returns the rows of the new ones, and whether some had no room."""
         nonlocal chosen
-        rows = log.rows(evaluations)
+        rows = log.find_rows(evaluations)
         rows = rows[rows >= 0]
         rows = rows[~taken[rows]]
         rows = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each once, in the same order
@@ -74,11 +74,11 @@ def _trace_in_log(archive: SavedArchive, log: Lineage) -> Ancestors:
     while len(new) and not is_cut:
         new, is_cut = add(log.parents[new, 0])
     add(np.concatenate([parents[:, 1:].ravel(), log.parents[chosen, 1]]))
-    ancestors = log.take(np.sort(chosen))
-    unknown = "left out of this page, which would be too large; elites.load_lineage has all"
+    ancestors = log.select_rows(np.sort(chosen))
+    too_large = "left out of this page, which would be too large; elites.load_lineage has all"
     return Ancestors(
         **{name: getattr(ancestors, name) for name in COLUMNS},
-        unknown=unknown if is_cut else "which did not enter the archive",
+        missing_reason=too_large if is_cut else "which did not enter the archive",
     )
 
 
@@ -100,4 +100,4 @@ def _trace_in_snapshots(archive: SavedArchive, snapshots: Sequence[SavedArchive]
         return empty_ancestors()
     rows = [known[evaluation] for evaluation in sorted(chosen)]
     columns = {name: np.array([getattr(snapshot, name)[row] for snapshot, row in rows]) for name in COLUMNS}
-    return Ancestors(**columns, unknown=NOT_RECORDED)
+    return Ancestors(**columns, missing_reason=NOT_RECORDED)

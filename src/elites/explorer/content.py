@@ -27,8 +27,8 @@ MAX_SNAPSHOTS = 100
 MAX_PARAMETERS = 41_000  # of the best elites, in the page: two controllers of the usual size
 MAX_PAST_SOLUTIONS = 20_000  # solutions of snapshots that are not elites at the end
 NO_SNAPSHOT = 255  # stands for no snapshot
-MAX_SHOWN_REPLICATIONS = 80_000  # whose descriptors are in the page, but at least the following per elite
-MIN_REPLICATIONS_PER_ELITE = 8
+MAX_SHOWN_REPLICATIONS = 80_000  # replications whose descriptors are stored in the page
+MIN_REPLICATIONS_PER_ELITE = 8  # that are stored even beyond that limit
 THIN = "\N{NARROW NO-BREAK SPACE}"  # separates thousands
 
 
@@ -39,7 +39,7 @@ class Content:
     path: Path
     archive: SavedArchive
     corrected: CorrectedArchive | None = None
-    uncorrected: str = ""  # why there is no correction, and how to get one
+    uncorrected_reason: str = ""  # why there is no correction, and how to get one
     snapshots: list[SavedArchive] = field(default_factory=list)
     metrics: dict[str, np.ndarray] = field(default_factory=dict)
     corrections: dict[str, np.ndarray] = field(default_factory=dict)
@@ -50,16 +50,16 @@ class Content:
 def read_content(path: Path) -> Content:
     """Reads a run's folder, or a separate archive file."""
     if path.is_file():
-        return Content(path, load_archive(path), uncorrected="An archive in a file has no correction.")
+        return Content(path, load_archive(path), uncorrected_reason="An archive in a file has no correction.")
     run = RunFolder(path)
     record, archive = run.read_record(), run.read_archive()
     corrected, problem = find_correction(run, archive)
-    reason = "" if corrected else f"No elite was evaluated again yet; `elites correct {run}` does it."
+    reason = "" if corrected else f"No elite has been evaluated again yet: use `elites correct {run}`."
     if problem:
         reason = f"Not corrected: {problem}."
     moments = [moment for moment in run.snapshots() if moment <= archive.about["evaluations"]]
     kept = np.unique(np.linspace(0, len(moments) - 1, min(len(moments), MAX_SNAPSHOTS)).round().astype(int))
-    snapshots = [load_archive(run.snapshot(moments[index]), parameters=False) for index in kept]
+    snapshots = [load_archive(run.snapshot_path(moments[index]), parameters=False) for index in kept]
     return Content(
         path,
         archive,
@@ -98,7 +98,7 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "seed": about["seed"],
         "evaluations": about["evaluations"],
         "offset": float(about["task"]["qd_offset"]),
-        "summary": summary(content),
+        "summary": summarise(content),
         "names": [str(name).replace("_", " ") for name in about["task"]["descriptor_names"]],
         "labels": _labels(about["task"]),
         "bounds": archive.bounds.tolist(),
@@ -108,35 +108,35 @@ def describe_run(content: Content, operators: list[str], blocks: Blocks) -> dict
         "parameters": _describe_parameters(archive, blocks),
         "centroids": blocks.add_quantised(archive.centroids),
         "ancestors": _describe_ancestors(content.ancestors, operators, blocks),
-        "unknown_parents": content.ancestors.unknown,
+        "missing_parents_reason": content.ancestors.missing_reason,
         "past": _describe_history(content, operators, blocks),
         "corrected": None if content.corrected is None else _describe_correction(content.corrected, blocks),
-        "uncorrected": content.uncorrected,
+        "uncorrected_reason": content.uncorrected_reason,
         "curves": _describe_curves(content, blocks),
     }
 
 
-def summary(content: Content) -> str:
+def summarise(content: Content) -> str:
     """A description of the archive, in a sentence or two."""
     archive, about = content.archive, content.archive.about
     count = len(archive.fitness)
     text = (
-        f"{_grouped(count)} elite{'s' * (count != 1)} of {about['task']['name']}, found by "
-        f"{about['algorithm']} in {_grouped(about['evaluations'])} evaluations."
+        f"{_format_count(count)} elite{'s' * (count != 1)} of {about['task']['name']}, found by "
+        f"{about['algorithm']} in {_format_count(about['evaluations'])} evaluations."
     )
     if content.corrected is None:
         return text
     replications = content.corrected.about["replications"]
-    before, after, _ = content.corrected.change(METRICS[0])
+    before, after, _ = content.corrected.compare_metric(METRICS[0])
     if not (before > 0 and math.isfinite(after)):
         return text
     return (
-        f"{text} {100 * after / before:.0f}{THIN}% of the QD-score survives when each is evaluated "
-        f"{_grouped(replications)} time{'s' * (replications != 1)} again."
+        f"{text} After {_format_count(replications)} new evaluation{'s' * (replications != 1)} of each "
+        f"elite, {100 * after / before:.0f}{THIN}% of the QD-score remains."
     )
 
 
-def _grouped(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count:,}".replace(",", THIN) if count >= 10_000 else str(count)
 
 
@@ -251,7 +251,7 @@ def _describe_history(content: Content, operators: list[str], blocks: Blocks) ->
 
 
 def _describe_correction(corrected: CorrectedArchive, blocks: Blocks) -> dict[str, Any]:
-    spread = corrected.spread()
+    spread = corrected.compute_spread()
     count, replications = corrected.fitness.shape
     fitness = np.where(np.isfinite(corrected.fitness), corrected.fitness, np.nan).astype(np.float64)
     valid = np.isfinite(fitness).any(1)
@@ -271,18 +271,19 @@ def _describe_correction(corrected: CorrectedArchive, blocks: Blocks) -> dict[st
         "stays": blocks.add(spread.own_cell, "f4"),
         "least": blocks.add(least, "f4"),
         "most": blocks.add(most, "f4"),
-        "samples": blocks.add(_differences(quantise(share, "u1")[..., None]), "u1"),  # from least to most
-        "cloud": blocks.add(_differences(_cloud(corrected, clouds)), "u1"),
+        # Shares of the range from `least` to `most`.
+        "samples": blocks.add(_encode_differences(quantise(share, "u1")[..., None]), "u1"),
+        "cloud": blocks.add(_encode_differences(_quantise_descriptors(corrected, clouds)), "u1"),
     }
 
 
-def _cloud(corrected: CorrectedArchive, replications: int) -> np.ndarray:
+def _quantise_descriptors(corrected: CorrectedArchive, replications: int) -> np.ndarray:
     """The descriptors of the first replications, in units of the bounds' ranges, as bytes."""
     low, high = corrected.bounds.T
     return quantise((corrected.descriptor[:, :replications] - low) / (high - low), "u1")
 
 
-def _differences(codes: np.ndarray) -> np.ndarray:
+def _encode_differences(codes: np.ndarray) -> np.ndarray:
     """Bytes `[elites, replications, d]` as `[d, replications, elites]`, made smaller.
 
     The order of an elite's replications has no meaning, so they are sorted by the first of the d bytes. The

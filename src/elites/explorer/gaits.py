@@ -41,8 +41,8 @@ def describe_gaits(
     if reason:
         return {"gaits": None, "no_movement_reason": reason}
     robot = read_robot(task)
-    steps, every = _pace(robot)
-    own, ghosts = episodes(content, gaits)
+    steps, every = _choose_pace(robot)
+    own, ghosts = select_episodes(content, gaits)
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     elites: dict[str, list[dict[str, Any]]] = {}
     seconds, done = 0.0, 0
@@ -88,20 +88,20 @@ def describe_gaits(
     }
 
 
-def describe_again(
+def describe_new_episode(
     content: Content, task: Any, elite: int, seed: int, blocks: Blocks
 ) -> dict[str, Any] | None:
     """The header's entry of an elite's movement in another episode; None if its task has no robot."""
     if no_poses_reason(task) or content.record is None:
         return None
-    steps, every = _pace(read_robot(task))
+    steps, every = _choose_pace(read_robot(task))
     hidden = tuple(int(width) for width in content.archive.policy_sizes[1:-1])
     parameters, physics = content.archive.parameters[elite : elite + 1], content.record.physics
     (movement,) = record(task, hidden, parameters, [seed], steps=steps, every=every, physics=physics)
     return describe_movement(movement, steps, blocks)
 
 
-def _pace(robot: Robot) -> tuple[int, int]:
+def _choose_pace(robot: Robot) -> tuple[int, int]:
     """The number of steps that are shown, and the number of steps from one picture to the next."""
     return math.ceil(SECONDS / robot.seconds), max(1, round(1 / (RATE * robot.seconds)))
 
@@ -113,7 +113,7 @@ class Episodes(NamedTuple):
     ghosts: list[tuple[int, int]]
 
 
-def episodes(content: Content, gaits: Gaits) -> Episodes:
+def select_episodes(content: Content, gaits: Gaits) -> Episodes:
     """The episodes to show. If there is no room for all replications, one of each elite comes first, then the
     others of the best elites of all regions."""
     archive = content.archive
@@ -147,7 +147,7 @@ def describe_movement(movement: Movement, steps: int, blocks: Blocks) -> dict[st
     stored as the change of its change from picture to picture, which is small; first all high bytes, then
     all low ones, then a byte per picture with a bit per foot.
     """
-    positions, rotations = movement.positions, _continuous(movement.rotations)
+    positions, rotations = movement.positions, _align_signs(movement.rotations)
     low, high = positions.min((0, 1)), positions.max((0, 1))
     span = np.maximum(high - low, 1e-6)
     codes = np.concatenate(
@@ -167,7 +167,7 @@ def describe_movement(movement: Movement, steps: int, blocks: Blocks) -> dict[st
     }
 
 
-def _continuous(rotations: np.ndarray) -> np.ndarray:
+def _align_signs(rotations: np.ndarray) -> np.ndarray:
     """Quaternions with signs that do not jump from picture to picture: q and -q are one rotation."""
     turns = (rotations[1:] * rotations[:-1]).sum(-1) < 0
     signs = np.concatenate([np.zeros((1, rotations.shape[1]), bool), np.cumsum(turns, axis=0) % 2 > 0])

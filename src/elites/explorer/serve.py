@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from elites.errors import ElitesError, describe
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
-from elites.explorer.gaits import describe_again
+from elites.explorer.gaits import describe_new_episode
 from elites.explorer.page import as_json
 
 HOST = "127.0.0.1"
@@ -62,7 +62,7 @@ class Evaluations:
             parameters = content.archive.parameters[request.elite : request.elite + 1]
             evaluation = evaluator.evaluate(parameters, np.array([request.seed]))
             blocks = Blocks()
-            movement = describe_again(content, task, request.elite, request.seed, blocks)
+            movement = describe_new_episode(content, task, request.elite, request.seed, blocks)
         return {
             "seed": request.seed,
             "fitness": float(evaluation.fitness[0]),

@@ -45,7 +45,7 @@ class Logger(Protocol):
 METHODS = ("open", "log_row", "log_picture", "close")
 
 
-def numbers(row: Mapping[str, float | None]) -> dict[str, float]:
+def select_numbers(row: Mapping[str, float | None]) -> dict[str, float]:
     """The numbers of a row without `evaluations`. Those of operators are named `made/ga` and so on, because
     viewers group such names."""
     from elites.metrics.contribution import BY_OPERATOR  # only here: the command line reads the types above
@@ -58,7 +58,7 @@ def numbers(row: Mapping[str, float | None]) -> dict[str, float]:
     return named
 
 
-def parameters(config: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a run as a flat dictionary; the task's parameters are named `task.noise` and so on."""
     chosen = {name: config[name] for name in ("algorithm", "task", "seed", "evaluations", "physics")}
     task = {f"task.{name}": value for name, value in config["task_parameters"].items()}

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from elites.loggers.logger import LoggedRun, numbers, parameters
+from elites.loggers.logger import LoggedRun, flatten_config, select_numbers
 
 FLUSH_SECONDS = 1.0  # rows are sent together
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}  # if not set
@@ -44,7 +44,7 @@ class MLflow:
             group = {} if run.group is None else {"group": run.group}
             began = client.create_run(_experiment(client), run_name=run.name, tags=group)
             self._run_id = began.info.run_id
-            settings = parameters(run.config)
+            settings = flatten_config(run.config)
             params = [Param(name, str(value)) for name, value in settings.items()]
             client.log_batch(self._run_id, params=params)
         uri = client.tracking_uri
@@ -57,7 +57,9 @@ class MLflow:
 
         step, now = int(row["evaluations"] or 0), int(1000 * time.time())
         if step > self._last:
-            self._waiting += [Metric(_name(tag), number, now, step) for tag, number in numbers(row).items()]
+            self._waiting += [
+                Metric(_name(tag), number, now, step) for tag, number in select_numbers(row).items()
+            ]
         if time.monotonic() - self._sent > FLUSH_SECONDS:
             self._flush()
 

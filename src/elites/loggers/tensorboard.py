@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from elites.loggers.logger import LoggedRun, numbers, parameters
+from elites.loggers.logger import LoggedRun, flatten_config, select_numbers
 from elites.results.tables import AppendOnlyFile
 
 
@@ -26,14 +26,14 @@ class TensorBoard:
 
         if self._file.size() == 0:
             self._write(file_version="brain.Event:2")
-            plain = {name: _plain(value) for name, value in parameters(run.config).items()}
+            plain = {name: _plain(value) for name, value in flatten_config(run.config).items()}
             self._write(step=0, summary=hparams_pb(plain))
         return {}
 
     def log_row(self, row: Mapping[str, float | None]) -> None:
         """Writes a scalar for each number."""
         event = self._event(wall_time=time.time(), step=row["evaluations"])
-        for tag, number in numbers(row).items():
+        for tag, number in select_numbers(row).items():
             event.summary.value.add(tag=tag, simple_value=number)
         self._append(event)
 

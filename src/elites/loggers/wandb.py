@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elites.errors import ElitesError
-from elites.loggers.logger import LoggedRun, numbers
+from elites.loggers.logger import LoggedRun, select_numbers
 
 FINISH_SECONDS = 120.0  # longest time for uploads at the end; `wandb sync` sends what is left
 WITHOUT_NETWORK = ("offline", "dryrun", "disabled")  # modes
@@ -48,7 +48,7 @@ class WandB:
         """Logs a step for each row; its number is that of the evaluations."""
         step = int(row["evaluations"] or 0)
         if step >= self._run.starting_step:  # earlier ones were logged before the run was resumed
-            self._run.log(numbers(row), step=step)
+            self._run.log(select_numbers(row), step=step)
 
     def log_picture(self, evaluations: int, png: bytes) -> None:
         """Logs an image `archive`."""

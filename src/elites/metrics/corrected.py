@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError
-from elites.metrics.metric import ArchiveMetrics, Losses, archive_metrics
+from elites.metrics.metric import ArchiveMetrics, Losses, compute_archive_metrics
 
 
 class Correction(NamedTuple):
@@ -38,7 +38,7 @@ class EliteSpread(NamedTuple):
     own_cell: np.ndarray  # share in the elite's own cell; invalid replications are in none
 
 
-def loss(original: float, corrected: float) -> float:
+def compute_loss(original: float, corrected: float) -> float:
     """(original - corrected) / |original|: positive is worse, whatever the sign of the original.
 
     For an original of 0 the loss is 0 if nothing changed, otherwise inf (worse) or -inf (better). It is NaN
@@ -51,12 +51,12 @@ def loss(original: float, corrected: float) -> float:
     return (original - corrected) / abs(original)
 
 
-def losses(original: ArchiveMetrics, corrected: ArchiveMetrics) -> Losses:
+def compute_losses(original: ArchiveMetrics, corrected: ArchiveMetrics) -> Losses:
     """The loss of each metric."""
-    return Losses(*map(loss, original, corrected))
+    return Losses(*map(compute_loss, original, corrected))
 
 
-def mean(samples: ArrayLike) -> np.ndarray:
+def average_samples(samples: ArrayLike) -> np.ndarray:
     """The mean over axis 1, in double precision. It is within the samples' range; exact if all are equal."""
     samples = np.asarray(samples, np.float64)
     first = samples[:, :1]
@@ -97,7 +97,7 @@ def average_replications(
             f"{fitness.shape} fitnesses, {descriptor.shape} descriptors and {cell.shape} cells do not belong "
             f"to replications of shape {places.shape}"
         )
-    means, centres = mean(samples), mean(places)
+    means, centres = average_samples(samples), average_samples(places)
     valid = _finite(samples, places)
     means[~valid], centres[~valid] = np.nan, np.nan
     moved = valid & (centres != descriptor).any(-1)
@@ -105,8 +105,8 @@ def average_replications(
     landed[moved] = _assign_cells(centres[moved], centroids, grid, bounds)
     kept = _best_of_each(landed, means)
     cells = len(np.asarray(centroids))
-    metrics = archive_metrics(means[kept], cells, qd_offset)
-    lost = losses(archive_metrics(fitness, cells, qd_offset), metrics)
+    metrics = compute_archive_metrics(means[kept], cells, qd_offset)
+    lost = compute_losses(compute_archive_metrics(fitness, cells, qd_offset), metrics)
     return Correction(means, centres, landed, kept, metrics, lost, int(np.count_nonzero(~valid)))
 
 
@@ -127,20 +127,20 @@ def compute_spread(
     landed = np.full(samples.shape, -1)
     landed[finite] = _assign_cells(places[finite], centroids, grid, bounds)
     with np.errstate(invalid="ignore"):
-        squares = mean((samples - mean(samples)[:, None]) ** 2)
+        squares = average_samples((samples - average_samples(samples)[:, None]) ** 2)
         ranges = 1.0 if bounds is None else np.diff(np.asarray(bounds, np.float64), axis=1)[:, 0]
-        distances = mean((((places - mean(places)[:, None]) / ranges) ** 2).sum(-1))
+        distances = average_samples((((places - average_samples(places)[:, None]) / ranges) ** 2).sum(-1))
     squares[~valid], distances[~valid] = np.nan, np.nan
     return EliteSpread(np.sqrt(squares), np.sqrt(distances), (landed == cell[:, None]).mean(1))
 
 
-def most_reproducible(spread: EliteSpread, count: int = 10) -> np.ndarray:
+def select_most_reproducible(spread: EliteSpread, count: int = 10) -> np.ndarray:
     """Elites that are most often in their own cell; in a tie, those with the least deviation of fitness."""
     order = np.lexsort((spread.fitness, -spread.own_cell))
     return order[np.isfinite(spread.fitness[order])][:count]  # type: ignore[no-any-return]
 
 
-def luckiest(fitness: ArrayLike, mean_fitness: ArrayLike, count: int = 10) -> np.ndarray:
+def select_luckiest(fitness: ArrayLike, mean_fitness: ArrayLike, count: int = 10) -> np.ndarray:
     """Elites with the largest difference between their fitness in the archive and their mean."""
     luck = np.asarray(fitness, np.float64) - np.asarray(mean_fitness)
     order = np.argsort(-luck, kind="stable")

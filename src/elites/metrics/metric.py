@@ -42,9 +42,9 @@ class GenerationResult:
     greedy_episodes: int  # valid episodes of the trained actor
     greedy_fitness: float  # sum over these episodes
 
-    def offspring(self, count: Literal["made", "new", "improved"]) -> int:
+    def count_offspring(self, kind: Literal["made", "new", "improved"]) -> int:
         """Offspring of all operators: all, those in empty cells, or those in place of worse elites."""
-        return sum(number for name, number in self.counts.items() if name.startswith(f"{count}_"))
+        return sum(number for name, number in self.counts.items() if name.startswith(f"{kind}_"))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Quantity:
     label: str  # on axes, in tables and displays
     format: str  # format specification, such as ",.0f"
 
-    def text(self, value: float) -> str:
+    def format_value(self, value: float) -> str:
         """The formatted value."""
         return format(value, self.format)
 
@@ -76,7 +76,7 @@ class Metric(Quantity):
 
     compute: Callable[[Elites], float]
 
-    def value(self, elites: Elites) -> float:
+    def compute_value(self, elites: Elites) -> float:
         """The value of the metric for these elites; an error of one line if it cannot be computed."""
         number = _computed(self, elites)
         assert number is not None
@@ -89,7 +89,7 @@ class GenerationMetric(Quantity):
 
     compute: Callable[[GenerationResult], float | None]  # None is an empty cell: there is nothing to report
 
-    def value(self, result: GenerationResult) -> float | None:
+    def compute_value(self, result: GenerationResult) -> float | None:
         """The value of the metric for this generation; an error of one line if it cannot be computed."""
         return _computed(self, result)
 
@@ -137,22 +137,22 @@ METRICS: tuple[Metric, ...] = tuple(
 )
 
 
-def archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> ArchiveMetrics:
+def compute_archive_metrics(fitness: np.ndarray, cells: int, qd_offset: float) -> ArchiveMetrics:
     """The metrics of an archive with `cells` cells, from the fitness of its elites."""
     elites = Elites(np.asarray(fitness, np.float64), np.empty((len(fitness), 0)), cells, qd_offset)
     return ArchiveMetrics(*(metric.compute(elites) for metric in METRICS))
 
 
-def archive_profile(fitness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compute_archive_profile(fitness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each fitness in ascending order, and the number of elites with at least that fitness."""
     levels, counts = np.unique(np.asarray(fitness, np.float64), return_counts=True)
     return levels, counts[::-1].cumsum()[::-1]
 
 
-def summary(metrics: ArchiveMetrics, separator: str = " ") -> str:
+def format_metrics(metrics: ArchiveMetrics, separator: str = " ") -> str:
     """All metrics in a line: label and value."""
     pairs = zip(METRICS, metrics, strict=True)
-    return ", ".join(f"{metric.label}{separator}{metric.text(value)}" for metric, value in pairs)
+    return ", ".join(f"{metric.label}{separator}{metric.format_value(value)}" for metric, value in pairs)
 
 
 def _mean_fitness(result: GenerationResult) -> float | None:
@@ -222,7 +222,7 @@ def load_metric(path: str) -> Metric | GenerationMetric:
         bool(named), f"the name of metric {path!r}", repr(metric.name), "letters, digits and _ - . / or %"
     )
     try:
-        metric.text(0.5)
+        metric.format_value(0.5)
     except (TypeError, ValueError) as error:
         raise ElitesError(f"metric {path!r} has the format {metric.format!r}: {describe(error)}") from None
     return metric
@@ -252,4 +252,4 @@ def describe_values(values: Mapping[str, float | None], paths: Iterable[str] = (
     `paths` are those of the run's own metrics.
     """
     metrics = ((find_metric(name, paths), value) for name, value in values.items() if value is not None)
-    return ", ".join(f"{shorten(metric.label)} {metric.text(value)}" for metric, value in metrics)
+    return ", ".join(f"{shorten(metric.label)} {metric.format_value(value)}" for metric, value in metrics)

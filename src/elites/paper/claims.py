@@ -321,7 +321,7 @@ class Evidence:
         near = abs(first_median - second_median) <= MARGIN * abs(second_median)
         p = rank_sum_p(first, second)
         return ClaimComparison(
-            f"{text}: {metric.text(first_median)} and {metric.text(second_median)}",
+            f"{text}: {metric.format_value(first_median)} and {metric.format_value(second_median)}",
             p,
             smallest_p(len(first), len(second)),
             (near, not near),
@@ -332,7 +332,7 @@ class Evidence:
     def below(self, task: str, metric: Quantity, contender: Contender, limit: float) -> ClaimComparison:
         """Tests that every replication is below a limit."""
         values = self.values(task, contender, metric)
-        text = f"{self.name(task)}: {metric.label} of {contender} below {metric.text(limit)}"
+        text = f"{self.name(task)}: {metric.label} of {contender} below {metric.format_value(limit)}"
         return _signs(text, values < limit, metric.name)
 
     def in_runs(self, task: str, text: str, holds: Callable[[RunValues], bool | None]) -> ClaimComparison:
@@ -374,7 +374,7 @@ def above(text: str, metric: Quantity, first: np.ndarray, second: np.ndarray) ->
     if not len(first) or not len(second):
         return _untested(text, metric.name)
     first_median, second_median = float(np.median(first)), float(np.median(second))
-    text = f"{text}: {metric.text(first_median)} and {metric.text(second_median)}"
+    text = f"{text}: {metric.format_value(first_median)} and {metric.format_value(second_median)}"
     sides = (first_median > second_median, first_median < second_median)
     p, smallest = rank_sum_p(first, second), smallest_p(len(first), len(second))
     return ClaimComparison(text, p, smallest, sides, quantity=metric.name)

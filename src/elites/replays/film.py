@@ -73,7 +73,7 @@ def read_snapshots(run: RunFolder) -> list[SavedArchive]:
     """The snapshots in order, without parameters, and the archive if it is a later one."""
     run.read_record()
     at = run.snapshots()
-    paths = [run.snapshot(evaluations) for evaluations in at]
+    paths = [run.snapshot_path(evaluations) for evaluations in at]
     if run.has_archive and at and run.evaluations() > at[-1]:
         paths.append(run.archive)
     if len(paths) < 2:

@@ -131,14 +131,14 @@ def replay(
     if not len(archive.fitness):
         raise ElitesError(f"{folder}: the archive is empty; it must have an elite")
     if shape is not None:
-        elites, usual = best_per_region(archive, shape), run.clip(grid=shape)
+        elites, usual = best_per_region(archive, shape), run.clip_path(grid=shape)
     elif cell is not None:
-        elites, usual = [archive.at(cell=cell).index], run.clip(cell)
+        elites, usual = [archive.at(cell=cell).index], run.clip_path(cell)
     elif descriptor is not None:
         nearest = archive.at(descriptor=descriptor)
-        elites, usual = [nearest.index], run.clip(nearest.cell)
+        elites, usual = [nearest.index], run.clip_path(nearest.cell)
     else:
-        elites, usual = [0], run.clip()
+        elites, usual = [0], run.clip_path()
     path = usual if out is None else Path(out)
     if path.suffix not in FORMATS:
         raise ElitesError(f"out is {path}; it must end in {' or '.join(FORMATS)}")

@@ -66,7 +66,7 @@ def list_operators(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
 
 def maps_of_correction(corrected: CorrectedArchive) -> dict[str, Map]:
     """Maps of the statistics of each elite's replications, by the name of the colour."""
-    spread, cell, descriptor = corrected.spread(), corrected.cell, corrected.original_descriptor
+    spread, cell, descriptor = corrected.compute_spread(), corrected.cell, corrected.original_descriptor
     loss = corrected.original_fitness.astype(np.float64) - corrected.mean_fitness
 
     def content(values: np.ndarray, quantity: str, low: float | None) -> Map:

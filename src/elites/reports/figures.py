@@ -15,10 +15,10 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 from elites.errors import ElitesError, require
 from elites.metrics.metric import (
     Quantity,
-    archive_metrics,
-    archive_profile,
+    compute_archive_metrics,
+    compute_archive_profile,
+    format_metrics,
     load_archive_metrics,
-    summary,
 )
 from elites.reports.contents import corrected_map, maps_of_correction, select_content
 from elites.reports.maps import (
@@ -105,7 +105,7 @@ def draw_content(
     """A map with its title. `legend` is the place of the legend that a profile has."""
     draw_map(axes, content, scale)
     bins = [BINS] if content.binned else []
-    _set_title(axes, [archive.title, summary(archive.metrics), *bins])
+    _set_title(axes, [archive.title, format_metrics(archive.metrics), *bins])
     _add_legend(axes, content, legend)
 
 
@@ -181,7 +181,7 @@ def draw_profile(
     left, right = low - MARGIN * (high - low), high + MARGIN * (high - low)
     looks = ((ORIGINAL_COLOUR, "-"), (CORRECTED_COLOUR, "--"))
     for (label, fitness), (colour, line) in zip(curves.items(), looks, strict=False):
-        levels, counts = archive_profile(fitness)
+        levels, counts = compute_archive_profile(fitness)
         axes.plot(
             [min(left, levels[0]), *levels, levels[-1]],
             [counts[0], *counts, 0],
@@ -203,7 +203,7 @@ def draw_profile(
     axes.grid(alpha=0.3)
     if len(curves) > 1:
         axes.legend(fontsize=8)
-    _set_title(axes, [archive.title, summary(archive.metrics)])
+    _set_title(axes, [archive.title, format_metrics(archive.metrics)])
     return _save_figure(figure, path)
 
 
@@ -224,7 +224,7 @@ def draw_corrected(
     """
     style = Style(limits=limits, percentiles=percentiles, cmap=cmap)
     require_elites(corrected.cell)
-    original = archive_metrics(
+    original = compute_archive_metrics(
         corrected.original_fitness, len(corrected.centroids), corrected.about["task"]["qd_offset"]
     )
     maps = [
@@ -235,15 +235,17 @@ def draw_corrected(
         maps = [content._replace(colours=cmap) for content in maps]
     scale = common_scale(maps, style)
     figure, panels = _panels(maps)
-    titles = f"original: {summary(original)}", f"corrected: {summary(corrected.metrics)}"
+    titles = f"original: {format_metrics(original)}", f"corrected: {format_metrics(corrected.metrics)}"
     for axes, content, title in zip(panels, maps, titles, strict=True):
         draw_map(axes, content, scale)
         axes.set_title(title, fontsize=TITLE)
         _add_legend(axes, content)
     if maps[0].dimensions > 1:
         add_colour_bar(panels, maps, scale, pad=0.02, shrink=_shrink(maps[0]))
-    losses = ((metric.loss, corrected.change(metric)[2]) for metric in load_archive_metrics(metric_paths))
-    text = ", ".join(f"{shorten(loss.label)} {loss.text(value)}" for loss, value in losses)
+    losses = (
+        (metric.loss, corrected.compare_metric(metric)[2]) for metric in load_archive_metrics(metric_paths)
+    )
+    text = ", ".join(f"{shorten(loss.label)} {loss.format_value(value)}" for loss, value in losses)
     lines = [f"{corrected.title}, {corrected.about['replications']} replications per elite", text]
     widest = int(72 * figure.get_figwidth() / (LETTER * TITLE))
     figure.suptitle("\n".join(textwrap.fill(line, widest) for line in lines), fontsize=11)

@@ -83,7 +83,7 @@ def show(
     rows["progress"] = f"{run.metrics}, drawn in {drawn['progress']}"
     if corrected is not None:
         rows["corrected"] = (
-            f"{run.corrected()}, drawn in {_join_paths([drawn['corrected'], drawn['spread']])}"
+            f"{run.corrected_path()}, drawn in {_join_paths([drawn['corrected'], drawn['spread']])}"
         )
     elif problem:
         rows["corrected"] = problem
@@ -117,7 +117,7 @@ def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
             f"colour {style.colour} needs a corrected archive: "
             + (problem or f"`elites correct {run}` makes it")
         )
-    paths, fields = run.figures(style.colour, format), vars(style)
+    paths, fields = run.figure_paths(style.colour, format), vars(style)
     if archive.centroids.shape[1] <= 2:
         del paths["parallel"]
     with error_in_one_line(f"cannot draw into {run}"):
@@ -196,12 +196,15 @@ def _join_paths(paths: Sequence[Path]) -> str:
 
 def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:
     """Label and value of each metric; the run's own metrics as they were logged for this archive."""
-    rows = {metric.label: metric.text(value) for metric, value in zip(METRICS, archive.metrics, strict=True)}
+    rows = {
+        metric.label: metric.format_value(value)
+        for metric, value in zip(METRICS, archive.metrics, strict=True)
+    }
     at = np.flatnonzero(logged["evaluations"] == archive.about["evaluations"])
     for name in metric_names(logged):
         metric, values = find_metric(name, record.metrics), logged[name][at]
         if metric not in METRICS and len(values) and not np.isnan(values[-1]):
-            rows[shorten(metric.label)] = metric.text(float(values[-1]))
+            rows[shorten(metric.label)] = metric.format_value(float(values[-1]))
     return rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from elites.metrics.corrected import luckiest, most_reproducible
+from elites.metrics.corrected import select_luckiest, select_most_reproducible
 from elites.metrics.metric import installed_metrics, load_archive_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shorten
@@ -26,9 +26,14 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
     rows = [
         ("", "original", "corrected", "loss"),
         *(
-            (shorten(metric.label), metric.text(before), metric.text(after), metric.loss.text(loss))
+            (
+                shorten(metric.label),
+                metric.format_value(before),
+                metric.format_value(after),
+                metric.loss.format_value(loss),
+            )
             for metric in load_archive_metrics(metric_paths)
-            for before, after, loss in [corrected.change(metric)]
+            for before, after, loss in [corrected.compare_metric(metric)]
         ),
     ]
     if corrected.invalid:
@@ -39,7 +44,7 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
 
 def reproducibility_tables(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
-    spread = corrected.spread()
+    spread = corrected.compute_spread()
     described = corrected.about["task"]["descriptor_names"]
     names = [shorten(str(name).replace("_", " ")) for name in described]
 
@@ -58,11 +63,11 @@ def reproducibility_tables(corrected: CorrectedArchive) -> str:
         ]
         return align_rows(rows)
 
-    lucky = luckiest(corrected.original_fitness, corrected.mean_fitness)
+    lucky = select_luckiest(corrected.original_fitness, corrected.mean_fitness)
     return "\n".join(
         [
             "the most reproducible elites: most often in their own cell, then least variation in fitness",
-            *table(most_reproducible(spread)),
+            *table(select_most_reproducible(spread)),
             "the luckiest elites: fitness farthest above the mean of their replications",
             *table(lucky),
         ]

@@ -16,7 +16,7 @@ from elites.archives.archive import Archive
 from elites.archives.cells import Cells
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.metric import ArchiveMetrics, archive_metrics, summary
+from elites.metrics.metric import ArchiveMetrics, compute_archive_metrics, format_metrics
 from elites.options import convert_value
 from elites.policies.controller import Controller
 from elites.results import schemas
@@ -33,12 +33,12 @@ VERSION = 1
 class Elite:
     """One elite of an archive, and its origin."""
 
-    index: int  # in the archive, best first
+    index: int  # position in the archive; 0 is the best elite
     cell: int
     fitness: float
     descriptor: tuple[float, ...]
-    evaluation: int  # that found it
-    seed: int | tuple[int, ...]  # of that episode, or of all episodes if fitness is a mean
+    evaluation: int  # number of the evaluation that found this elite
+    seed: int | tuple[int, ...]  # seed of that episode, or of all episodes if fitness is a mean
     generation: int
     operator: str
     parents: tuple[int, ...]  # evaluations of its parents; -1: none
@@ -76,7 +76,8 @@ class SavedArchive(DrawableArchive):
         return len(self.fitness)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} elites in {len(self.centroids)} cells: {summary(self.metrics)}; {self.title}>"
+        cells, metrics = len(self.centroids), format_metrics(self.metrics)
+        return f"<{len(self)} elites in {cells} cells: {metrics}; {self.title}>"
 
     def __getitem__(self, index: int) -> Elite:
         index = operator.index(index)
@@ -153,7 +154,7 @@ class SavedArchive(DrawableArchive):
 
     @property
     def metrics(self) -> ArchiveMetrics:
-        return archive_metrics(self.fitness, len(self.centroids), self.about["task"]["qd_offset"])
+        return compute_archive_metrics(self.fitness, len(self.centroids), self.about["task"]["qd_offset"])
 
     def digest(self) -> str:
         """A hash of the elites: a correction records which archive it was made from."""

@@ -165,7 +165,7 @@ class RunIdentity:
             json.dumps([self.record, self.seeds], sort_keys=True).encode()
         ).hexdigest()
 
-    def header(self, **progress: Any) -> CheckpointHeader:
+    def make_header(self, **progress: Any) -> CheckpointHeader:
         """The header of a checkpoint of these runs; `progress` are its other fields."""
         return CheckpointHeader(
             format=VERSION, record=self.record, seeds=self.seeds, digest=self.digest, **progress
@@ -181,7 +181,10 @@ class RunIdentity:
         was, now = header.record, self.record
         if was["evaluations"] < now["evaluations"]:
             if not is_before_end(header):
-                raise _UnusableError(f"it is from the end of {was['evaluations']:,} evaluations")
+                raise _UnusableError(
+                    f"it was written at the end of a run of {was['evaluations']:,} evaluations, "
+                    "so a larger budget cannot continue from it"
+                )
             was = {**was, "evaluations": now["evaluations"]}
         for name in ("algorithm", "task"):
             if was.get(name) != now[name]:
@@ -277,12 +280,12 @@ class Checkpoints:
         """Bytes on the disk."""
         return sum(path.stat().st_size for path in self.paths())
 
-    def clear(self, but: Path | None = None) -> None:
+    def clear(self, keep: Path | None = None) -> None:
         """Removes all, or all but one. Files that are not checkpoints stay."""
         if self.folder.is_dir():
             remove_partials(self.folder)
             for path in (*self.paths(), *self.folder.glob(f"[0-9]*{DAMAGED}")):
-                if path != but and not path.is_dir():
+                if path != keep and not path.is_dir():
                     path.unlink()
             with contextlib.suppress(OSError):
                 self.folder.rmdir()

@@ -12,8 +12,8 @@ import numpy as np
 
 from elites.errors import ElitesError
 from elites.files import read_arrays, write_arrays
-from elites.metrics.corrected import EliteSpread, average_replications, compute_spread, loss
-from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric, summary
+from elites.metrics.corrected import EliteSpread, average_replications, compute_loss, compute_spread
+from elites.metrics.metric import METRICS, ArchiveMetrics, Elites, Losses, Metric, format_metrics
 from elites.options import Physics
 from elites.results import schemas
 from elites.results.archive import SavedArchive
@@ -55,12 +55,12 @@ class CorrectedArchive(DrawableArchive):
     def __repr__(self) -> str:
         return (
             f"<{int(self.kept.sum())} of {len(self)} elites after {self.about['replications']} replications: "
-            f"{summary(self.metrics)}; {self.title}>"
+            f"{format_metrics(self.metrics)}; {self.title}>"
         )
 
     def to_dataframe(self) -> pandas.DataFrame:
         """A row for each elite of the original archive, with its mean descriptor and its spread."""
-        spread = self.spread()
+        spread = self.compute_spread()
         return make_table(
             {"cell": self.cell, "original_fitness": self.original_fitness},
             self.about["task"]["descriptor_names"],
@@ -89,22 +89,24 @@ class CorrectedArchive(DrawableArchive):
         """A metric or its loss. A file of an older format does not have those that were added later."""
         if column in self.summary:
             return float(self.summary[column])
-        _, after, lost = self.change(metric)
+        _, after, lost = self.compare_metric(metric)
         return after if column == metric.name else lost
 
     def is_correction_of(self, archive: SavedArchive) -> bool:
         """Whether it was made from this archive."""
         return bool(self.about["archive"] == archive.digest())
 
-    def change(self, metric: Metric) -> tuple[float, float, float]:
+    def compare_metric(self, metric: Metric) -> tuple[float, float, float]:
         """A metric of the original archive, of the corrected one, and the loss."""
         cells, offset = len(self.centroids), float(self.about["task"]["qd_offset"])
-        before = metric.value(Elites(self.original_fitness, self.original_descriptor, cells, offset))
+        before = metric.compute_value(Elites(self.original_fitness, self.original_descriptor, cells, offset))
         kept = self.kept
-        after = metric.value(Elites(self.mean_fitness[kept], self.mean_descriptor[kept], cells, offset))
-        return before, after, loss(before, after)
+        after = metric.compute_value(
+            Elites(self.mean_fitness[kept], self.mean_descriptor[kept], cells, offset)
+        )
+        return before, after, compute_loss(before, after)
 
-    def spread(self) -> EliteSpread:
+    def compute_spread(self) -> EliteSpread:
         """The spread of each elite's replications."""
         return compute_spread(
             self.cell,
@@ -119,7 +121,7 @@ class CorrectedArchive(DrawableArchive):
 ARRAYS = tuple(name for name in CorrectedArchive.__dataclass_fields__ if name not in ("summary", "about"))
 
 
-def corrected_archive(
+def make_corrected_archive(
     archive: SavedArchive, fitness: np.ndarray, descriptor: np.ndarray, about: dict[str, Any] | None = None
 ) -> CorrectedArchive:
     """The corrected archive, given fitness `[n, N]` and descriptors `[n, N, d]` of its replications.
@@ -203,7 +205,7 @@ def load_corrected(path: Path | str) -> CorrectedArchive:
 def load_corrected_metrics(path: Path) -> tuple[int, dict[str, float]]:
     """The evaluations of a corrected archive, and the metrics and losses in the file, by column.
 
-    The elites are not read. `CorrectedArchive.change` computes any other metric from them.
+    The elites are not read. `CorrectedArchive.compare_metric` computes any other metric from them.
     """
     kinds = {**schemas.SUMMARY, "about": schemas.CORRECTED["about"]}
     arrays = read_arrays(path, kinds, "a corrected archive")

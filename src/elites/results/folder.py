@@ -119,14 +119,19 @@ class RunFolder:
 
     def refuse_folders(self) -> None:
         """Raises an error if a file that the run will write is a folder."""
-        for path in (self.archive, self.members, self.corrected(), *(self.path / log for log in names.LOGS)):
+        for path in (
+            self.archive,
+            self.members,
+            self.corrected_path(),
+            *(self.path / log for log in names.LOGS),
+        ):
             if path.is_dir():
                 raise ElitesError(f"{path} is a folder, not a file of the run; nothing was changed")
 
     def write_archive(self, archive: SavedArchive) -> None:
         save_archive(self.archive, archive)
 
-    def snapshot(self, evaluations: int) -> Path:
+    def snapshot_path(self, evaluations: int) -> Path:
         """The path of the archive after this number of evaluations."""
         return self.path / names.SNAPSHOTS / f"{evaluations:010d}.npz"
 
@@ -136,29 +141,29 @@ class RunFolder:
         return sorted(int(path.stem) for path in paths if re.fullmatch("[0-9]+", path.stem))
 
     def write_snapshot(self, evaluations: int, archive: SavedArchive) -> None:
-        path = self.snapshot(evaluations)
+        path = self.snapshot_path(evaluations)
         path.parent.mkdir(exist_ok=True)
         save_archive(path, archive)
 
     def read_snapshot(self, evaluations: int) -> SavedArchive:
-        path = self.snapshot(evaluations)
+        path = self.snapshot_path(evaluations)
         if not path.exists():
             present = ", ".join(map(str, self.snapshots()))
             hint = f"it has {present}" if present else "it kept none: see `elites run … --snapshots`"
             raise ElitesError(f"{self.path} has no snapshot {evaluations}; {hint}")
         return load_archive(path)
 
-    def corrected(self, snapshot: int | None = None) -> Path:
+    def corrected_path(self, snapshot: int | None = None) -> Path:
         """The path of the corrected archive, or of that of a snapshot."""
         name = Path(names.CORRECTED)
         return self.path / (name if snapshot is None else f"{name.stem}-{snapshot:010d}{name.suffix}")
 
     @property
     def is_corrected(self) -> bool:
-        return self.corrected().exists()
+        return self.corrected_path().exists()
 
     def read_corrected(self) -> CorrectedArchive:
-        return load_corrected(self.corrected())
+        return load_corrected(self.corrected_path())
 
     def read_correction(self) -> dict[str, Any]:
         """The settings of the correction; empty if there is none, or if it cannot be read."""
@@ -167,7 +172,7 @@ class RunFolder:
         except ElitesError:
             return {}
 
-    def results(self, *, parameters: bool = True) -> Iterator[Path]:
+    def list_result_files(self, *, parameters: bool = True) -> Iterator[Path]:
         """The existing files of a run that its results are read from, the archive last.
 
         Checkpoints and figures are not included. Without `parameters`, the members of a deep grid, the log of
@@ -176,15 +181,15 @@ class RunFolder:
         logs = (self.metrics, self.timings, self.corrections)
         whole = (self.path / names.EVENTS, self.lineage, self.members) if parameters else ()
         along = self.snapshots()
-        corrected = (self.corrected(), *map(self.corrected, along))
-        paths = (self.config, *logs, *whole, *corrected, *map(self.snapshot, along), self.archive)
+        corrected = (self.corrected_path(), *map(self.corrected_path, along))
+        paths = (self.config, *logs, *whole, *corrected, *map(self.snapshot_path, along), self.archive)
         return (path for path in paths if path.is_file())
 
     def copy_results(self, target: RunFolder, *, parameters: bool = True) -> None:
         """Copies the results into a new folder. Without `parameters`, archives are compressed and have no
         parameters of controllers."""
         target.create_folder()
-        for path in self.results(parameters=parameters):
+        for path in self.list_result_files(parameters=parameters):
             copy = target.path / path.relative_to(self.path)
             copy.parent.mkdir(exist_ok=True)
             if parameters or path.suffix != self.archive.suffix:
@@ -233,7 +238,7 @@ class RunFolder:
     def write_loggers(self, loggers: dict[str, LoggerRecord]) -> None:
         write_json(self.path / names.LOGGERS, msgspec.to_builtins(loggers))
 
-    def figures(self, colour: str = "fitness", ending: str = "png") -> dict[str, Path]:
+    def figure_paths(self, colour: str = "fitness", ending: str = "png") -> dict[str, Path]:
         """The paths of all figures of the run, by name."""
         coloured = "" if colour == "fitness" else f"-{colour}"
         return {
@@ -247,9 +252,9 @@ class RunFolder:
         parent = self.path.parent
         return parent.parent.name if parent.match(names.ADDED) else parent.name
 
-    def clip(self, cell: int | None = None, grid: tuple[int, int] | None = None) -> Path:
+    def clip_path(self, cell: int | None = None, grid: tuple[int, int] | None = None) -> Path:
         """The path of the clip of the best elite, of the elite of a cell, or of a grid of elites."""
-        return self.path / names.clip(cell, grid)
+        return self.path / names.clip_name(cell, grid)
 
 
 class GroupFolder:
@@ -277,12 +282,12 @@ class GroupFolder:
         """Removes incomplete files that a killed process left here or in the replications."""
         remove_partials(self.path)
 
-    def with_added(self) -> list[GroupFolder]:
+    def list_groups(self) -> list[GroupFolder]:
         """This group and those that were added to it later, as far as they exist."""
         added = sorted(path for path in self.path.glob(names.ADDED) if path.is_dir())
         return [group for group in (self, *map(GroupFolder, added)) if group.exists]
 
-    def run(self, seed: int) -> RunFolder:
+    def run_folder(self, seed: int) -> RunFolder:
         return RunFolder(self.path / names.seed_folder(seed))
 
     def create_folder(self) -> None:
@@ -291,7 +296,7 @@ class GroupFolder:
     def create(self, records: list[dict[str, Any]]) -> list[RunFolder]:
         """Makes a folder for each replication, then the group's record."""
         self.create_folder()
-        runs = [self.run(record["seed"]) for record in records]
+        runs = [self.run_folder(record["seed"]) for record in records]
         for run, record in zip(runs, records, strict=True):
             run.create(record)
         write_json(self.record, {"seeds": [record["seed"] for record in records]})
@@ -299,7 +304,7 @@ class GroupFolder:
 
     def runs(self) -> list[RunFolder]:
         """The folders of the replications."""
-        return [self.run(seed) for seed in self.seeds()]
+        return [self.run_folder(seed) for seed in self.seeds()]
 
     def seeds(self) -> list[int]:
         """The seeds of the replications."""

@@ -66,7 +66,7 @@ class Lineage:
     def __len__(self) -> int:
         return len(self.evaluation)
 
-    def rows(self, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
+    def find_rows(self, evaluations: np.ndarray | Sequence[int]) -> np.ndarray:
         """The row of each evaluation; -1 for those that are not in the log."""
         numbers = np.asarray(evaluations, np.int64)
         if not len(self):
@@ -74,34 +74,34 @@ class Lineage:
         rows = np.minimum(np.searchsorted(self.evaluation, numbers), len(self) - 1)
         return np.where(self.evaluation[rows] == numbers, rows, -1)
 
-    def take(self, rows: np.ndarray | Sequence[int]) -> Lineage:
+    def select_rows(self, rows: np.ndarray | Sequence[int]) -> Lineage:
         """These rows, in this order."""
         chosen = np.asarray(rows, np.int64)
         return Lineage(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
-    def ancestors(self, evaluation: int) -> Lineage:
+    def find_ancestors(self, evaluation: int) -> Lineage:
         """All ancestors of the solution of an evaluation, the newest first, back to those without parents."""
         ancestors: set[int] = set()
         pending = [self._row(evaluation)]
         while pending:
-            rows = self.rows(self.parents[pending].ravel())
+            rows = self.find_rows(self.parents[pending].ravel())
             pending = [row for row in np.unique(rows[rows >= 0]).tolist() if row not in ancestors]
             ancestors.update(pending)
-        return self.take(sorted(ancestors, reverse=True))
+        return self.select_rows(sorted(ancestors, reverse=True))
 
-    def line(self, evaluation: int) -> Lineage:
+    def trace_first_parents(self, evaluation: int) -> Lineage:
         """The solution of an evaluation, its first parent, the first parent of that, and so on."""
         rows = [self._row(evaluation)]
-        while (parent := int(self.rows(self.parents[rows[-1], :1])[0])) >= 0:
+        while (parent := int(self.find_rows(self.parents[rows[-1], :1])[0])) >= 0:
             rows.append(parent)
-        return self.take(rows)
+        return self.select_rows(rows)
 
     def _row(self, evaluation: int) -> int:
         number = convert_value(int, "evaluation", evaluation)
-        row = int(self.rows([number])[0])
+        row = int(self.find_rows([number])[0])
         if row < 0:
             raise ElitesError(
-                f"evaluation is {number}; it must be that of an elite, or of one that was replaced since"
+                f"evaluation is {number}; it must be the number of a solution that entered the archive"
             )
         return row
 

@@ -22,17 +22,20 @@ class Members:
     evaluations: int  # of the run at this state of its grid
     parameters: Callable[[np.ndarray], np.ndarray]  # of these members
 
-    def draw(self, cells: np.ndarray, chances: np.ndarray) -> np.ndarray:
+    def draw(self, cells: np.ndarray, uniform_numbers: np.ndarray) -> np.ndarray:
         """Draws members of the cells `[n]` as parents are drawn, one for each number `[n, N]` below 1."""
         first, last = np.searchsorted(self.cell, cells), np.searchsorted(self.cell, cells, side="right")
         slots = np.arange((last - first).max(initial=1))
         filled = first[:, None] + slots < last[:, None]
         fitness = np.full(filled.shape, -np.inf, np.float32)
         fitness[filled] = self.fitness[(first[:, None] + slots)[filled]]
-        upto = np.asarray(selection_weights(fitness), np.float64).cumsum(1)  # type: ignore[arg-type]
-        wanted = chances * upto[:, -1:]
-        drawn = np.array([row.searchsorted(at, side="right") for row, at in zip(upto, wanted, strict=True)])
-        return np.minimum(first[:, None] + drawn.reshape(chances.shape), last[:, None] - 1)  # type: ignore[no-any-return]
+        weights = np.asarray(selection_weights(fitness), np.float64)  # type: ignore[arg-type]
+        cumulative_weights = weights.cumsum(1)
+        wanted = uniform_numbers * cumulative_weights[:, -1:]
+        rows = zip(cumulative_weights, wanted, strict=True)
+        drawn = np.array([row.searchsorted(at, side="right") for row, at in rows])
+        chosen: np.ndarray = first[:, None] + drawn.reshape(wanted.shape)
+        return np.minimum(chosen, last[:, None] - 1)  # type: ignore[no-any-return]
 
 
 def make_members(grid: DeepGridArchive, evaluations: int) -> Members:

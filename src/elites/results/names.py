@@ -64,7 +64,7 @@ FIGURES = ("progress", "profile", "corrected", "spread")  # of a run
 COLOURED_FIGURES = ("archive", "parallel")  # of a run; their names have the colour, if it is not the fitness
 
 
-def clip(cell: int | None = None, grid: tuple[int, int] | None = None) -> str:
+def clip_name(cell: int | None = None, grid: tuple[int, int] | None = None) -> str:
     """The clip of the best elite, of the elite of a cell, or of a grid of elites, rows x columns."""
     if grid is not None:
         return f"grid-{grid[0]}x{grid[1]}.mp4"

@@ -24,11 +24,11 @@ class ReportFolder:
         self.figures = path / names.REPORT_FIGURES
         self.tables = path / names.REPORT_TABLES
 
-    def figure(self, name: str, ending: str = "png") -> Path:
+    def figure_path(self, name: str, ending: str = "png") -> Path:
         """The path of a figure."""
         return self.figures / f"{name}.{ending}"
 
-    def table(self, name: str, ending: str = "csv") -> Path:
+    def table_path(self, name: str, ending: str = "csv") -> Path:
         """The path of a table."""
         return self.tables / f"{name}.{ending}"
 
@@ -59,7 +59,7 @@ class StudyFolder:
         """Removes incomplete files that a killed process left in the folder itself."""
         remove_partials(self.path, below=False)
 
-    def log(self, job: str) -> Path:
+    def log_path(self, job: str) -> Path:
         """The log of a job's worker, which is kept until the job is finished."""
         return self.path / names.WORKER_LOGS / names.worker_log(job)
 
@@ -67,7 +67,7 @@ class StudyFolder:
         """Its own runs, in the order of their paths."""
         return find_run_folders(self.path / names.RUNS)
 
-    def place(self, run: RunFolder, seed: int) -> str:
+    def merged_path(self, run: RunFolder, seed: int) -> str:
         """The path of a run in a merged study, where no run is part of a group."""
         parts = run.path.relative_to(self.path / names.RUNS).parts
         if len(parts) < 3:

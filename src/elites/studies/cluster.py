@@ -218,7 +218,7 @@ class ClusterPool:
             if message["kind"] in ("done", "failed", "lost"):
                 del self._running[job.folder]
                 with error_in_one_line(f"cannot write to {self.study}"):
-                    write_log(self.study.log(job.folder), message)
+                    write_log(self.study.log_path(job.folder), message)
             events.append((job, message))
         return events
 

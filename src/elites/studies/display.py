@@ -39,7 +39,7 @@ class StudyDisplay(LiveView):
         """Prints the end of a job."""
         name = state.job.name
         if state.stage == "failed":
-            log = self.study.log(state.job.folder)
+            log = self.study.log_path(state.job.folder)
             more = f" (see {log})" if log.exists() and log.stat().st_size else ""
             self.log(f"{name} failed: {state.error}{more}")
         elif state.stage == "stopped":
@@ -96,7 +96,7 @@ def _by_run(states: Sequence[State]) -> Table:
     for state in states:
         share = state.done / state.total if state.total else 0.0
         values = [(metric, state.metrics.get(metric.name)) for metric in metrics]
-        numbers = ("" if value is None else metric.text(value) for metric, value in values)
+        numbers = ("" if value is None else metric.format_value(value) for metric, value in values)
         bar = ProgressBar(1.0, 1.0 if state.stage == "finished" else share, width=10)
         seeds = [config.seed for config in state.job.configs]
         seed = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])

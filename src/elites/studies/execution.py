@@ -112,7 +112,7 @@ class Processes:
         return len(self._running) < self.workers
 
     def start(self, job: Job) -> None:
-        log = self.study.log(job.folder)
+        log = self.study.log_path(job.folder)
         folder = self.study.path / job.folder
         request = make_request(job, folder, self.execution)
         with error_in_one_line(f"cannot write to {self.study}"):
@@ -149,7 +149,7 @@ class Processes:
                     process.stdin.close()
                 process.wait()
                 if message["kind"] == "done" and message["finished"]:
-                    self.study.log(job.folder).unlink(missing_ok=True)
+                    self.study.log_path(job.folder).unlink(missing_ok=True)
         return events
 
     def stop(self) -> None:

@@ -97,7 +97,7 @@ def merge_studies(
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise ElitesError(f"{out} is not empty; choose an empty folder with --out")
         if parameters:
-            sizes = [path.stat().st_size for run, _ in runs.values() for path in run.results()]
+            sizes = [path.stat().st_size for run, _ in runs.values() for path in run.list_result_files()]
             require_space(target, sum(sizes), "these runs take")
         seeds = sorted({record.seed for _, record in runs.values()})
         planned = [seed for piece in read for seed in _find_planned_seeds(piece.study)]
@@ -153,7 +153,7 @@ def _read(path: Path) -> _PartOfStudy:
     unfinished = 0
     for run in folder.runs():
         record = run.read_record()
-        place = folder.place(run, record.seed)
+        place = folder.merged_path(run, record.seed)
         if run.evaluations() < record.evaluations or not run.metrics.is_file():
             unfinished += 1
         elif place in finished:

@@ -52,7 +52,7 @@ def split_by_folder(study: Path, job: Job) -> list[Job]:
     home = job.folder if job.group else job.folder.rpartition("/")[0]
     planned = {config.seed: config for config in job.configs}
     parts: list[Job] = []
-    groups = GroupFolder(study / home).with_added()
+    groups = GroupFolder(study / home).list_groups()
     for group in groups:
         seeds = group.seeds()
         own = tuple(planned[seed] for seed in seeds if seed in planned)
@@ -63,7 +63,7 @@ def split_by_folder(study: Path, job: Job) -> list[Job]:
     new = [config for config in job.configs if config.seed not in present]
     if not job.group:
         return parts if present else [job]
-    alone = [config for config in new if GroupFolder(study / home).run(config.seed).has_begun]
+    alone = [config for config in new if GroupFolder(study / home).run_folder(config.seed).has_begun]
     if not parts and not alone and not groups:
         return [job]
     rest = _consecutive([config for config in new if config not in alone])

@@ -25,7 +25,7 @@ const KEYS = [
 let repaintDetail;
 
 /** The scale of the current view. */
-function scaleNow() {
+function currentScale() {
   const key = state.view === "difference" ? "change" : state.colour,
     name = `${key} ${dark()}`;
   let scale = scales.get(name);
@@ -85,7 +85,7 @@ function drawSegments(parent, choices, now, choose, disabled = {}) {
 
 function drawControls() {
   const corrected = runs.some((run) => run.corrected),
-    why = runs[0].header.uncorrected;
+    why = runs[0].header.uncorrected_reason;
   /** @type {Record<string, string>} */
   const disabled = corrected ? {} : { corrected: why, difference: why };
   drawSegments(
@@ -106,7 +106,7 @@ function drawControls() {
   );
   select.value = state.colour;
   select.disabled = state.view === "difference";
-  const kinds = layoutsOf(runs[0].dims),
+  const kinds = listLayouts(runs[0].dims),
     layout = state.layout || kinds[0];
   byId("layouts-label").hidden = kinds.length < 2;
   byId("layouts").replaceChildren(
@@ -244,7 +244,7 @@ function drawTip() {
     );
     const key = state.view === "difference" ? "loss" : state.colour;
     if (!showsFitness()) {
-      const value = valueOf(run, frame, row, key, "recorded");
+      const value = readValue(run, frame, row, key, "recorded");
       const text =
         key === "operator"
           ? (HEADER.operators[value]?.name ?? "")
@@ -277,7 +277,7 @@ function redraw(keys) {
   if (any("view", "colour", "layout", "axes", "theme", "tab")) drawControls();
   if (keys.has("view")) {
     const unknown = state.view === "recorded" ? [] : runs.filter((run) => !run.corrected);
-    note(unknown.map((run) => `${run.title}: ${run.header.uncorrected}`).join(" "));
+    note(unknown.map((run) => `${run.title}: ${run.header.uncorrected_reason}`).join(" "));
   }
   if (any("view", "colour", "layout", "axes", "filters", "theme")) views.forEach((view) => view.update());
   else if (keys.has("moment")) views.forEach((view) => view.update(!playing));
@@ -286,7 +286,7 @@ function redraw(keys) {
   if (any("view", "colour", "theme")) {
     drawLegend(
       byId("legend"),
-      scaleNow(),
+      currentScale(),
       state.view === "difference" ? "change of fitness by re-evaluation" : QUANTITIES[state.colour].label,
     );
   }
@@ -422,7 +422,7 @@ async function start() {
   Object.assign(state, readHash(location.hash.slice(1), runs));
   applyTheme();
   drawHeader();
-  views = runs.map((run) => new MapView(byId("maps"), run, scaleNow, runs.length > 1));
+  views = runs.map((run) => new MapView(byId("maps"), run, currentScale, runs.length > 1));
   listeners.push(redraw);
   writeHash = () => {
     const hash = hashOf(runs);
@@ -437,7 +437,7 @@ async function start() {
     change({ colour: event.target.value }),
   );
   byId("layouts").addEventListener("change", (/** @type {any} */ event) =>
-    change({ layout: event.target.value === layoutsOf(runs[0].dims)[0] ? "" : event.target.value }),
+    change({ layout: event.target.value === listLayouts(runs[0].dims)[0] ? "" : event.target.value }),
   );
   byId("moment").addEventListener("input", (/** @type {any} */ event) => {
     const value = Number(event.target.value);

@@ -30,7 +30,7 @@ async function drawCurve(place, label) {
       const curve = run.header.curves.find((/** @type {any} */ one) => one.label === label);
       if (!curve) return null;
       const [x, y] = await Promise.all([numbers(curve.evaluations), numbers(curve.values)]);
-      const after = curve.corrected ? await unpacked(curve.corrected) : null;
+      const after = curve.corrected ? await unpack(curve.corrected) : null;
       return { run, x, y, after, percent: curve.percent };
     }),
   );
@@ -47,18 +47,18 @@ async function drawCurve(place, label) {
   const sx = (/** @type {number} */ x) => pad.l + ((width - pad.l - pad.r) * x) / far;
   const sy = (/** @type {number} */ y) =>
     height - pad.b - ((height - pad.t - pad.b) * (y - bottom)) / (top - bottom || 1);
-  const picture = drawn("svg", { class: "chart", width, height, role: "img", "aria-label": label });
+  const picture = svgElement("svg", { class: "chart", width, height, role: "img", "aria-label": label });
   const percents = drawnLines.some((line) => line.percent),
     up = ticks(bottom, top, 3),
     across = ticks(0, far, 3);
   picture.append(
-    drawn("text", { x: pad.l, y: 11 }, label),
+    svgElement("text", { x: pad.l, y: 11 }, label),
     ...up.map((at) =>
-      drawn(
+      svgElement(
         "g",
         {},
-        drawn("line", { x1: pad.l, x2: width - pad.r, y1: sy(at), y2: sy(at), stroke: "var(--faint)" }),
-        drawn(
+        svgElement("line", { x1: pad.l, x2: width - pad.r, y1: sy(at), y2: sy(at), stroke: "var(--faint)" }),
+        svgElement(
           "text",
           { x: pad.l - 6, y: sy(at) + 4, "text-anchor": "end" },
           percents ? percent(at) : tickText(at, up),
@@ -68,7 +68,7 @@ async function drawCurve(place, label) {
     ...across
       .slice(1)
       .map((at) =>
-        drawn("text", { x: sx(at), y: height - 4, "text-anchor": "middle" }, tickText(at, across)),
+        svgElement("text", { x: sx(at), y: height - 4, "text-anchor": "middle" }, tickText(at, across)),
       ),
   );
   for (const { run, x, y, after } of drawnLines) {
@@ -79,10 +79,10 @@ async function drawCurve(place, label) {
         .filter(Boolean)
         .join(" ");
     const stroke = STROKES[run.index % STROKES.length];
-    picture.append(drawn("polyline", { points: path(x, y), fill: "none", stroke, "stroke-width": 1.6 }));
+    picture.append(svgElement("polyline", { points: path(x, y), fill: "none", stroke, "stroke-width": 1.6 }));
     if (after)
       picture.append(
-        drawn("polyline", {
+        svgElement("polyline", {
           points: path(after.evaluations, after.values),
           fill: "none",
           stroke,
@@ -93,7 +93,9 @@ async function drawCurve(place, label) {
   }
   if (state.moment !== null) {
     const x = sx(Math.min(far, state.moment));
-    picture.append(drawn("line", { x1: x, x2: x, y1: pad.t, y2: height - pad.b, stroke: "var(--soft)" }));
+    picture.append(
+      svgElement("line", { x1: x, x2: x, y1: pad.t, y2: height - pad.b, stroke: "var(--soft)" }),
+    );
   }
   place.replaceChildren(picture);
 }
@@ -115,7 +117,7 @@ function histogram(samples, recorded, mean) {
   const most = Math.max(1, ...counts),
     wide = (width - 8) / bins;
   const mark = (/** @type {number} */ value, /** @type {string} */ dash) =>
-    drawn("line", {
+    svgElement("line", {
       x1: sx(value),
       x2: sx(value),
       y1: 16,
@@ -127,7 +129,7 @@ function histogram(samples, recorded, mean) {
   const anchor = (/** @type {number} */ value) =>
     sx(value) < 40 ? "start" : sx(value) > width - 40 ? "end" : "middle";
   const close = Math.abs(sx(recorded) - sx(mean)) < 70;
-  return drawn(
+  return svgElement(
     "svg",
     {
       class: "chart",
@@ -137,7 +139,7 @@ function histogram(samples, recorded, mean) {
       "aria-label": `fitness of ${values.length} replications`,
     },
     ...counts.map((count, bin) =>
-      drawn("rect", {
+      svgElement("rect", {
         x: 4 + bin * wide + 0.5,
         width: wide - 1,
         y: floor - ((floor - 22) * count) / most,
@@ -149,10 +151,10 @@ function histogram(samples, recorded, mean) {
     ),
     mark(mean, "3 2"),
     mark(recorded, ""),
-    drawn("text", { x: sx(recorded), y: 11, "text-anchor": anchor(recorded) }, "recorded"),
-    close ? null : drawn("text", { x: sx(mean), y: 11, "text-anchor": anchor(mean) }, "mean"),
-    drawn("text", { x: 4, y: height - 4 }, short(low)),
-    drawn("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, high > low ? short(high) : ""),
+    svgElement("text", { x: sx(recorded), y: 11, "text-anchor": anchor(recorded) }, "recorded"),
+    close ? null : svgElement("text", { x: sx(mean), y: 11, "text-anchor": anchor(mean) }, "mean"),
+    svgElement("text", { x: 4, y: height - 4 }, short(low)),
+    svgElement("text", { x: width - 4, y: height - 4, "text-anchor": "end" }, high > low ? short(high) : ""),
   );
 }
 
@@ -171,7 +173,7 @@ function cloudChart(run, elite, places) {
   const unit = (/** @type {number[]} */ values) => values.map((value, axis) => run.unit(value, axis));
   const [fx, fy] = at(unit(run.descriptor(elite)), 20),
     [mx, my] = at(unit(run.descriptor(elite, true)), 20);
-  return drawn(
+  return svgElement(
     "svg",
     {
       class: "chart",
@@ -180,21 +182,29 @@ function cloudChart(run, elite, places) {
       role: "img",
       "aria-label": "descriptors of the replications",
     },
-    drawn("rect", { x: pad, y: pad, width: span, height: span, fill: "none", stroke: "var(--faint)", rx: 3 }),
+    svgElement("rect", {
+      x: pad,
+      y: pad,
+      width: span,
+      height: span,
+      fill: "none",
+      stroke: "var(--faint)",
+      rx: 3,
+    }),
     ...places
       .filter((place) => place.every(Number.isFinite))
       .map((place, row) => {
         const [cx, cy] = at(place, row);
-        return drawn("circle", { cx, cy, r: 1.7, fill: "var(--soft)", opacity: 0.6 });
+        return svgElement("circle", { cx, cy, r: 1.7, fill: "var(--soft)", opacity: 0.6 });
       }),
-    drawn("line", { x1: fx, y1: fy, x2: mx, y2: my, stroke: "var(--ink)" }),
-    drawn("circle", { cx: fx, cy: fy, r: 3.4, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }),
-    drawn("circle", { cx: mx, cy: my, r: 3, fill: "var(--ink)" }),
+    svgElement("line", { x1: fx, y1: fy, x2: mx, y2: my, stroke: "var(--ink)" }),
+    svgElement("circle", { cx: fx, cy: fy, r: 3.4, fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 }),
+    svgElement("circle", { cx: mx, cy: my, r: 3, fill: "var(--ink)" }),
   );
 }
 
 /** The quantities with axes and columns. @param {Run} run @returns {{key: string, label: string}[]} */
-function columnsOf(run) {
+function listColumns(run) {
   const keys = [
     "fitness",
     ...(run.corrected ? ["mean", "loss", "spread", "stays"] : []),
@@ -216,13 +226,13 @@ function columnValue(run, elite, key) {
   const axis = axisOf(key);
   return axis >= 0
     ? run.elites.descriptor[elite * run.dims + axis]
-    : valueOf(run, run.end, elite, key, "recorded");
+    : readValue(run, run.end, elite, key, "recorded");
 }
 
 /** A line per elite through an axis per quantity. Dragging along an axis filters by a range. @param {HTMLElement} parent */
 function drawParallel(parent) {
   const run = runs[state.chosen.run],
-    columns = columnsOf(run).filter(({ key }) => key !== "operator");
+    columns = listColumns(run).filter(({ key }) => key !== "operator");
   const pad = { x: 60, top: 26, bottom: 18 },
     width = Math.max(parent.clientWidth, 2 * pad.x + 66 * (columns.length - 1)), // scrolls where there is less room
     height = Math.max(140, parent.clientHeight - 8);
@@ -236,7 +246,7 @@ function drawParallel(parent) {
   );
   parent.replaceChildren(element("div", { class: "wide" }, canvas));
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const ranges = columns.map(({ key }) => extentOf(run, key));
+  const ranges = columns.map(({ key }) => findExtent(run, key));
   const x = (/** @type {number} */ column) =>
     pad.x + ((width - 2 * pad.x) * column) / Math.max(1, columns.length - 1);
   const y = (/** @type {number} */ column, /** @type {number} */ value) => {
@@ -256,7 +266,7 @@ function drawParallel(parent) {
     context.stroke();
   };
   const paint = () => {
-    const scale = scaleNow();
+    const scale = currentScale();
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.lineWidth = 0.8;
@@ -266,7 +276,7 @@ function drawParallel(parent) {
     ])) {
       for (let elite = run.count - 1; elite >= 0; elite--) {
         if (passes(run, run.end, elite) !== inside) continue;
-        const value = valueOf(run, run.end, elite, scale.key, "recorded");
+        const value = readValue(run, run.end, elite, scale.key, "recorded");
         const colour = Number.isFinite(value)
           ? scale.colour(value, run.corrected?.spread[elite])
           : scale.grey;
@@ -287,7 +297,7 @@ function drawParallel(parent) {
       context.lineTo(x(column), height - pad.bottom);
       context.stroke();
       context.fillStyle = ink("soft");
-      context.fillText(fitted(context, label, (width - 2 * pad.x) / columns.length + 6), x(column), 11);
+      context.fillText(fitText(context, label, (width - 2 * pad.x) / columns.length + 6), x(column), 11);
       context.fillText(short(ranges[column][1]), x(column), 22);
       context.fillText(short(ranges[column][0]), x(column), height - 4);
       const filter = state.filters[key];

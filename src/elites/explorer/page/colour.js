@@ -31,7 +31,7 @@ const showsFitness = () =>
 
 /** A quantity of a solution in a frame; in the corrected archive fitness is the mean. NaN if it is not known.
  * @param {Run} run @param {Frame} frame @param {number} row @param {string} key @param {string} view */
-function valueOf(run, frame, row, key, view) {
+function readValue(run, frame, row, key, view) {
   const elite = frame.elite[row],
     corrected = run.corrected;
   switch (key) {
@@ -125,7 +125,7 @@ class Scale {
     const level = Number.isFinite(doubt) ? Math.min(LEVELS - 1, Math.floor(doubt * LEVELS)) : LEVELS - 1;
     const classes = 2 ** (LEVELS - 1 - level);
     const middle = (Math.min(classes - 1, Math.floor(share * classes)) + 0.5) / classes;
-    return mixed(interpolatePalette(this.stops, middle), this.grey, (level / (LEVELS - 1)) * 0.85);
+    return mixColours(interpolatePalette(this.stops, middle), this.grey, (level / (LEVELS - 1)) * 0.85);
   }
 }
 
@@ -134,7 +134,7 @@ class Scale {
 function valuesOf(run, key) {
   const { end, past, corrected } = run;
   if (!["fitness", "mean", "certain"].includes(key))
-    return [Float32Array.from({ length: end.count }, (_, row) => valueOf(run, end, row, key, "recorded"))];
+    return [Float32Array.from({ length: end.count }, (_, row) => readValue(run, end, row, key, "recorded"))];
   const kept = corrected?.mean.filter(
     (/** @type {number} */ _, /** @type {number} */ elite) => corrected.kept[elite],
   );
@@ -145,11 +145,11 @@ function valuesOf(run, key) {
 function interpolatePalette(stops, share) {
   const at = share * (stops.length - 1),
     first = Math.min(stops.length - 2, Math.floor(at));
-  return mixed(stops[first], stops[first + 1], at - first);
+  return mixColours(stops[first], stops[first + 1], at - first);
 }
 
 /** @param {RGB} one @param {RGB} other @param {number} share @returns {RGB} */
-function mixed(one, other, share) {
+function mixColours(one, other, share) {
   return /** @type {RGB} */ ([0, 1, 2].map((at) => Math.round(one[at] + (other[at] - one[at]) * share)));
 }
 

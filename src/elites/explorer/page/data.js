@@ -43,7 +43,7 @@ async function numbers(block) {
 
 /** Bytes of replications, `[elites, replications, d]`: they are stored sorted and as differences, replication by
  * replication. @param {Block} block @returns {Promise<Uint8Array>} */
-async function replicated(block) {
+async function decodeReplications(block) {
   const [d, replications, elites] = block.shape,
     changes = await numbers(block),
     codes = new Uint8Array(changes.length);
@@ -64,7 +64,7 @@ async function replicated(block) {
 const unitOf = (code) => (code === 255 ? NaN : code / 254);
 
 /** All blocks of an object, under the same names. @param {any} described @returns {Promise<any>} */
-async function unpacked(described) {
+async function unpack(described) {
   const names = Object.keys(described).filter((name) => described[name]?.shape);
   const arrays = await Promise.all(names.map((name) => numbers(described[name])));
   return { ...described, ...Object.fromEntries(names.map((name, index) => [name, arrays[index]])) };
@@ -108,11 +108,11 @@ class Run {
   async load() {
     const { header } = this;
     const [elites, centroids, corrected, ancestors, past] = await Promise.all([
-      unpacked(header.elites),
+      unpack(header.elites),
       numbers(header.centroids),
-      header.corrected && unpacked(without(header.corrected, ["samples", "cloud"])),
-      unpacked(header.ancestors),
-      unpacked(header.past),
+      header.corrected && unpack(without(header.corrected, ["samples", "cloud"])),
+      unpack(header.ancestors),
+      unpack(header.past),
     ]);
     this.elites = elites;
     this.centroids = centroids;
@@ -187,7 +187,7 @@ class Run {
 
   /** Fitness of an elite's replications. @param {number} elite @returns {Promise<number[]>} */
   async samples(elite) {
-    this._samples ??= replicated(this.header.corrected.samples);
+    this._samples ??= decodeReplications(this.header.corrected.samples);
     const all = await this._samples,
       size = this.corrected.replications,
       least = this.corrected.least[elite],
@@ -200,7 +200,7 @@ class Run {
 
   /** Descriptors of an elite's replications, or of the first of them, in units of the bounds' ranges. @param {number} elite @returns {Promise<number[][]>} */
   async cloud(elite) {
-    this._cloud ??= replicated(this.header.corrected.cloud);
+    this._cloud ??= decodeReplications(this.header.corrected.cloud);
     const all = await this._cloud,
       size = this.corrected.clouds,
       dims = this.dims;

@@ -91,7 +91,7 @@ function drawFacts(run, elite) {
   ];
   byId("facts").replaceChildren(...body);
   if (!corrected) {
-    samples.replaceWith(element("p", { class: "soft" }, header.uncorrected));
+    samples.replaceWith(element("p", { class: "soft" }, header.uncorrected_reason));
     return;
   }
   Promise.all([run.samples(elite), run.cloud(elite)]).then(([fitness, cloud]) => {
@@ -194,7 +194,7 @@ function lineage(run, elite) {
         element(
           "li",
           {},
-          `parents: evaluation${parents.length > 1 ? "s" : ""} ${parents.map((one) => fixed(one)).join(" and ")}, ${run.header.unknown_parents}`,
+          `parents: evaluation${parents.length > 1 ? "s" : ""} ${parents.map((one) => fixed(one)).join(" and ")}, ${run.header.missing_parents_reason}`,
         ),
       );
       break;

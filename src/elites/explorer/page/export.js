@@ -7,7 +7,7 @@ function makeSvg() {
     sizes = views.map((view) => [view.box.clientWidth, view.box.clientHeight]);
   const width = sizes.reduce((sum, [wide]) => sum + wide + gap, -gap),
     height = Math.max(...sizes.map(([, high]) => high));
-  const picture = drawn("svg", {
+  const picture = svgElement("svg", {
     xmlns: "http://www.w3.org/2000/svg",
     width,
     height: height + 60,
@@ -15,27 +15,27 @@ function makeSvg() {
     "font-family": "system-ui, sans-serif",
     "font-size": 12,
   });
-  picture.append(drawn("rect", { width, height: height + 60, fill: ink("paper") }));
+  picture.append(svgElement("rect", { width, height: height + 60, fill: ink("paper") }));
   let left = 0;
   views.forEach((view, index) => {
-    picture.append(drawn("g", { transform: `translate(${left} 0)` }, ...svgOf(view)));
+    picture.append(svgElement("g", { transform: `translate(${left} 0)` }, ...makeMapSvg(view)));
     left += sizes[index][0] + gap;
   });
-  picture.append(drawn("g", { transform: `translate(${MARGIN.left} ${height})` }, ...legendParts()));
+  picture.append(svgElement("g", { transform: `translate(${MARGIN.left} ${height})` }, ...legendParts()));
   return new XMLSerializer().serializeToString(picture);
 }
 
 /** The legend as it is on the page. @returns {Node[]} */
 function legendParts() {
   const style = { fill: ink("soft"), "font-size": 11 };
-  if (scaleNow().key === "operator") {
+  if (currentScale().key === "operator") {
     return HEADER.operators.map(
       (/** @type {{name: string, colour: string}} */ { name, colour }, /** @type {number} */ at) =>
-        drawn(
+        svgElement(
           "g",
           { transform: `translate(${110 * at} 20)` },
-          drawn("circle", { r: 5, fill: colour }),
-          drawn("text", { x: 10, y: 4, ...style }, name),
+          svgElement("circle", { r: 5, fill: colour }),
+          svgElement("text", { x: 10, y: 4, ...style }, name),
         ),
     );
   }
@@ -46,7 +46,7 @@ function legendParts() {
 }
 
 /** @param {MapView} view @returns {SVGElement[]} */
-function svgOf(view) {
+function makeMapSvg(view) {
   const { layout, now, plot, run } = view,
     parts = [],
     clip = `plot-${run.index}`;
@@ -68,7 +68,7 @@ function svgOf(view) {
     if (layout.kind === "dots") {
       const [cx, cy] = view.middle(tile);
       parts.push(
-        drawn("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: view.radius().toFixed(1), ...look }),
+        svgElement("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: view.radius().toFixed(1), ...look }),
       );
       continue;
     }
@@ -85,16 +85,20 @@ function svgOf(view) {
       },
     };
     view.trace(pen, tile, place);
-    parts.push(drawn("path", { d: text, ...look }));
+    parts.push(svgElement("path", { d: text, ...look }));
   }
   const context = svgPen();
   drawAxes(view, /** @type {any} */ (context));
   if (state.view === "difference") drawArrows(view, /** @type {any} */ (context));
   return [
-    drawn("clipPath", { id: clip }, drawn("rect", { x: plot.x, y: plot.y, width: plot.w, height: plot.h })),
-    drawn("g", { "clip-path": `url(#${clip})` }, ...parts),
+    svgElement(
+      "clipPath",
+      { id: clip },
+      svgElement("rect", { x: plot.x, y: plot.y, width: plot.w, height: plot.h }),
+    ),
+    svgElement("g", { "clip-path": `url(#${clip})` }, ...parts),
     ...context.parts,
-    ...(view.named ? [drawn("text", { x: plot.x, y: plot.y - 8, fill: ink("soft") }, run.title)] : []),
+    ...(view.named ? [svgElement("text", { x: plot.x, y: plot.y - 8, fill: ink("soft") }, run.title)] : []),
   ];
 }
 
@@ -128,11 +132,11 @@ function svgPen() {
     },
     stroke: () => {
       pen.parts.push(
-        drawn("path", { d: path, fill: "none", stroke: pen.strokeStyle, "stroke-width": pen.lineWidth }),
+        svgElement("path", { d: path, fill: "none", stroke: pen.strokeStyle, "stroke-width": pen.lineWidth }),
       );
     },
     fill: () => {
-      pen.parts.push(drawn("path", { d: path, fill: pen.fillStyle }));
+      pen.parts.push(svgElement("path", { d: path, fill: pen.fillStyle }));
     },
     strokeRect: (
       /** @type {number} */ x,
@@ -140,7 +144,7 @@ function svgPen() {
       /** @type {number} */ width,
       /** @type {number} */ height,
     ) => {
-      pen.parts.push(drawn("rect", { x, y, width, height, fill: "none", stroke: pen.strokeStyle }));
+      pen.parts.push(svgElement("rect", { x, y, width, height, fill: "none", stroke: pen.strokeStyle }));
     },
     measureText: (/** @type {string} */ text) => {
       measure.font = pen.font;
@@ -149,7 +153,9 @@ function svgPen() {
     fillText: (/** @type {string} */ text, /** @type {number} */ x, /** @type {number} */ y) => {
       const anchor = { left: "start", center: "middle", right: "end" }[pen.textAlign];
       const transform = moves.filter((move) => move !== "|").join(" ") || null;
-      pen.parts.push(drawn("text", { x, y, fill: pen.fillStyle, "text-anchor": anchor, transform }, text));
+      pen.parts.push(
+        svgElement("text", { x, y, fill: pen.fillStyle, "text-anchor": anchor, transform }, text),
+      );
     },
   };
   return pen;

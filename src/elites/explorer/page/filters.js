@@ -10,7 +10,7 @@ function passes(run, frame, row) {
     const [low, high] = state.filters[key],
       axis = axisOf(key);
     const value =
-      axis >= 0 ? frame.descriptor[row * run.dims + axis] : valueOf(run, frame, row, key, "recorded");
+      axis >= 0 ? frame.descriptor[row * run.dims + axis] : readValue(run, frame, row, key, "recorded");
     if (!(value >= low && value <= high)) return false;
   }
   return true;
@@ -18,7 +18,7 @@ function passes(run, frame, row) {
 
 /** The lowest and the highest value of a quantity among a run's elites. @param {Run} run @param {string} key
  * @returns {[number, number]} */
-function extentOf(run, key) {
+function findExtent(run, key) {
   let [low, high] = [Infinity, -Infinity];
   for (let elite = 0; elite < run.count; elite++) {
     const value = columnValue(run, elite, key);
@@ -32,7 +32,7 @@ function extentOf(run, key) {
 
 /** Round numbers around all values of a quantity in all runs. @param {string} key @returns {[number, number]} */
 function roundExtent(key) {
-  const extents = runs.filter((run) => axisOf(key) < run.dims).map((run) => extentOf(run, key)),
+  const extents = runs.filter((run) => axisOf(key) < run.dims).map((run) => findExtent(run, key)),
     low = Math.min(...extents.map(([least]) => least)),
     high = Math.max(...extents.map(([, most]) => most));
   const digits = Math.max(0, Math.min(12, 2 - Math.floor(Math.log10(high - low || Math.abs(high) || 1)))),
@@ -42,7 +42,7 @@ function roundExtent(key) {
 
 /** @param {string} key */
 function filterLabel(key) {
-  return columnsOf(runs[0]).find((column) => column.key === key)?.label ?? key;
+  return listColumns(runs[0]).find((column) => column.key === key)?.label ?? key;
 }
 
 /** @param {string} key @param {[number, number] | null} range null for none */
@@ -54,7 +54,7 @@ function setFilter(key, range) {
 /** The menu to add a filter. */
 function drawFilterChoice() {
   const select = byId("filter-by"),
-    columns = columnsOf(runs[0]).filter(({ key }) => key !== "operator" && !state.filters[key]);
+    columns = listColumns(runs[0]).filter(({ key }) => key !== "operator" && !state.filters[key]);
   select.replaceChildren(
     element("option", { value: "" }, "filter by"),
     ...columns.map(({ key, label }) => element("option", { value: key }, label)),

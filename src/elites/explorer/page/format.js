@@ -64,7 +64,7 @@ function element(name, attributes = {}, ...children) {
 
 /** An element of a drawing. @param {string} name @param {Record<string, any>} attributes @param {...(Node | string | null)} children
  * @returns {SVGElement} */
-function drawn(name, attributes = {}, ...children) {
+function svgElement(name, attributes = {}, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
   fill(node, attributes, children);
   return node;

@@ -18,7 +18,7 @@ const gaits = new Map();
 
 /** The movement of an elite; null if the page has none. @param {Run} run @param {number} elite @param {number} which 0 is the
  * episode in which it was found, others are replications @returns {Promise<Gait | null>} */
-function gaitOf(run, elite, which = 0) {
+function loadGait(run, elite, which = 0) {
   const key = `${run.index}.${elite}.${which}`,
     known = gaits.get(key);
   if (known) return known;
@@ -32,7 +32,7 @@ function gaitOf(run, elite, which = 0) {
 const clips = new Map();
 
 /** The address of an elite's clip. @param {Run} run @param {number} elite @returns {Promise<string>} */
-function clipOf(run, elite) {
+function loadClip(run, elite) {
   const key = `${run.index}.${elite}`;
   let clip = clips.get(key);
   if (!clip) {
@@ -113,7 +113,7 @@ async function decodeGait(all, one, blocks = BLOCKS) {
 }
 
 /** @param {number[]} q w, x, y, z @param {number[]} v @returns {number[]} */
-function rotated(q, v) {
+function rotate(q, v) {
   const [w, x, y, z] = q;
   const tx = 2 * (y * v[2] - z * v[1]),
     ty = 2 * (z * v[0] - x * v[2]),
@@ -142,9 +142,9 @@ function limbsAt(shapes, gait, seconds, ghost) {
       turn = raw.map((part) => part / length);
     const middle = shape.start.map((value, axis) => (value + shape.end[axis]) / 2),
       along = shape.end.map((value, axis) => (value - shape.start[axis]) / 2);
-    const offset = rotated(turn, middle),
+    const offset = rotate(turn, middle),
       half = Math.hypot(...along),
-      axis = half > 1e-6 ? rotated(turn, along).map((part) => part / half) : [0, 0, 1];
+      axis = half > 1e-6 ? rotate(turn, along).map((part) => part / half) : [0, 0, 1];
     const touches = shape.foot >= 0 && Boolean((gait.contacts[first] >> shape.foot) & 1);
     return {
       centre: place.map((value, index) => value + offset[index]),

@@ -5,7 +5,7 @@ const NESTED = 6; // bins per dimension of nested squares in four dimensions, un
 const GAP = 0.055; // of a block, on each side
 
 /** The layouts of a map, the usual one first. @param {number} dims */
-function layoutsOf(dims) {
+function listLayouts(dims) {
   return dims === 1 ? ["profile"] : dims === 2 ? ["cells", "dots"] : ["nested", "dots"];
 }
 

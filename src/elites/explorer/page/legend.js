@@ -23,9 +23,14 @@ function drawRamp(scale, label) {
     room = (/** @type {string} */ text) => (text ? tip + 10 + 6.4 * text.length : 20),
     left = room(least),
     right = left + width;
-  const picture = drawn("svg", { width: right + room(most), height: 48, role: "img", "aria-label": label });
+  const picture = svgElement("svg", {
+    width: right + room(most),
+    height: 48,
+    role: "img",
+    "aria-label": label,
+  });
   const stops = scale.stops.map((colour, index) =>
-    drawn("stop", { offset: index / (scale.stops.length - 1), "stop-color": css(colour) }),
+    svgElement("stop", { offset: index / (scale.stops.length - 1), "stop-color": css(colour) }),
   );
   const marks = scale.high > scale.low ? ticks(scale.low, scale.high, 5) : [scale.low];
   const outline = [
@@ -37,14 +42,14 @@ function drawRamp(scale, label) {
   ];
   const note = [least && `lowest value ${least}`, most && `highest value ${most}`].filter(Boolean).join(", ");
   picture.append(
-    ...(note ? [drawn("title", {}, note)] : []),
-    drawn("defs", {}, drawn("linearGradient", { id: "ramp" }, ...stops)),
-    drawn("text", { x: left, y: 11 }, label),
-    drawn("path", { d: outline.join(""), fill: "url(#ramp)" }),
-    drawn("text", { x: left - tip - 6, y: 26, "text-anchor": "end" }, least),
-    drawn("text", { x: right + tip + 6, y: 26 }, most),
+    ...(note ? [svgElement("title", {}, note)] : []),
+    svgElement("defs", {}, svgElement("linearGradient", { id: "ramp" }, ...stops)),
+    svgElement("text", { x: left, y: 11 }, label),
+    svgElement("path", { d: outline.join(""), fill: "url(#ramp)" }),
+    svgElement("text", { x: left - tip - 6, y: 26, "text-anchor": "end" }, least),
+    svgElement("text", { x: right + tip + 6, y: 26 }, most),
     ...marks.map((value) =>
-      drawn(
+      svgElement(
         "text",
         { x: left + width * scale.share(value), y: 42, "text-anchor": "middle" },
         tickText(value, marks),
@@ -60,7 +65,7 @@ function drawWedge(scale) {
     middle = 118,
     foot = 62,
     spread = 0.62; // rad, to each side of straight up
-  const picture = drawn("svg", {
+  const picture = svgElement("svg", {
     width: 300,
     height: 66,
     role: "img",
@@ -75,7 +80,7 @@ function drawWedge(scale) {
       const at = (/** @type {number} */ r, /** @type {number} */ angle) =>
         `${(middle + r * Math.sin(angle)).toFixed(2)} ${(foot - r * Math.cos(angle)).toFixed(2)}`;
       picture.append(
-        drawn("path", {
+        svgElement("path", {
           d: `M${at(inner, from)}L${at(outer, from)}A${outer} ${outer} 0 0 1 ${at(outer, to)}L${at(inner, to)}A${inner} ${inner} 0 0 0 ${at(inner, from)}`,
           fill: css(scale.suppressed((part + 0.5) / classes, (level + 0.5) / LEVELS)),
           stroke: ink("paper"),
@@ -87,14 +92,18 @@ function drawWedge(scale) {
   const edge = radius * Math.sin(spread) + 8,
     [low, high] = [scale.low, scale.high].map((end) => tickText(end, ticks(scale.low, scale.high, 3)));
   picture.append(
-    drawn(
+    svgElement(
       "text",
       { x: middle - edge, y: 24, "text-anchor": "end" },
       scale.least < scale.low ? `≤ ${low}` : low,
     ),
-    drawn("text", { x: middle + edge, y: 24 }, scale.most > scale.high ? `≥ ${high}` : high),
-    drawn("text", { x: middle + edge - 14, y: 44 }, `inwards: spread up to ${formatSpread(scale.widest)}`),
-    drawn("text", { x: middle - edge + 10, y: 44, "text-anchor": "end" }, "fitness"),
+    svgElement("text", { x: middle + edge, y: 24 }, scale.most > scale.high ? `≥ ${high}` : high),
+    svgElement(
+      "text",
+      { x: middle + edge - 14, y: 44 },
+      `inwards: spread up to ${formatSpread(scale.widest)}`,
+    ),
+    svgElement("text", { x: middle - edge + 10, y: 44, "text-anchor": "end" }, "fitness"),
   );
   return picture;
 }

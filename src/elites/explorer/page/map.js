@@ -83,7 +83,8 @@ class MapView {
 
   /** Reads the state and moves to the new picture. @param {boolean} move */
   update(move = true) {
-    const kind = layoutsOf(this.run.dims).includes(state.layout) ? state.layout : layoutsOf(this.run.dims)[0];
+    const layouts = listLayouts(this.run.dims),
+      kind = layouts.includes(state.layout) ? state.layout : layouts[0];
     const axes =
       kind === "nested"
         ? state.axes.slice(0, Math.min(4, this.run.dims))
@@ -122,7 +123,7 @@ class MapView {
         target.colour.fill(0, 4 * tile, 4 * tile + 4);
         continue;
       }
-      const value = valueOf(run, frame, row, key, view);
+      const value = readValue(run, frame, row, key, view);
       const spread = run.corrected && frame.elite[row] >= 0 ? run.corrected.spread[frame.elite[row]] : NaN;
       const known = Number.isFinite(value),
         colour = known ? scale.colour(value, spread) : scale.grey;

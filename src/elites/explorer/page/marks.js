@@ -42,13 +42,13 @@ function drawAxes(view, context) {
   const { labels, names } = run.header,
     inner = layout.kind === "nested" ? axes.slice(2) : [];
   const label = (/** @type {string} */ text, /** @type {number | undefined} */ within) =>
-    fitted(context, within === undefined ? text : `${text}; within a block: ${names[within]}`, plot.w);
+    fitText(context, within === undefined ? text : `${text}; within a block: ${names[within]}`, plot.w);
   context.fillText(label(labels[axes[0]], inner[0]), plot.x + plot.w / 2, plot.y + plot.h + 34);
   context.save();
   context.translate(plot.x - 42, plot.y + plot.h / 2);
   context.rotate(-Math.PI / 2);
   const key = state.view === "difference" ? "change of fitness" : QUANTITIES[state.colour].label;
-  context.fillText(profile ? key : fitted(context, label(labels[axes[1]], inner[1]), plot.h), 0, 0);
+  context.fillText(profile ? key : fitText(context, label(labels[axes[1]], inner[1]), plot.h), 0, 0);
   context.restore();
 }
 
@@ -63,7 +63,7 @@ function drawArrows(view, context) {
       ? `rgba(255,255,255,${0.55 * seen})`
       : `rgba(20,20,24,${0.55 * seen})`;
     context.lineWidth = 1;
-    for (const elite of arrowsInSight(view)) drawArrow(view, context, elite, grown, 5);
+    for (const elite of selectArrows(view)) drawArrow(view, context, elite, grown, 5);
   }
   const { hover, chosen } = state;
   const one =
@@ -79,7 +79,7 @@ function drawArrows(view, context) {
 }
 
 /** Elites that leave their cell: the fittest of each square of the screen, so that zooming in shows more. @param {MapView} view */
-function arrowsInSight(view) {
+function selectArrows(view) {
   const { run, layout, plot } = view,
     after = run.corrected,
     squares = new Map();
@@ -103,7 +103,7 @@ function drawArrow(view, context, elite, grown, size = 8) {
   const begin = layout.place(run.elites.descriptor, at),
     end = layout.place(after.descriptor, at);
   if (layout.kind === "profile") {
-    const value = valueOf(run, run.end, elite, view.scale().key, "recorded");
+    const value = readValue(run, run.end, elite, view.scale().key, "recorded");
     const ends = showsFitness() ? [run.elites.fitness[elite], after.mean[elite]] : [value, value];
     if (!ends.every(Number.isFinite)) return;
     [begin[1], end[1]] = ends.map((end) => view.height(end));
@@ -183,7 +183,7 @@ function drawPointer(view, context, tile, width) {
 }
 
 /** Text that is cut where there is no room. @param {CanvasRenderingContext2D} context @param {string} text @param {number} room */
-function fitted(context, text, room) {
+function fitText(context, text, room) {
   let cut = text;
   while (cut.length > 4 && context.measureText(cut).width > room) cut = `${cut.slice(0, -2)}…`;
   return cut;

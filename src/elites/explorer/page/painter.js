@@ -23,7 +23,7 @@ const dot = (one, other) => one[0] * other[0] + one[1] * other[1] + one[2] * oth
 
 /** Draws with WebGL 2 if the browser has it. @param {HTMLCanvasElement} canvas
  * @returns {(limbs: Limb[], camera: ReturnType<typeof cameraAt>, aspect: number, target: number[]) => void} */
-function painterOf(canvas) {
+function makePainter(canvas) {
   const gl = canvas.getContext("webgl2", { antialias: true, stencil: true, alpha: false });
   return gl
     ? meshPainter(gl)
@@ -71,7 +71,7 @@ void main() {
   pixel = vec4(mix(tone, sky, smoothstep(2.0, 14.0, far)), 1);
 }`;
 
-/** @param {WebGL2RenderingContext} gl @returns {ReturnType<typeof painterOf>} */
+/** @param {WebGL2RenderingContext} gl @returns {ReturnType<typeof makePainter>} */
 function meshPainter(gl) {
   const build = (/** @type {string} */ vertex, /** @type {string} */ fragment) => {
     const made = /** @type {WebGLProgram} */ (gl.createProgram());
@@ -231,7 +231,7 @@ function capsuleMesh() {
 }
 
 /** Draws limbs as thick lines, the farthest first. @param {CanvasRenderingContext2D} context @param {HTMLCanvasElement} canvas
- * @returns {ReturnType<typeof painterOf>} */
+ * @returns {ReturnType<typeof makePainter>} */
 function flatPainter(context, canvas) {
   return (limbs, camera, aspect, target) => {
     const { width, height } = canvas,

@@ -9,7 +9,7 @@ const clock = { time: 0, speed: 1, playing: true, last: 0, ghosts: true };
 const stages = new Set();
 
 class Stage {
-  /** @type {ReturnType<typeof painterOf> | undefined} */ painter;
+  /** @type {ReturnType<typeof makePainter> | undefined} */ painter;
 
   /** @param {HTMLElement} parent @param {boolean} controls */
   constructor(parent, controls) {
@@ -51,8 +51,10 @@ class Stage {
     const all = this.robot?.elites ?? run.header.clips ?? {};
     const moving = nearestMoving(run, elite, all);
     const count = this.robot ? (all[moving]?.length ?? 0) : 0;
-    const loaded = await Promise.all(Array.from({ length: count }, (_, which) => gaitOf(run, moving, which)));
-    const clip = run.header.clips && moving >= 0 ? await clipOf(run, moving) : "";
+    const loaded = await Promise.all(
+      Array.from({ length: count }, (_, which) => loadGait(run, moving, which)),
+    );
+    const clip = run.header.clips && moving >= 0 ? await loadClip(run, moving) : "";
     if (this.wanted !== key) return; // another elite was selected meanwhile
     this.shown = loaded.filter((gait) => gait !== null).map((gait, which) => ({ gait, ghost: which > 0 }));
     if (clip) this.clip.src = clip;
@@ -94,7 +96,7 @@ class Stage {
     if (!width || !height) return;
     if (this.canvas.width !== Math.round(width * ratio)) this.canvas.width = Math.round(width * ratio);
     if (this.canvas.height !== Math.round(height * ratio)) this.canvas.height = Math.round(height * ratio);
-    this.painter ??= painterOf(this.canvas);
+    this.painter ??= makePainter(this.canvas);
     const time = clock.time % (this.robot.seconds + 0.5),
       lead = this.shown[0].gait; // a pause at the end
     const frame = Math.min(lead.frames - 1, Math.floor(time * lead.rate));

@@ -106,7 +106,7 @@ function readHash(text, runs) {
     Object.keys(QUANTITIES).filter((key) => isCorrected || !QUANTITIES[key].corrected),
     START.colour,
   );
-  read.layout = oneOf("layout", layoutsOf(runs[0].dims), START.layout);
+  read.layout = oneOf("layout", listLayouts(runs[0].dims), START.layout);
   read.tab = oneOf("tab", Object.keys(TABS), START.tab);
   read.theme = oneOf("theme", ["light", "dark"], START.theme);
   const axes = (parts.get("axes") ?? "").split(".").map(Number);

@@ -6,7 +6,7 @@ const LINE = 24; // px
 /** @param {HTMLElement} parent */
 function drawTable(parent) {
   const run = runs[state.chosen.run],
-    columns = [{ key: "cell", label: "cell" }, ...columnsOf(run)];
+    columns = [{ key: "cell", label: "cell" }, ...listColumns(run)];
   const template = `repeat(${columns.length}, minmax(78px, 1fr))`,
     least = `${columns.length * 78}px`;
   const value = (/** @type {number} */ elite, /** @type {string} */ key) =>

@@ -295,7 +295,7 @@ def _finite(values: np.ndarray) -> np.ndarray:
 
 def as_text(metric: Quantity, value: float) -> str:
     """A value in a table."""
-    return NONE if math.isnan(value) else metric.text(value)
+    return NONE if math.isnan(value) else metric.format_value(value)
 
 
 def interval_text(metric: Quantity, interval: Interval) -> str:

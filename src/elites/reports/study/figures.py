@@ -69,9 +69,9 @@ def draw_figures(study: StudyResults, report: ReportFolder) -> tuple[Captions, l
 def save(picture: Picture, report: ReportFolder) -> None:
     """Writes a picture as PNG and PDF. The same figure gives the same bytes."""
     fix_layout(picture.figure)
-    picture.figure.savefig(report.figure(picture.name), dpi=DPI, metadata={"Software": None})
+    picture.figure.savefig(report.figure_path(picture.name), dpi=DPI, metadata={"Software": None})
     picture.figure.savefig(
-        report.figure(picture.name, "pdf"),
+        report.figure_path(picture.name, "pdf"),
         metadata={"CreationDate": None, "Producer": None, "Creator": None},
     )
 

@@ -38,7 +38,7 @@ def make_page(
 
     study, claims = findings.study, findings.claims
     shown = {
-        section: [_embed(report.figure(name), caption) for name, caption in named]
+        section: [_embed(report.figure_path(name), caption) for name, caption in named]
         for section, named in captions.items()
     }
     seeds = sorted({curves.run.seed for curves in study.runs})

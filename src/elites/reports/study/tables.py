@@ -275,7 +275,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
     """Writes all numbers as CSV, and the tables as LaTeX."""
     study = findings.study
     _write_csv(
-        report.table(ReportTable.RUNS),
+        report.table_path(ReportTable.RUNS),
         (
             *("task", "algorithm", "seed", "evaluations", "compared_at", "common_budget", "corrected"),
             *("environment_steps", "elapsed_s"),
@@ -290,15 +290,15 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
         ],
     )
     rows = map(_comparison_row, findings.comparisons)
-    _write_csv(report.table(ReportTable.FINAL), FINAL_COLUMNS, findings.finals)
-    _write_csv(report.table(ReportTable.P_VALUES), COMPARISON_COLUMNS, rows)
+    _write_csv(report.table_path(ReportTable.FINAL), FINAL_COLUMNS, findings.finals)
+    _write_csv(report.table_path(ReportTable.P_VALUES), COMPARISON_COLUMNS, rows)
     if findings.common_finals:
         rows = map(_comparison_row, findings.common_comparisons)
-        _write_csv(report.table(ReportTable.FINAL_COMMON), FINAL_COLUMNS, findings.common_finals)
-        _write_csv(report.table(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, rows)
+        _write_csv(report.table_path(ReportTable.FINAL_COMMON), FINAL_COLUMNS, findings.common_finals)
+        _write_csv(report.table_path(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, rows)
     if findings.aggregates:
         _write_csv(
-            report.table(ReportTable.AGGREGATE),
+            report.table_path(ReportTable.AGGREGATE),
             (
                 *("metric", "algorithm", "tasks", *_interval_columns("scaled_interquartile_mean")),
                 *_interval_columns("probability_above_reference"),
@@ -307,7 +307,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
         )
     if findings.claims:
         _write_csv(
-            report.table(ReportTable.CLAIMS),
+            report.table_path(ReportTable.CLAIMS),
             (
                 *("claim", "text", "suite", "verdict", "comparisons_tested", "comparisons"),
                 *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
@@ -319,7 +319,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
     others = tables.runs, tables.cost, tables.aggregate, tables.claims, *tables.p_values.values()
     for table in (*finals, *others):
         if table.rows:
-            report.table(table.name, "tex").write_text(format_latex(table), encoding="utf-8")
+            report.table_path(table.name, "tex").write_text(format_latex(table), encoding="utf-8")
 
 
 def _interval_columns(name: str) -> tuple[str, ...]:

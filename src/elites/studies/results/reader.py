@@ -198,7 +198,7 @@ def read_corrections(
     metrics = list(metrics)
     rows: dict[int, dict[str, float]] = {}
     errors: list[str] = []
-    for path, read in ((folder.corrections, _read_during), (folder.corrected(), _read_final)):
+    for path, read in ((folder.corrections, _read_during), (folder.corrected_path(), _read_final)):
         if path.exists():
             try:
                 for at, row in read(folder, metrics, errors).items():
@@ -229,13 +229,13 @@ def _read_final(
     folder: RunFolder, metrics: Sequence[Quantity], errors: list[str]
 ) -> dict[int, dict[str, float]]:
     """The correction of the archive. Metrics that its file does not have are computed from the elites."""
-    evaluations, values = load_corrected_metrics(folder.corrected())
+    evaluations, values = load_corrected_metrics(folder.corrected_path())
     others = [metric for metric in metrics if isinstance(metric, Metric) and metric.name not in values]
-    corrected = load_corrected(folder.corrected()) if others else None
+    corrected = load_corrected(folder.corrected_path()) if others else None
     for other in others:
         assert corrected is not None
         try:
-            _, values[other.name], values[other.loss.name] = corrected.change(other)
+            _, values[other.name], values[other.loss.name] = corrected.compare_metric(other)
         except ElitesError as error:
             errors.append(str(error))
     row = {}

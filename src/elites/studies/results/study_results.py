@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.metrics.corrected import loss
+from elites.metrics.corrected import compute_loss
 from elites.metrics.metric import BY_NAME, METRICS, Quantity
 from elites.results.archive import load_fitness
 from elites.results.corrected import load_corrected_fitness
@@ -224,7 +224,7 @@ def _scores(archives: list[np.ndarray], offset: float) -> dict[str, float]:
     before, *after = (math.fsum(fitness - offset) for fitness in archives)
     if not after:
         return {QD_SCORE.name: before}
-    return dict(zip(POOLED, (before, after[0], loss(before, after[0])), strict=True))
+    return dict(zip(POOLED, (before, after[0], compute_loss(before, after[0])), strict=True))
 
 
 def _read_fitness(folder: RunFolder, evaluations: int, corrected: bool) -> list[np.ndarray] | None:
@@ -232,7 +232,7 @@ def _read_fitness(folder: RunFolder, evaluations: int, corrected: bool) -> list[
     try:
         loaded = [load_fitness(folder.archive)]
         if corrected:
-            loaded.append(load_corrected_fitness(folder.corrected()))
+            loaded.append(load_corrected_fitness(folder.corrected_path()))
         archives = [np.asarray(fitness, np.float64).ravel() for _, fitness in loaded]
     except (ElitesError, IndexError, ValueError, TypeError):
         return None
