@@ -111,7 +111,7 @@ def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness,
     batch = Batch(jnp.zeros((2, 3, 1)), jnp.asarray(operator), jnp.zeros((2, 3, 2)))
     greedy = functions.zero_counts().greedy
     for _ in range(2):
-        greedy = functions._greedy(greedy, batch, evaluation)
+        greedy = functions._add_greedy_episodes(greedy, batch, evaluation)
     counted = (operator == algorithm.operators.index("greedy")) & (ending <= Ending.TRUNCATED)
     np.testing.assert_array_equal(greedy.episodes, 2 * counted.sum(1))
     np.testing.assert_allclose(

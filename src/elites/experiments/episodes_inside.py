@@ -41,7 +41,7 @@ class EpisodesInside(Replications):
     def advance(self, until: int) -> list[FinishedGeneration]:
         """Generations of the same kind, for about two seconds."""
         rounds = self.functions.rounds(self.generation)
-        genomes = self.starting_genomes(self.generation)
+        genomes = self.read_starting_genomes(self.generation)
         count = 1 if genomes is not None else self._generations_until(until)
         clock = time.perf_counter()
         self._report_if_new(COMPILING)
@@ -93,7 +93,9 @@ class DeviceProgram:
         algorithm asks for. Returns states, rows and the offspring of each row.
         """
         most = self.functions.max_generations(rounds)
-        kind = jax.eval_shape(lambda state: self.functions.row(state, self.functions.zero_counts()), states)
+        kind = jax.eval_shape(
+            lambda state: self.functions.make_row(state, self.functions.zero_counts()), states
+        )
         rows = jax.tree.map(lambda array: jnp.zeros((most, *array.shape), array.dtype), kind)
         policies = sum(round.policies for round in rounds)
         results = rows, jnp.zeros((most, self.functions.count, policies, WORDS), jnp.int32)
@@ -135,8 +137,8 @@ class DeviceProgram:
                 if starting is None:
                     states, batch = self.functions.ask(states, keys, generation, index, round)
                 else:
-                    batch = self.functions.starting_batch(starting)
-                seeds = self.functions.episode_seeds(keys, evaluations, round)
+                    batch = self.functions.make_starting_batch(starting)
+                seeds = self.functions.derive_episode_seeds(keys, evaluations, round)
                 enabled = self.functions.mask_budget(budget, evaluations, round)
                 whole = (self.functions.count * round.policies, *round.shape[1:])
                 evaluation = evaluate_inside(
@@ -167,7 +169,7 @@ class DeviceProgram:
             offspring.append(records)
             number += len(indices)
         states, counts, _ = carried
-        return states, self.functions.row(states, counts), jnp.concatenate(offspring, axis=1)
+        return states, self.functions.make_row(states, counts), jnp.concatenate(offspring, axis=1)
 
 
 @keep_in_process(max_results=4)

@@ -19,7 +19,7 @@ from elites.experiments.generation import (
     FinishedGeneration,
     Generation,
     Row,
-    within_budget,
+    mask_within_budget,
 )
 from elites.experiments.replications import COMPILING, FIRST_EPISODES, Replications, has_accelerator
 
@@ -137,12 +137,14 @@ class EpisodesOutside(Replications):
     def _ask(self, part: int, planned: _PlannedRound) -> _AskedPart:
         """Asks for the genomes of a round, and starts to copy them and their seeds to the host."""
         state = self.state[part]
-        if (genomes := self.starting_genomes(planned.generation)) is not None:
-            batch = self.compiled.starting_batch(genomes)
+        if (genomes := self.read_starting_genomes(planned.generation)) is not None:
+            batch = self.compiled.make_starting_batch(genomes)
         else:
             numbers = np.int32(planned.generation), np.int32(planned.number)
             state, batch = self.compiled.ask(state, self.keys[part], *numbers, planned.round)
-        seeds = self.compiled.episode_seeds(self.keys[part], np.int32(planned.evaluations), planned.round)
+        seeds = self.compiled.derive_episode_seeds(
+            self.keys[part], np.int32(planned.evaluations), planned.round
+        )
         return _AskedPart(state, batch, *to_host((batch.parameters, seeds)))
 
     def _tell(
@@ -166,7 +168,7 @@ class EpisodesOutside(Replications):
         )
         result.records[part].append(offspring)
         if planned.is_last:
-            result.rows.append(self.compiled.row(self.state[part], result.counts[part]))
+            result.rows.append(self.compiled.make_row(self.state[part], result.counts[part]))
 
     def _batches(self) -> list[list[int]]:
         """The parts whose episodes are evaluated together."""
@@ -225,7 +227,7 @@ class EpisodesOutside(Replications):
     ) -> Evaluation[np.ndarray]:
         """Runs the episodes within the budget, in one batch; the others count as skipped."""
         replications, round = len(parameters), planned.round
-        limit = int(np.count_nonzero(within_budget(self.budget, planned.evaluations, round)))
+        limit = int(np.count_nonzero(mask_within_budget(self.budget, planned.evaluations, round)))
         if limit == round.evaluations:
             return self._run(parameters, seeds, round)
         # The first controllers of all replications come first in the batch, and those beyond the budget last.

@@ -101,7 +101,7 @@ class FinishedGeneration(NamedTuple):
 
     totals: RunTotals  # after it
     row: Row
-    offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.lineage_records`
+    offspring: np.ndarray  # int32 [replications, n, WORDS]: see `Generation.make_lineage_records`
     timings: dict[str, float]
 
 
@@ -110,11 +110,11 @@ class CompiledFunctions(NamedTuple):
 
     init: Callable[..., Any]
     ask: Callable[..., Any]
-    starting_batch: Callable[..., Any]
-    episode_seeds: Callable[..., Any]
+    make_starting_batch: Callable[..., Any]
+    derive_episode_seeds: Callable[..., Any]
     tell: Callable[..., Any]
-    row: Callable[..., Any]
-    archives: Callable[..., Any]
+    make_row: Callable[..., Any]
+    collect_archives: Callable[..., Any]
 
 
 class Generation:
@@ -136,11 +136,11 @@ class Generation:
         self.compiled = CompiledFunctions(
             jax.jit(self.init),
             jax.jit(self.ask, static_argnums=4, donate_argnums=() if keep_input_states else (0,)),
-            jax.jit(self.starting_batch),
-            jax.jit(self.episode_seeds, static_argnums=2),
+            jax.jit(self.make_starting_batch),
+            jax.jit(self.derive_episode_seeds, static_argnums=2),
             jax.jit(self.tell, static_argnums=7, donate_argnums=0),
-            jax.jit(self.row),
-            jax.jit(self.archives),
+            jax.jit(self.make_row),
+            jax.jit(self.collect_archives),
         )
 
     def max_generations(self, rounds: tuple[Round, ...]) -> int:
@@ -194,13 +194,13 @@ class Generation:
             )
         return states, batch
 
-    def starting_batch(self, parameters: jax.Array) -> Batch:
+    def make_starting_batch(self, parameters: jax.Array) -> Batch:
         """Genomes `[n, P]` that all replications begin with, as the batch of a round."""
         batch = self.algorithm.make_starting_batch(parameters)
         whole: Batch = jax.tree.map(lambda array: jnp.broadcast_to(array, (self.count, *array.shape)), batch)
         return whole
 
-    def episode_seeds(self, keys: Keys, evaluations: jax.Array, round: Round) -> jax.Array:
+    def derive_episode_seeds(self, keys: Keys, evaluations: jax.Array, round: Round) -> jax.Array:
         """The seed of each episode of a round, `[replications, …]`, after this number of evaluations.
 
         A seed is a function of the replication's key and the number of the evaluation.
@@ -213,7 +213,7 @@ class Generation:
 
     def mask_budget(self, budget: jax.Array, evaluations: jax.Array, round: Round) -> jax.Array:
         """Whether each episode of a round is within the budget, `[replications, …]`."""
-        return jnp.broadcast_to(within_budget(budget, evaluations, round), (self.count, *round.shape))
+        return jnp.broadcast_to(mask_within_budget(budget, evaluations, round), (self.count, *round.shape))
 
     def tell(
         self,
@@ -228,7 +228,7 @@ class Generation:
     ) -> tuple[Any, jax.Array, jax.Array, Counts]:
         """Passes the evaluation of a round to the algorithm.
 
-        Returns states, statuses, the offspring for the log of lineages (`lineage_records`), and counts.
+        Returns states, statuses, the offspring for the log of lineages (`make_lineage_records`), and counts.
         """
         before = states.progress
         tell_keys = self._round_keys(keys, generation, index)[:, 1]
@@ -241,7 +241,7 @@ class Generation:
         return (
             states,
             status,
-            self.map_over_replications(self.lineage_records)(before, batch, evaluation, status),
+            self.map_over_replications(self.make_lineage_records)(before, batch, evaluation, status),
             Counts(
                 counts.statuses
                 + jnp.einsum("rno,rns->ros", by_operator.astype(jnp.int32), by_status.astype(jnp.int32)),
@@ -250,11 +250,11 @@ class Generation:
                 counts.training
                 if batch.training is None
                 else jax.tree.map(jnp.add, counts.training, batch.training),
-                self._greedy(counts.greedy, batch, evaluation),
+                self._add_greedy_episodes(counts.greedy, batch, evaluation),
             ),
         )
 
-    def lineage_records(
+    def make_lineage_records(
         self, progress: Progress, batch: Batch, evaluation: Evaluation[jax.Array], status: jax.Array
     ) -> jax.Array:
         """The offspring of a round of one replication as records of `results/lineage.py`, int32 `[n, WORDS]`.
@@ -273,7 +273,7 @@ class Generation:
         )
         return jnp.stack([field.astype(jnp.int32) for field in fields], axis=-1)
 
-    def _greedy(
+    def _add_greedy_episodes(
         self, before: GreedyEpisodes, batch: Batch, evaluation: Evaluation[jax.Array]
     ) -> GreedyEpisodes:
         """Adds the episodes of a round."""
@@ -295,7 +295,7 @@ class Generation:
         training, greedy = TrainingSums(zero, zero_sum, zero_sum), GreedyEpisodes(zero, zero_sum)
         return Counts(statuses, zero, zero, training, greedy)
 
-    def row(self, states: Any, counts: Counts) -> Row:
+    def make_row(self, states: Any, counts: Counts) -> Row:
         """The result of a generation, after its last round."""
 
         def summary(state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
@@ -310,7 +310,7 @@ class Generation:
 
         return Row(counts, *self.map_over_replications(summary)(states))
 
-    def archives(self, states: Any) -> Archive:
+    def collect_archives(self, states: Any) -> Archive:
         """The archives of all replications."""
         return self.map_over_replications(self.algorithm.archive)(states)  # type: ignore[no-any-return]
 
@@ -352,7 +352,7 @@ def _shared_generation(
     )
 
 
-def within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
+def mask_within_budget(budget: Any, evaluations: Any, round: Round) -> Any:
     """Whether each episode of a round is within the budget, `[policies, …]`.
 
     The result is a JAX array if an argument is one.

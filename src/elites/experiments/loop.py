@@ -127,7 +127,7 @@ def _restore(
     """Continues from the last good checkpoint, if the logs are those that it was written with."""
     execution.on_phase("reading the checkpoint")
     empty, replications.state = share_empty_rows(replications.state), []  # frees memory for the loaded states
-    states, header, problems = checkpoints.load(replications.states(empty), identity)
+    states, header, problems = checkpoints.load(replications.split_states(empty), identity)
     replications.restore(states)
     for folder, marks in zip(folders, header.logs, strict=True):
         check_logs(folder.path, marks)
@@ -233,11 +233,11 @@ class _Loop:
                 return self.stop_early()
         self.execution.on_phase("writing the archive")
         with error_in_one_line(self.write_error):
-            archives = self.replications.saved_archives()
+            archives = self.replications.make_saved_archives()
             for index, (folder, archive) in enumerate(zip(self.folders, archives, strict=True)):
                 self.logs[index].sync()
                 if self.config.keeps_members:
-                    members = self.replications.members(index)
+                    members = self.replications.make_members(index)
                     assert members is not None
                     folder.write_members(members)
                 folder.write_archive(archive)  # marks the run as finished
@@ -245,7 +245,10 @@ class _Loop:
         return self.outcomes(finished=True)
 
     def outcomes(self, *, finished: bool) -> list[Outcome]:
-        evaluations, metrics = self.replications.evaluations, self.metrics or self.replications.summaries()
+        evaluations, metrics = (
+            self.replications.evaluations,
+            self.metrics or self.replications.compute_summaries(),
+        )
         return [
             Outcome(folder.path, finished, evaluations, own)
             for folder, own in zip(self.folders, metrics, strict=True)
@@ -307,7 +310,9 @@ class _Loop:
         with error_in_one_line(self.write_error):
             crossed = [snapshot for snapshot in _snapshots(self.config) if before < snapshot <= evaluations]
             if crossed:
-                for folder, archive in zip(self.folders, self.replications.saved_archives(), strict=True):
+                for folder, archive in zip(
+                    self.folders, self.replications.make_saved_archives(), strict=True
+                ):
                     folder.write_snapshot(crossed[-1], archive)
             for log, offspring in zip(self.logs, finished.offspring, strict=True):
                 log.add_offspring(offspring)
@@ -335,7 +340,7 @@ class _Loop:
         elapsed = clock - self.replications.started
         if not self.pictures.is_due(evaluations, elapsed, last=self.loggers.has_others):
             return
-        archives = self.replications.saved_archives()
+        archives = self.replications.make_saved_archives()
         if all(len(archive.fitness) for archive in archives):
             try:
                 self.loggers.log_pictures(evaluations, draw(archives))
@@ -359,7 +364,7 @@ class _Loop:
         self.execution.on_phase("writing a checkpoint")
         with error_in_one_line(self.write_error):
             self.checkpoints.save(
-                replications.states(replications.state),
+                replications.split_states(replications.state),
                 self.identity.make_header(
                     generation=replications.generation,
                     evaluations=replications.evaluations,
@@ -373,7 +378,7 @@ class _Loop:
             )
             # At the end it would count as finished.
             if 0 < replications.evaluations < self.config.evaluations:
-                for folder, archive in zip(self.folders, replications.saved_archives(), strict=True):
+                for folder, archive in zip(self.folders, replications.make_saved_archives(), strict=True):
                     folder.write_archive(archive)
         self.saved_generation, self.saved_at = replications.generation, time.perf_counter()
         self.checkpoint_cost = self.checkpoint_seconds = self.saved_at - clock
@@ -395,10 +400,10 @@ class _Loop:
         )
         rows = []
         for index, (folder, archive) in enumerate(
-            zip(self.folders, self.replications.saved_archives(), strict=True)
+            zip(self.folders, self.replications.make_saved_archives(), strict=True)
         ):
             path = folder.corrected_path()
-            members = self.replications.members(index) if config.correct_redraw else None
+            members = self.replications.make_members(index) if config.correct_redraw else None
             corrected = load_existing_correction(
                 path, archive, settings, self.execution.log
             ) or correct_archive(

@@ -133,7 +133,7 @@ class Optimiser:
             raise ElitesError("tell was called without ask")
         rounds = self._functions.rounds(self.generation)
         round = rounds[self._round]
-        seeds = self._compiled.episode_seeds(self._keys, np.int32(self.evaluations), round)
+        seeds = self._compiled.derive_episode_seeds(self._keys, np.int32(self.evaluations), round)
         blank = blank_evaluation(self.task, np.asarray(seeds[0]), False)
         given, places = np.asarray(fitness, np.float32), np.asarray(descriptor, np.float32)
         if given.shape != blank.fitness.shape or places.shape != blank.descriptor.shape:
@@ -169,7 +169,9 @@ class Optimiser:
 
     def archive(self) -> SavedArchive:
         """The elites so far, best first."""
-        archive = jax.tree.map(lambda array: np.asarray(array[0]), self._compiled.archives(self._state))
+        archive = jax.tree.map(
+            lambda array: np.asarray(array[0]), self._compiled.collect_archives(self._state)
+        )
         return pack_archive(
             self.algorithm, archive, name=self.name, seed=self.seed, evaluations=self.evaluations
         )

@@ -115,7 +115,7 @@ class Replications(ABC):
         kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
 
-    def starting_genomes(self, generation: int) -> np.ndarray | None:
+    def read_starting_genomes(self, generation: int) -> np.ndarray | None:
         """The genomes `[n, P]` of a generation that the runs begin with; None for all other generations."""
         opening = self.algorithm.opening
         begin = generation * opening[0][0].policies if opening else 0
@@ -124,7 +124,7 @@ class Replications(ABC):
         assert self._start_genomes is not None
         return self._start_genomes()[begin : begin + opening[generation][0].policies]
 
-    def states(self, parts: list[Any]) -> list[Any]:
+    def split_states(self, parts: list[Any]) -> list[Any]:
         """The state of each replication, given those of the parts: arrays `[1, …]` of the host.
 
         Checkpoints hold them, so that another machine can have another number of parts.
@@ -148,13 +148,13 @@ class Replications(ABC):
                 joined.append(jnp.array(np.concatenate(arrays[first : first + self.functions.count])))
         self.state = [jax.tree.unflatten(structure, part) for part in parts]
 
-    def archives(self) -> list[Archive]:
+    def copy_archives(self) -> list[Archive]:
         """The archives of all replications, copied to the host together."""
-        parts = [jax.tree.map(np.asarray, self.compiled.archives(state)) for state in self.state]
+        parts = [jax.tree.map(np.asarray, self.compiled.collect_archives(state)) for state in self.state]
         indices = range(self.functions.count)
         return [jax.tree.map(lambda array, i=i: array[i], part) for part in parts for i in indices]
 
-    def saved_archives(self) -> list[SavedArchive]:
+    def make_saved_archives(self) -> list[SavedArchive]:
         """The archives in the form in which they are saved."""
         return [
             pack_archive(
@@ -164,10 +164,10 @@ class Replications(ABC):
                 seed=config.seed,
                 evaluations=self.evaluations,
             )
-            for config, archive in zip(self.configs, self.archives(), strict=True)
+            for config, archive in zip(self.configs, self.copy_archives(), strict=True)
         ]
 
-    def summaries(self) -> list[dict[str, float]]:
+    def compute_summaries(self) -> list[dict[str, float]]:
         """The metrics of each archive."""
         return [
             compute_metrics(
@@ -178,10 +178,10 @@ class Replications(ABC):
                     np.asarray(archive.elites.descriptor),
                 ),
             )
-            for archive in self.archives()
+            for archive in self.copy_archives()
         ]
 
-    def members(self, index: int) -> Members | None:
+    def make_members(self, index: int) -> Members | None:
         """The members of a replication's cells; None if a cell holds only its elite."""
         part, place = divmod(index, self.functions.count)
         state = jax.tree.map(lambda array: array[place], self.state[part])
