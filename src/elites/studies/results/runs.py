@@ -16,7 +16,7 @@ from elites.results import folder as results
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord, result_parameters
 from elites.results.study import StudyFolder
-from elites.text import printable
+from elites.text import make_printable
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def find_runs(folder: Path) -> tuple[list[Run], StudyRecord, list[str]]:
     variants = _labels(records, "algorithm", "hyper_parameters", _choices("algorithms", study.algorithms))
     if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
         variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
-    tasks, variants = ([printable(label) for label in labels] for labels in (tasks, variants))
+    tasks, variants = ([make_printable(label) for label in labels] for labels in (tasks, variants))
     order = _order_variants(records, variants)
     runs = [
         Run(run_folder, record, task, variant, order[variant])

@@ -140,9 +140,9 @@ class RobotTask(MujocoTask):
             fields = _archive(**kind) | fields
         return Task.with_parameters(self, fields)
 
-    def simulator(self) -> MujocoSimulator:
+    def make_simulator(self) -> MujocoSimulator:
         self._check_digest()  # the files may differ on another machine
-        return super().simulator()
+        return super().make_simulator()
 
 
 def mujoco_task(
