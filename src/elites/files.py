@@ -87,8 +87,8 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise ElitesError(
-            f"{what} {format_bytes(needed)} and {format_bytes(free)} are free on the disk of {folder}; "
-            "free some, or take another folder"
+            f"{what} {format_bytes(needed)}, but only {format_bytes(free)} are free on the disk of {folder}; "
+            "free some space, or choose another folder"
         )
 
 

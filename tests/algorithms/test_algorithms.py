@@ -431,7 +431,7 @@ def test_wrong_hyper_parameters_are_reported(name, parameters, message):
 
 def test_a_deep_grid_that_cannot_fit_is_refused():
     with pytest.raises(
-        ElitesError, match=r"depth 1000000 takes \d+\.\d GB and .* are free; depth \d+ fits"
+        ElitesError, match=r"depth 1000000 takes \d+\.\d GB, but only .* are free; depth \d+ fits"
     ):
         make_algorithm("deep-grid", make_task("qd-ant"), depth=1_000_000)
 

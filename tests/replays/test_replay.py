@@ -130,7 +130,7 @@ def test_a_notebook_shows_the_clip(suffix, pushed, tmp_path, monkeypatch):
     assert str(shown).splitlines()[-1] == str(shown.path)
     monkeypatch.setattr(replays, "MAX_INLINE_BYTES", 10)
     assert "data:" not in shown._repr_html_()
-    assert "are shown here" in shown._repr_html_()
+    assert "a notebook shows clips of up to" in shown._repr_html_()
     shown.path.unlink()
     assert "No such file" in shown._repr_html_()
 

@@ -172,7 +172,7 @@ def test_other_parameters_have_another_archive(files):
         ("gone", {}, r"gone\.xml is not a file; mujoco:FILE names a model in MuJoCo's XML"),
         ("broken", {}, r"MuJoCo cannot read .*broken\.xml: "),
         ("wrong", {}, r"MuJoCo cannot read .*wrong\.xml: .*wings"),
-        ("passive", {}, "one without actuators; it must be one that can be controlled"),
+        ("passive", {}, "has no actuators; it needs at least one"),
         ("unlimited", {}, "has no ctrlrange for the actuators front_motor; "),
         ("unnamed", {}, "has no name for its first body with a joint; .* world, front_leg, back_leg"),
         ("cart", {"feet": ["paw"]}, "no geom or body 'paw' that could be a foot; its geoms .* floor, hull, "),

@@ -18,7 +18,7 @@ from typing import Any
 
 from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, order_nodes
 
-MAX_CHECKED_SIZE = 2.0**40  # in size, of a checked number
+MAX_CHECKED_SIZE = 2.0**40  # largest absolute value of a checked number
 GUARD_LIMIT = MAX_CHECKED_SIZE**2  # a sum of squares that is below it has no number above `MAX_CHECKED_SIZE`
 _FINITE = 2.0**100  # a bound that no rounding makes infinite
 _SUMS = 4  # of squares, side by side: an addition waits for the one before

@@ -329,9 +329,10 @@ class Program:
         )
 
     def fuse_products(self) -> Program:
-        """The same program with products of float32 that are summed rounded once, together with the sum.
+        """The same program with fused multiply-adds.
 
-        A product that is used elsewhere too stays. `fma` is a · b + c, `fms` a · b - c and `fnma` c - a · b.
+        A float32 product that is used in one sum only is rounded together with that sum. `fma` is a · b + c,
+        `fms` a · b - c and `fnma` c - a · b.
         """
         nodes, live = list(self.graph.nodes), self.find_live_nodes()
         uses = Counter(node for group in self.outputs for node in group)

@@ -376,7 +376,7 @@ class _Tracer:
         shape = [x.shape[axis] for axis in kept]
         rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1).tolist()
         if rows and not rows[0]:
-            raise UnknownPrimitiveError(f"a reduction by {op} of no elements cannot be compiled")
+            raise UnknownPrimitiveError(f"a reduction ({op}) over an empty axis cannot be compiled")
         return np.array([self._fold(op, row) for row in rows], int).reshape(shape)
 
     def _accumulate(self, op: str, x: Array, axis: int, reverse: bool) -> Array:

@@ -66,7 +66,8 @@ class Replay(NamedTuple):
             if size > MAX_INLINE_BYTES:
                 most = format_bytes(MAX_INLINE_BYTES)
                 return (
-                    f"<p>The clip has {format_bytes(size)}. Up to {most} are shown here: see steps, size.</p>"
+                    f"<p>The clip takes {format_bytes(size)}; a notebook shows clips of up to {most}. "
+                    "Use fewer steps or a smaller size.</p>"
                 )
             data = base64.b64encode(self.path.read_bytes()).decode()
         except OSError as error:
