@@ -108,7 +108,7 @@ def main() -> None:
     task = elites.gymnasium_task(
         ENVIRONMENT, descriptor="environments:leg_contacts", episode_length=LIMIT, qd_offset=0.0
     )
-    sizes = task.controller(HIDDEN)
+    sizes = task.controller_sizes(HIDDEN)
     controllers = random_controllers(sizes, episodes)
     clock = time.perf_counter()
     one = elites.ProcessEvaluator(task, hidden=HIDDEN, processes=1)

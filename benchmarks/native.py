@@ -145,7 +145,7 @@ def parts_of_a_start() -> Iterator[dict[str, float]]:
     functions: dict[str, list[tuple[Any, str]]] = {
         "tracing": [(jax, "eval_shape"), (compiled, "trace_jaxpr")],
         "scalarising": [(compiled, "from_jaxpr")],
-        "llvm": [(compiled, "emit"), (compiled, "machine_code"), (perceptron, "machine_code")],
+        "llvm": [(compiled, "emit"), (compiled, "compile_ir"), (perceptron, "compile_ir")],
         "loading": [(compiled, "_cached"), (compiled, "LoadedCode"), (perceptron, "LoadedCode")],
     }
     seconds = dict.fromkeys(functions, 0.0)
@@ -180,9 +180,9 @@ def best(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
 
 def shares(evaluator: Any, evaluate: Callable[[], Any]) -> dict[str, float]:
     """The share of time that is saved if the physics, or the policy, does nothing, and the rest."""
-    from elites.native.compiled import LoadedCode, machine_code
+    from elites.native.compiled import LoadedCode, compile_ir
 
-    nothing = LoadedCode(machine_code("define void @nothing() {\n  ret void\n}"), "nothing")
+    nothing = LoadedCode(compile_ir("define void @nothing() {\n  ret void\n}"), "nothing")
     code = evaluator._code(False)
 
     def without(**parts: int) -> None:

@@ -133,22 +133,22 @@ class Robot:
         from elites.native.trace import trace
 
         started = time.perf_counter()
-        program, kept = trace(*make_step(self.task))[0].without_dead_state()
+        program, kept = trace(*make_step(self.task))[0].remove_dead_state()
         text = compile_ptx(emit_kernel(program), "sm_90")
         seconds = round(time.perf_counter() - started, 2)
         return {
             "seconds": seconds,
             "bytes": len(text),
             "state": len(kept),
-            "operations": program.operations(),
+            "operations": program.count_operations(),
             "version": next(line for line in text.splitlines() if line.startswith(".version")),
         }
 
     def load(self) -> dict[str, Any]:
         from elites.evaluation.kernels import make_kernel
-        from elites.native.cuda import jax_driver
+        from elites.native.cuda import find_jax_driver
 
-        driver, started = jax_driver(), time.perf_counter()
+        driver, started = find_jax_driver(), time.perf_counter()
         function = make_kernel(self.task, driver).function
         return {
             "seconds": round(time.perf_counter() - started, 2),
@@ -162,9 +162,9 @@ class Robot:
     @functools.cached_property
     def kernel(self) -> Any:
         from elites.evaluation.kernels import make_kernel
-        from elites.native.cuda import jax_driver
+        from elites.native.cuda import find_jax_driver
 
-        return make_kernel(self.task, jax_driver(), exact=True)
+        return make_kernel(self.task, find_jax_driver(), exact=True)
 
     @functools.cached_property
     def under_xla(self) -> Any:
@@ -185,10 +185,10 @@ class Robot:
         import jax
         import jax.numpy as jnp
 
-        from elites.evaluation.native import plain_state
+        from elites.evaluation.native import unwrap_keys
 
         begun, _ = jax.jit(jax.vmap(self.task.reset))(jnp.arange(STATES, dtype=jnp.uint32))
-        states = begun = jax.vmap(plain_state)(begun)
+        states = begun = jax.vmap(unwrap_keys)(begun)
         for action in self.actions(20, 1):
             states = self.under_xla(states, action)[0]
         return {"begun": begun, "later": states}
@@ -221,9 +221,9 @@ class Robot:
         import jax.numpy as jnp
 
         from elites.native.cuda import THREADS as THREADS_OF_A_BLOCK
-        from elites.native.cuda import jax_driver
+        from elites.native.cuda import find_jax_driver
 
-        driver, kernel, action = jax_driver(), self.kernel, self.actions(1, 2)[0]
+        driver, kernel, action = find_jax_driver(), self.kernel, self.actions(1, 2)[0]
         given = kernel.pack(self.states["later"])
         task = self.task
         outputs = [
@@ -254,9 +254,9 @@ class Robot:
         import jax
 
         from elites.evaluation.kernels import make_kernel
-        from elites.native.cuda import jax_driver
+        from elites.native.cuda import find_jax_driver
 
-        faster = make_kernel(self.task, jax_driver())
+        faster = make_kernel(self.task, find_jax_driver())
         step, step_faster, found = jax.jit(self.kernel), jax.jit(faster), {}
         for name, states in self.states.items():
             action = self.actions(1, 2)[0]
@@ -286,11 +286,11 @@ class Robot:
         import jax
         import jax.numpy as jnp
 
-        from elites.evaluation.kernels import make_kernel_physics
+        from elites.evaluation.kernels import make_kernel_functions
 
         @functools.cache
         def begun(count: int) -> Any:  # the same for all kernels of a robot
-            reset = jax.jit(make_kernel_physics(self.unterminated).reset)
+            reset = jax.jit(make_kernel_functions(self.unterminated).reset)
             return reset(jnp.arange(count, dtype=jnp.uint32))[0]
 
         def all_steps(functions: Any, count: int) -> Callable[[], Any]:
@@ -308,16 +308,16 @@ class Robot:
 
         found: dict[str, Any] = {}
         for threads in THREADS:
-            functions = make_kernel_physics(self.unterminated, threads=threads)
+            functions = make_kernel_functions(self.unterminated, threads=threads)
             found[f"{threads}"] = {count: milliseconds(all_steps(functions, count)) for count in COUNTS}
-        functions = make_kernel_physics(self.unterminated, exact=True)
+        functions = make_kernel_functions(self.unterminated, exact=True)
         found["32_exact"] = {count: milliseconds(all_steps(functions, count)) for count in COUNTS}
         return found
 
     def episodes(self) -> dict[str, Any]:
-        from elites.evaluation.kernels import make_kernel_physics
+        from elites.evaluation.kernels import make_kernel_functions
 
-        return self.all_episodes(make_kernel_physics(self.unterminated))
+        return self.all_episodes(make_kernel_functions(self.unterminated))
 
     def episodes_xla(self) -> dict[str, Any]:
         return self.all_episodes(None)

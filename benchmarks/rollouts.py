@@ -147,7 +147,7 @@ def timed_bullet(task: Any, sizes: np.ndarray) -> Timed:
     simulator = QDGymSimulator(task)
 
     def run(seed: int, parameters: np.ndarray) -> tuple[float, float]:
-        angles = simulator.angles(np.random.default_rng(seed))
+        angles = simulator.draw_angles(np.random.default_rng(seed))
         return timed(simulator.world, simulator.anatomy, parameters, sizes, angles, LIMIT)  # type: ignore[no-any-return]
 
     return run
@@ -188,7 +188,7 @@ def timed_mujoco(task: Any, sizes: np.ndarray) -> Timed:
     simulator, observation = MujocoSimulator(task), np.zeros(task.observation_size)
 
     def run(seed: int, parameters: np.ndarray) -> tuple[float, float]:
-        start = simulator.initial_state(np.random.default_rng(seed))
+        start = simulator.draw_initial_state(np.random.default_rng(seed))
         return timed(simulator.world, simulator.rules, parameters, sizes, *start, observation, LIMIT)  # type: ignore[no-any-return]
 
     return run

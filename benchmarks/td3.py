@@ -48,7 +48,7 @@ def main() -> None:
     )
     training_ms = 1e3 * timed(lambda: train(state.td3, state.buffer), repetitions) / steps
     actions = np.random.default_rng(0).uniform(-1, 1, (1000, 6)).astype(np.float32)
-    stepper = StatelessSimulator(task.simulator)
+    stepper = StatelessSimulator(task.make_simulator)
 
     def walk() -> None:
         """Steps in the environment only, with resets."""

@@ -34,12 +34,12 @@ if folders:
     with table_path.open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
 
-found = defaultdict(list)
+losses_of_seeds = defaultdict(list)
 with table_path.open() as file:
     for row in csv.DictReader(file):
-        found[row["task"], row["algorithm"]].append([float(row[name]) for name in LOSSES])
-tasks = sorted({task for task, _ in found})
-algorithms = [name for name in colours.ALGORITHMS if any(name == other for _, other in found)]
+        losses_of_seeds[row["task"], row["algorithm"]].append([float(row[name]) for name in LOSSES])
+tasks = sorted({task for task, _ in losses_of_seeds})
+algorithms = [name for name in colours.ALGORITHMS if any(name == other for _, other in losses_of_seeds)]
 
 figure = Figure(figsize=(12, 3.2 * len(tasks)), layout="constrained")
 panels = figure.subplots(len(tasks), len(LOSSES), squeeze=False)
@@ -47,7 +47,7 @@ print("| task | algorithm | seeds | " + " | ".join(LOSSES.values()) + " |")
 print("|---" * (3 + len(LOSSES)) + "|")
 for row, task in zip(panels, tasks, strict=True):
     for place, algorithm in enumerate(algorithms):
-        values = np.array(found.get((task, algorithm), [])).reshape(-1, len(LOSSES))
+        values = np.array(losses_of_seeds.get((task, algorithm), [])).reshape(-1, len(LOSSES))
         if not len(values):
             continue
         cells = [f"{np.median(v):.1%} ({v.min():.1%} to {v.max():.1%})" for v in values.T]

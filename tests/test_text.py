@@ -5,7 +5,7 @@ from rich.console import Console
 from elites.experiments import display
 from elites.experiments.display import Bar, Display
 from elites.experiments.execution import Report
-from elites.text import MAX_NAME_BYTES, file_name, folder_name, printable, shorten
+from elites.text import MAX_NAME_BYTES, make_file_name, make_folder_name, make_printable, shorten
 
 NAMES = [
     "$x",
@@ -26,7 +26,7 @@ def test_names_are_one_short_line(name):
     shown = shorten(name)
     assert shown.isprintable()
     assert len(shown) <= 60
-    assert printable(shown) == shown
+    assert make_printable(shown) == shown
     shown.encode()
 
 
@@ -35,7 +35,7 @@ def test_a_long_name_keeps_its_beginning_and_its_end():
     assert shorten("abc", 9) == "abc"
 
 
-@pytest.mark.parametrize("named", [folder_name, file_name])
+@pytest.mark.parametrize("named", [make_folder_name, make_file_name])
 def test_different_names_have_different_files(named):
     odd = [*NAMES, "$x$", "x" * 301, "\n", "ü", "x y"]
     names = [named(name) for name in odd]
@@ -52,7 +52,7 @@ def test_displays_show_names_as_they_are(name):
         bar.log(name)
         Display(name, console)
     shown = captured.get()
-    assert printable(name.split("\n")[0])[:20] in shown
+    assert make_printable(name.split("\n")[0])[:20] in shown
     assert "\N{SMILING FACE WITH OPEN MOUTH AND SMILING EYES}" not in shown
 
 

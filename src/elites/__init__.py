@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from elites.paper.presets import make_study
     from elites.policies import Policy
     from elites.policies.controller import Controller
-    from elites.replays.film import film
+    from elites.replays.film import draw_film
     from elites.replays.replay import Replay, replay
     from elites.reports.figures import (
         draw_archive,
@@ -130,11 +130,11 @@ _HOME = {
     "correct": "elites.experiments.correct",
     "draw_archive": "elites.reports.figures",
     "draw_corrected": "elites.reports.figures",
+    "draw_film": "elites.replays.film",
     "draw_parallel": "elites.reports.figures",
     "draw_profile": "elites.reports.figures",
     "draw_spread": "elites.reports.figures",
     "explore": "elites.explorer.explore",
-    "film": "elites.replays.film",
     "from_pyribs": "elites.metrics.pyribs",
     "gymnasium_task": "elites.tasks.gymnasium",
     "load_archive": "elites.results.archive",
@@ -213,11 +213,11 @@ __all__ = [
     "correct",
     "draw_archive",
     "draw_corrected",
+    "draw_film",
     "draw_parallel",
     "draw_profile",
     "draw_spread",
     "explore",
-    "film",
     "from_pyribs",
     "gymnasium_task",
     "load_archive",

@@ -17,19 +17,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def cache_root() -> Path:
+def find_cache_root() -> Path:
     """`$ELITES_CACHE`, or `elites` in the user's cache folder; RuntimeError if the user has no home."""
     chosen = os.environ.get("ELITES_CACHE")
     return Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "elites").expanduser()
 
 
-def cache_folder(name: str) -> Path | None:
+def make_cache_folder(name: str) -> Path | None:
     """A writable folder for `name` in the cache.
 
     None, with a warning, if it is not writable: the caller then works without a cache.
     """
     try:
-        folder = cache_root() / name
+        folder = find_cache_root() / name
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except (OSError, RuntimeError) as error:
@@ -47,7 +47,7 @@ def keep_compiled_programs() -> None:
 
     if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
         return
-    folder = cache_folder("jax")
+    folder = make_cache_folder("jax")
     if folder is not None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -55,7 +55,7 @@ def keep_compiled_programs() -> None:
 
 
 @functools.cache
-def version_of_files(*packages: str) -> str | None:
+def fingerprint_files(*packages: str) -> str | None:
     """A string that changes with any file of these packages: their names, sizes and times.
 
     None if a file has changed since this process began, because it may have imported an earlier version.

@@ -31,7 +31,7 @@ def connect(address: str) -> Any:
     if ray.is_initialized():
         return ray
     _require_answer(address)
-    _quiet(ray)
+    _silence(ray)
     try:
         ray.init(
             address=address,
@@ -48,7 +48,7 @@ def connect(address: str) -> Any:
     return ray
 
 
-def _quiet(ray: Any) -> None:
+def _silence(ray: Any) -> None:
     """Keeps Ray from printing the log of a lost machine, for which it has no option.
 
     The code that gave work to the machine reports its loss.
@@ -73,7 +73,7 @@ def _require_answer(address: str) -> None:
         ) from None
 
 
-def versions() -> dict[str, str | None]:
+def read_versions() -> dict[str, str | None]:
     """Versions of the packages that results depend on: all machines must have the same."""
     return {name: package_version(name) for name in ("elites", "numpy", "numba", "pybullet", *OPTIONAL)}
 
@@ -90,6 +90,6 @@ def differing_package(ours: dict[str, str | None], theirs: dict[str, str | None]
     return None
 
 
-def nodes(ray: Any) -> list[dict[str, Any]]:
+def list_machines(ray: Any) -> list[dict[str, Any]]:
     """The machines of the cluster with at least one core."""
     return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]

@@ -11,12 +11,12 @@ def require(condition: bool, name: str, value: object, allowed: str) -> None:
         raise ElitesError(f"{name} is {value}; it must be {allowed}")
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The type and the text of an exception in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def error_line(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """An exception in one line: an ElitesError as it is, others with their type."""
-    return str(error) if isinstance(error, ElitesError) else describe(error)
+    return str(error) if isinstance(error, ElitesError) else describe_error(error)

@@ -87,8 +87,8 @@ def require_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise ElitesError(
-            f"{what} {format_bytes(needed)} and {format_bytes(free)} are free on the disk of {folder}; "
-            "free some, or take another folder"
+            f"{what} {format_bytes(needed)}, but only {format_bytes(free)} are free on the disk of {folder}; "
+            "free some space, or choose another folder"
         )
 
 
@@ -253,10 +253,10 @@ def read_arrays(path: Path, arrays: Mapping[str, ArraySpec], what: str) -> dict[
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except Exception as error:  # damage takes many forms
-        raise ElitesError(f"{path} is not {what}, or is damaged: {one_line(error)}") from None
+        raise ElitesError(f"{path} is not {what}, or is damaged: {make_one_line(error)}") from None
 
 
-def one_line(error: object) -> str:
+def make_one_line(error: object) -> str:
     """The text of an error in one line of bounded length."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= MAX_ERROR_LENGTH else f"{text[:MAX_ERROR_LENGTH]}…"
@@ -272,7 +272,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def error_in_one_line(doing: str) -> Iterator[None]:
+def convert_os_errors(doing: str) -> Iterator[None]:
     """Turns an error of the file system into an ElitesError. `doing` says what failed."""
     try:
         yield

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 
 IN_MEMORY = "in-memory:"  # no module has such a name
 _pickles: dict[str, bytes] = {}  # of functions in memory, by their paths
@@ -56,7 +56,8 @@ def _pickle(function: Callable[..., Any]) -> bytes:
         return cloudpickle.dumps(function)  # type: ignore[no-any-return]
     except Exception as error:
         raise ElitesError(
-            f"{_name(function)} cannot be sent to other processes: {describe(error)}; define it in a module"
+            f"{_name(function)} cannot be sent to other processes: {describe_error(error)}; "
+            "define it in a module"
         ) from error
 
 
@@ -118,7 +119,7 @@ def import_module(name: str, what: str) -> ModuleType:
     except ElitesError:
         raise
     except (Exception, SystemExit) as error:
-        raise ElitesError(f"{what}: importing {name} failed: {describe(error)}") from error
+        raise ElitesError(f"{what}: importing {name} failed: {describe_error(error)}") from error
 
 
 def load_object(path: str, what: str, kind: str = "object") -> Any:
@@ -158,7 +159,7 @@ def load_function(path: str, what: str) -> Callable[..., Any]:
     try:
         return _unpickle(_pickles[path])
     except (Exception, SystemExit) as error:  # modules that it refers to are imported
-        raise ElitesError(f"{what} {path!r} could not be unpickled: {describe(error)}") from error
+        raise ElitesError(f"{what} {path!r} could not be unpickled: {describe_error(error)}") from error
 
 
 @functools.cache

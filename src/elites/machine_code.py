@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numba
 
-from elites.cache import cache_folder
+from elites.cache import make_cache_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,7 +38,7 @@ def _folder(sources: tuple[str | None, ...]) -> str | None:
     files = [__file__, *(source for source in sources if source is not None)]
     content = b"".join(Path(file).read_bytes() for file in files)
     modes = f"{numba.__version__} boundscheck={numba.config.BOUNDSCHECK}"
-    folder = cache_folder(f"numba-{hashlib.sha256(content + modes.encode()).hexdigest()[:16]}")
+    folder = make_cache_folder(f"numba-{hashlib.sha256(content + modes.encode()).hexdigest()[:16]}")
     return None if folder is None else str(folder)
 
 

@@ -30,7 +30,9 @@ def require_bytes(count: int, size: int, what: str, items: str) -> None:
     free = available_bytes()
     if count * size > free:
         fits = f"{free // size:,} {items} fit" if free >= size else "reduce the sizes"
-        raise ElitesError(f"{what} {count * size / 1e9:,.1f} GB and {free / 1e9:.1f} GB are free; {fits}")
+        raise ElitesError(
+            f"{what} {count * size / 1e9:,.1f} GB, but only {free / 1e9:.1f} GB are free; {fits}"
+        )
 
 
 def free_in_cgroups(table: Path = Path("/proc/self/cgroup"), groups: Path = GROUPS) -> Iterator[int]:

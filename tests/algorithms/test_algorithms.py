@@ -346,7 +346,7 @@ def test_offspring_by_operator(p_evo, batch, counts):
 def test_the_greedy_offspring_is_the_greedy_actor():
     algorithm = small("pga-map-elites")
     state, _, batch, _, _ = last(evolve(algorithm))
-    np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flat(state.learning.td3.actor))
+    np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flatten(state.learning.td3.actor))
 
 
 def test_the_ga_draws_the_same_with_any_other_operators():
@@ -430,7 +430,9 @@ def test_wrong_hyper_parameters_are_reported(name, parameters, message):
 
 
 def test_a_deep_grid_that_cannot_fit_is_refused():
-    with pytest.raises(ElitesError, match=r"depth 1000000 takes \d+\.\d GB and .* are free; depth \d+ fits"):
+    with pytest.raises(
+        ElitesError, match=r"depth 1000000 takes \d+\.\d GB, but only .* are free; depth \d+ fits"
+    ):
         make_algorithm("deep-grid", make_task("qd-ant"), depth=1_000_000)
 
 
@@ -447,7 +449,7 @@ def test_a_mean_of_equal_numbers_is_that_number():
 
 def test_random_controllers_follow_the_papers_initialisation():
     policy = make_algorithm("map-elites", make_task("qd-walker")).policy
-    (first, first_biases), _, (third, _) = policy.layers(policy.init(jax.random.key(0)))
+    (first, first_biases), _, (third, _) = policy.unflatten(policy.init(jax.random.key(0)))
     assert abs(float(jnp.abs(first).max()) / np.sqrt(6 / (22 + 128)) - 1) < 0.02
     assert abs(float(jnp.abs(third).max()) / np.sqrt(6 / (128 + 6)) - 1) < 0.02
     assert 0.8 / np.sqrt(22) < float(jnp.abs(first_biases).max()) <= 1 / np.sqrt(22)

@@ -191,7 +191,9 @@ def test_new_cells_rank_above_improvements_and_improvements_above_rejections():
 
 def test_a_full_covariance_that_cannot_fit_is_refused_before_it_is_allocated(monkeypatch):
     monkeypatch.setattr(cma_map_elites, "available_bytes", lambda: 10**10)
-    message = r"es full takes 147\.3 GB for 5 emitters of 20230 parameters and 10\.0 GB are free; what fits: "
+    message = (
+        r"es full takes 147\.3 GB for 5 emitters of 20230 parameters, but only 10\.0 GB are free; what fits: "
+    )
     fitting = r"isotropic \(0\.0049 GB\), separable \(.* GB\), limited-memory \(.* GB\)"
     with pytest.raises(ElitesError, match=message + fitting):
         make_algorithm("cma-map-elites", make_task("qd-walker"), es="full")

@@ -293,12 +293,12 @@ def test_a_run_gives_the_noise_to_its_episodes(task):
 def test_the_first_controller_has_small_weights_by_default():
     algorithm = small("map-elites-es")
     *_, (_, _, batch, _, _) = evolve(algorithm, generations=1)
-    for weights, biases in algorithm.policy.layers(batch.parameters[0]):
+    for weights, biases in algorithm.policy.unflatten(batch.parameters[0]):
         np.testing.assert_allclose(np.linalg.norm(weights, axis=0), 0.01, rtol=1e-5)
         assert not biases.any()
     assert batch.operator.tolist() == [0]
     *_, (_, _, batch, _, _) = evolve(small("map-elites-es", initial_weights="xavier"), generations=1)
-    (weights, biases), *_ = algorithm.policy.layers(batch.parameters[0])
+    (weights, biases), *_ = algorithm.policy.unflatten(batch.parameters[0])
     assert 0.5 < np.abs(weights).max() * np.sqrt((15 + 8) / 6) <= 1
     assert biases.any()
 

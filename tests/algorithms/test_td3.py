@@ -55,7 +55,7 @@ def test_copies_are_taken_every_few_steps():
         assert state.progress.training_steps == 18 * generation
         assert state.td3.steps == 18 * generation - 10
         assert state.progress.evaluations == 6 * generation
-        np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flat(state.td3.actor))
+        np.testing.assert_array_equal(batch.parameters[-1], algorithm.policy.flatten(state.td3.actor))
     assert state.buffer.size == 18 * 3
     first = np.asarray(history[0][2].parameters)  # copies after steps 3, 6, …: untrained until after step 10
     np.testing.assert_array_equal(first[:3], np.broadcast_to(first[0], first[:3].shape))
@@ -101,7 +101,7 @@ def test_an_environment_in_another_state_is_replayed():
     environment = QDGymEnv(task)
     environment.reset(seed=5)
     expected = [environment.step(action) for action in actions]
-    straight, jumping = StatelessSimulator(task.simulator), StatelessSimulator(task.simulator)
+    straight, jumping = StatelessSimulator(task.make_simulator), StatelessSimulator(task.make_simulator)
     straight.begin(5)
     for count, (observation, reward, terminated, _, _) in enumerate(expected):
         result = straight.step(5, count, actions, actions[count])

@@ -17,7 +17,7 @@ class Drift(HostTask):
     delay: float = 0.0  # of each step, in s
     patience: float = 60.0
 
-    def simulator(self):
+    def make_simulator(self):
         return DriftSimulator(self)
 
     @property

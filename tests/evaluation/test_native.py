@@ -20,14 +20,14 @@ from elites.cli import main
 from elites.evaluation.device import DeviceEvaluator
 from elites.evaluation.physics import choose_physics
 from elites.experiments.config import load_config
-from elites.native.compiled import host
+from elites.native.compiled import detect_host
 from elites.policies import parameter_count
 from elites.tasks.brax import BraxTask
 from elites.tasks.episode import Ending
 from tests.evaluation.test_device import POLICY, FinalTask, MeanTask, made
 from tests.toy import POINT, PointTask
 
-COUNT = 3 * host().lanes + 5  # lanes take further episodes
+COUNT = 3 * detect_host().lanes + 5  # lanes take further episodes
 LONG = {"episode_length": 60}
 THREE = {"descriptor_names": tuple("abc"), "descriptor_bounds": ((-9.0, 9.0),) * 3, "grid": (3, 3, 3)}
 

@@ -108,7 +108,7 @@ def test_a_custom_task_needs_only_a_simulator(options):
     with make_evaluator(own, (), threads=1) as evaluator:
         assert isinstance(evaluator, ProcessEvaluator)
         evaluation = evaluator.evaluate(parameters, [4, 4, 4], transitions=True)
-    start, moved = own.simulator().begin(4), np.array([0, 0.5, -0.5])
+    start, moved = own.make_simulator().begin(4), np.array([0, 0.5, -0.5])
     np.testing.assert_allclose(evaluation.descriptor[:, 0], np.clip(start + moved, -1, 1), rtol=1e-5)
     np.testing.assert_allclose(evaluation.fitness, 5 * start + 3 * moved, rtol=1e-5)
     np.testing.assert_array_equal(evaluation.transitions.observations[:, 0, 0], start.repeat(3))

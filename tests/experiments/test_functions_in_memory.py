@@ -47,7 +47,7 @@ def another_process(monkeypatch):
 
 
 def evaluated(task, count=6):
-    sizes = task.controller(HIDDEN)
+    sizes = task.controller_sizes(HIDDEN)
     parameters = np.random.default_rng(0).normal(size=(count, elites.Policy(sizes).parameter_count))
     with ProcessEvaluator(task, hidden=HIDDEN, processes=2) as evaluator:
         return evaluator.evaluate(parameters, np.arange(count), transitions=True)
@@ -66,7 +66,7 @@ def test_workers_compute_the_same_as_with_functions_of_a_module():
 
 
 def test_steps_in_a_separate_process_are_the_same():
-    far, near = unimportable().stepper(), GymnasiumSimulator(importable())
+    far, near = unimportable().make_stepper(), GymnasiumSimulator(importable())
     np.testing.assert_array_equal(far.begin(7), near.begin(7))
     action = np.array([0.3, -0.2], np.float32)
     np.testing.assert_array_equal(far.advance(action)[0], near.advance(action)[0])

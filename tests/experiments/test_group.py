@@ -442,7 +442,7 @@ def test_a_group_that_cannot_fit_is_refused_with_the_number_that_fits(tmp_path, 
     config = small("pga-map-elites")
     each = replications.estimate_bytes(config.make_algorithm(), "xla")
     monkeypatch.setattr("elites.memory.available_bytes", lambda: 5 * each + each // 2)
-    with pytest.raises(ElitesError, match=r"20 seeds take .* GB and .* GB are free; 5 seeds fit"):
+    with pytest.raises(ElitesError, match=r"20 seeds take .* GB, but only .* GB are free; 5 seeds fit"):
         run(config, tmp_path / "group", seeds=20, execution=Execution(log=quiet))
     assert not (tmp_path / "group").exists()
 

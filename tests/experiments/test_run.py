@@ -416,7 +416,7 @@ def test_wrong_options_of_an_execution_are_named(options, message):
 
 def test_a_plan_that_cannot_fit_is_refused_before_anything_is_written(tmp_path):
     huge = config(hyper_parameters={**SMALL, "buffer_size": 2 * 10**9})
-    with pytest.raises(ElitesError, match=r"this run takes [\d,]+\.\d GB and \d+\.\d GB are free"):
+    with pytest.raises(ElitesError, match=r"this run takes [\d,]+\.\d GB, but only \d+\.\d GB are free"):
         elites.run(huge, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

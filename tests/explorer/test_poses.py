@@ -28,7 +28,7 @@ def test_poses_are_those_of_the_simulation_that_is_filmed(name):
         evaluation = evaluator.evaluate(parameters, seeds, transitions=True)
     robot = read_robot(task)
     for index, movement in enumerate(movements):
-        simulator = task.simulator()
+        simulator = task.make_simulator()
         camera = BulletCamera(simulator, (32, 32))
         simulator.begin(seeds[index])
         steps = min(20, evaluation.length[index])

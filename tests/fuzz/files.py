@@ -640,11 +640,11 @@ class Copied:
     name: str
 
     def __call__(self, folder):
-        from elites.cache import cache_root
+        from elites.cache import find_cache_root
 
         target = folder / "cache" / "centroids"
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copy(cache_root() / "centroids" / self.name, target)
+        shutil.copy(find_cache_root() / "centroids" / self.name, target)
 
 
 def with_encoding(cases):

@@ -13,7 +13,7 @@ from tests.native.test_primitives import every_operation
 
 
 def operations(function, *examples):
-    return trace(function, *examples)[0].operations()
+    return trace(function, *examples)[0].count_operations()
 
 
 X = jnp.zeros((), jnp.float32)
@@ -47,10 +47,10 @@ def test_a_loop_carries_only_what_changes_and_is_needed():
         return (lax.fori_loop(0, 1000, turn, (x, jnp.float32(0), jnp.float32(1), fixed))[0],)
 
     program, _, _ = trace(function, X, X)
-    live = [program.graph.nodes[at] for at in program.live()]
+    live = [program.graph.nodes[at] for at in program.find_live_nodes()]
     assert sum(node.op == "param" for node in live) == 1
     assert [node.block for node in live if node.op == "mul"] == [0]  # before the loop
-    assert program.operations() == 3 * 30 + 1
+    assert program.count_operations() == 3 * 30 + 1
 
 
 def test_a_value_unchanged_only_in_the_first_iteration_is_carried():
@@ -81,20 +81,20 @@ def test_a_step_keeps_the_state_that_later_steps_need():
         return jnp.stack([a + b, b + c, c * 2, e, d + a]), a + action
 
     program, _, _ = trace(step, jnp.zeros(5), X)
-    smaller, kept = program.without_dead_state()
+    smaller, kept = program.remove_dead_state()
     assert kept == [0, 1, 2]
-    assert smaller.operations() == 4
+    assert smaller.count_operations() == 4
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("ELITES_CACHE", str(tmp_path))
     made = []
-    monkeypatch.setattr(compiled, "machine_code", lambda ir: made.append(ir) or machine_code(ir))
+    monkeypatch.setattr(compiled, "compile_ir", lambda ir: made.append(ir) or compile_ir(ir))
     return tmp_path / "native", made
 
 
-machine_code = compiled.machine_code
+compile_ir = compiled.compile_ir
 
 
 def flip_middle(content):
@@ -167,7 +167,9 @@ def test_products_are_rounded_together_with_their_sums():
         return x * y + z, x * x - z, z - y * y, shared + 1, shared
 
     program, _, _ = trace(function, X, X, X)
-    assert program.operations() - program.with_fused_products().operations() == 3  # the shared one stays
+    assert (
+        program.count_operations() - program.fuse_products().count_operations() == 3
+    )  # the shared one stays
     x, y, z = np.random.default_rng(0).normal(size=(3, 1000)).astype(np.float32)
     z[:10] = -(x * y)[:10]  # what is left is the rounding of the product
     fused = compile_function(function, X, X, X, fused=True)(x, y, z)
@@ -218,5 +220,5 @@ def test_the_work_of_a_call_counts_each_iteration():
         return (jax.lax.fori_loop(0, 5000, inner, x * x),)
 
     program = trace(function, X)[0]
-    assert program.operations() == 3
-    assert program.work() == 1 + 5000 * 2
+    assert program.count_operations() == 3
+    assert program.count_work() == 1 + 5000 * 2

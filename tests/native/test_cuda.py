@@ -12,9 +12,9 @@ import pytest
 from elites import Execution, RunConfig, correct, make_task, run, tasks
 from elites.evaluation import kernels
 from elites.evaluation.device import rollout
-from elites.evaluation.kernels import make_kernel, make_kernel_physics
+from elites.evaluation.kernels import make_kernel, make_kernel_functions
 from elites.native import compile_function
-from elites.native.compiled import LoadedCode, host, machine_code
+from elites.native.compiled import LoadedCode, compile_ir, detect_host
 from elites.native.cuda import (
     HANDLER,
     CudaError,
@@ -22,7 +22,7 @@ from elites.native.cuda import (
     choose_target,
     compile_kernel,
     compile_ptx,
-    handler_ir,
+    emit_handler,
 )
 from elites.native.emit import ENTRY, emit_kernel
 from elites.native.trace import trace
@@ -62,7 +62,7 @@ class CpuDriver:
             at = f"inttoptr (i64 {ctypes.addressof(self.place) + 4 * k} to ptr)"
             read = f"define i32 @{name}() {{\n  %read = load volatile i32, ptr {at}\n  ret i32 %read\n}}"
             ir = ir.replace(f"declare i32 {of}()", read).replace(of, f"@{name}")
-        return machine_code(ir)
+        return compile_ir(ir)
 
     def load(self, code, pointers):
         made = LoadedCode(code, ENTRY)
@@ -102,10 +102,10 @@ def check_ptx(text):
 def test_ptx_of_robots(name):
     task = make_task(name)
     _, example = start(task, 1)
-    program, _ = trace(stepping(task), example, jnp.zeros(task.action_size))[0].without_dead_state()
+    program, _ = trace(stepping(task), example, jnp.zeros(task.action_size))[0].remove_dead_state()
     assert not any(
         program.graph.nodes[at].op == "fma" and program.graph.nodes[at].dtype == "float32"
-        for at in program.live()
+        for at in program.find_live_nodes()
     )
     text = compile_ptx(emit_kernel(program), "sm_90", exact=True)
     check_ptx(text)
@@ -165,7 +165,7 @@ def test_one_lane_and_a_kernel_give_the_numbers_of_vectors(name):
     zeros = jnp.zeros(task.action_size)
     vectors, lane = (
         compile_function(stepping(task), example, zeros, lanes=lanes, fused=True)
-        for lanes in (host().lanes, 1)
+        for lanes in (detect_host().lanes, 1)
     )
     expected = vectors(states, action)
     for ours, theirs in zip(lane(states, action), expected, strict=True):
@@ -205,7 +205,7 @@ WANDERER = Wanderer(**{field.name: getattr(POINT, field.name) for field in field
 def test_episodes_of_a_kernel(task):
     """Inside a loop of a program, with robots that do not fill the last block."""
     driver = CpuDriver()
-    functions = make_kernel_physics(task, driver, threads=4)
+    functions = make_kernel_functions(task, driver, threads=4)
     policy = Policy.for_task(task, (8,))
     parameters = jax.vmap(policy.init)(jax.random.split(jax.random.key(0), 5))
     seeds = jnp.arange(10, dtype=jnp.uint32).reshape(5, 2)
@@ -226,7 +226,7 @@ def test_episodes_of_a_kernel(task):
 
 def test_a_run_with_a_kernel(tmp_path, monkeypatch):
     driver, lines = CpuDriver(), []
-    monkeypatch.setattr(kernels, "jax_driver", lambda: driver)
+    monkeypatch.setattr(kernels, "find_jax_driver", lambda: driver)
     monkeypatch.setitem(tasks.TASKS, "point", POINT)
     config = RunConfig(
         algorithm="map-elites",
@@ -307,7 +307,7 @@ def test_the_kernel_is_launched_on_the_stream():
     frame = words(*[0] * 22)
     frame[2], frame[3] = ctypes.addressof(api), 77
     frame[9], frame[14] = (ctypes.addressof(one) for one in lists)
-    handler = LoadedCode(machine_code(handler_ir(driver, made.address, 1, 1, 64)), HANDLER)
+    handler = LoadedCode(compile_ir(emit_handler(driver, made.address, 1, 1, 64)), HANDLER)
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(handler.address)
     assert call(ctypes.addressof(frame)) is None
     assert seen == [[32, 0, 77]]
@@ -319,7 +319,7 @@ def test_the_handler_declares_command_buffer_support():
     extension = words(32, 1, 0, ctypes.addressof(metadata))
     frame = words(*[0] * 22)
     frame[1] = ctypes.addressof(extension)
-    handler = LoadedCode(machine_code(handler_ir(driver, 1, 1, 1, 32)), HANDLER)
+    handler = LoadedCode(compile_ir(emit_handler(driver, 1, 1, 1, 32)), HANDLER)
     assert (
         ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(handler.address)(ctypes.addressof(frame)) is None
     )

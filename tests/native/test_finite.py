@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elites import make_task
 from elites.native import compile_function, finite, trace
-from elites.native.compiled import Code, CompiledFunction, machine_code
+from elites.native.compiled import Code, CompiledFunction, compile_ir
 from elites.native.emit import emit
 from elites.native.program import OUTERMOST, Graph, Program, Slot
 from tests.native.test_tasks import ROBOTS, actions, start, stepping
@@ -64,7 +64,7 @@ def programs(draw):
 
 def made(program, short):
     arguments, results = [[Slot((3,), "float32")]], [[Slot((len(program.outputs[0]),), "float32")]]
-    return CompiledFunction(Code(machine_code(emit(program, 8, short)), arguments, results, None, 0), 8)
+    return CompiledFunction(Code(compile_ir(emit(program, 8, short)), arguments, results, None, 0), 8)
 
 
 def same_numbers(ours, theirs):
@@ -173,8 +173,8 @@ def test_the_shorter_program_of_a_robot_is_used(name):
     arguments = example, jnp.zeros(task.action_size)
     program, takes, gives = trace.trace(step, *arguments)
     short = finite.shorten_program(program)
-    assert short.operations() < 0.75 * program.operations()
-    code = Code(machine_code(emit(short, 8)), takes, [*gives, [Slot((), "float32")]], None, 0)
+    assert short.count_operations() < 0.75 * program.count_operations()
+    code = Code(compile_ir(emit(short, 8)), takes, [*gives, [Slot((), "float32")]], None, 0)
     guarded, structure = CompiledFunction(code, 8), jax.tree.structure(states)
     for action in actions(task, 40):
         after, *_, [guard] = guarded(states, action)

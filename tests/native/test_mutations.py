@@ -41,7 +41,7 @@ def swing(state, action):
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch):
     """The key of kept code has the compiler's sources, which no mutation here changes."""
-    monkeypatch.setattr(compiled, "cache_folder", lambda name: None)
+    monkeypatch.setattr(compiled, "make_cache_folder", lambda name: None)
 
 
 @functools.cache
@@ -158,11 +158,11 @@ def test_a_change_of_any_operation_is_noticed(monkeypatch):
     The series of elementary functions, in float64, are the business of `test_functions.py`.
     """
     step, arguments, _ = pendulum()
-    whole = trace.trace(step, *examples(arguments))[0].with_fused_products()
+    whole = trace.trace(step, *examples(arguments))[0].fuse_products()
     nodes = whole.graph.nodes
     opposite = {"add": "sub", "sub": "add", "fma": "fms", "fms": "fma", "fnma": "fma"}
     unnoticed, tried = [], 0
-    for at in sorted(whole.live()):
+    for at in sorted(whole.find_live_nodes()):
         node = nodes[at]
         if node.op in ("const", "input", "index", "param", "loop", "out") or node.dtype == "float64":
             continue

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elites.native import compile_function, compiled, perceptron
-from elites.native.compiled import Host, allocate_aligned, host
+from elites.native.compiled import Host, allocate_aligned, detect_host
 from elites.native.emit import emit
 from elites.native.perceptron import Perceptron
 from elites.native.trace import trace
@@ -26,9 +26,9 @@ def narrow(request, monkeypatch):
     if not llvm.get_host_cpu_features().get(feature):
         pytest.skip(f"this processor has no {feature}")
     other = Host(name, "", lanes, fuses)
-    host()  # initialises LLVM
+    detect_host()  # initialises LLVM
     for module in (compiled, perceptron):
-        monkeypatch.setattr(module, "host", lambda: other)
+        monkeypatch.setattr(module, "detect_host", lambda: other)
     return other
 
 
@@ -64,7 +64,7 @@ def test_a_step_has_the_bits_of_wider_vectors(narrow, monkeypatch):
     assert not differ(ours, expected, 1e-5).any()
     monkeypatch.undo()
     _, wide, _ = step_results()
-    if narrow.fuses == host().fuses:
+    if narrow.fuses == detect_host().fuses:
         for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(wide), strict=True):
             np.testing.assert_array_equal(mine, other)
 
@@ -74,7 +74,7 @@ def test_a_perceptron_has_the_numbers_of_wider_vectors(narrow, monkeypatch):
     ours = outputs(narrow.lanes)
     assert (ours == ours[0]).all()
     monkeypatch.undo()
-    np.testing.assert_allclose(ours[0], outputs(host().lanes)[0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ours[0], outputs(detect_host().lanes)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_code_for_arm(monkeypatch):
@@ -86,13 +86,13 @@ def test_code_for_arm(monkeypatch):
     except RuntimeError as error:
         pytest.skip(f"LLVM is without this processor: {error}")
     machine = target.create_target_machine(cpu="neoverse-n1", opt=2, codemodel="jitdefault")
-    monkeypatch.setattr(perceptron, "host", lambda: Host("neoverse-n1", "", 4, True))
-    monkeypatch.setattr(perceptron, "machine_code", lambda ir: ir.encode())
+    monkeypatch.setattr(perceptron, "detect_host", lambda: Host("neoverse-n1", "", 4, True))
+    monkeypatch.setattr(perceptron, "compile_ir", lambda ir: ir.encode())
     monkeypatch.setattr(
         perceptron, "LoadedCode", lambda code, name: type("Text", (), {"address": code.decode()})
     )
     step, arguments, _ = pendulum()
-    program = trace(step, *examples(arguments))[0].with_fused_products()
+    program = trace(step, *examples(arguments))[0].fuse_products()
     for ir in (emit(program, 4), Perceptron(SIZES, 4).address):
         module = llvm.parse_assembly(ir)
         module.triple = "aarch64-linux-gnu"

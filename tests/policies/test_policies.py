@@ -111,7 +111,7 @@ def test_layers_are_split_and_flattened_without_change(sizes):
     layers = split_layers(parameters, sizes)
     assert [weights.shape for weights, _ in layers] == list(pairwise(sizes))
     assert [biases.shape for _, biases in layers] == [(size,) for size in sizes[1:]]
-    np.testing.assert_array_equal(Policy(sizes).flat(Policy(sizes).layers(parameters)), parameters)
+    np.testing.assert_array_equal(Policy(sizes).flatten(Policy(sizes).unflatten(parameters)), parameters)
     assert Policy(sizes).parameter_count == len(parameters)
 
 

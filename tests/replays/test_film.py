@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from elites import ElitesError, RunConfig, cli, film
+from elites import ElitesError, RunConfig, cli, draw_film
 from elites.reports import maps
 from elites.results.folder import RunFolder
 from tests.clips import frames
@@ -56,7 +56,7 @@ def shares(picture):
 @pytest.mark.parametrize("ending", [".gif", ".mp4"])
 def test_the_archive_fills_on_one_scale(ending, walker, tmp_path):
     progress = []
-    path = film(
+    path = draw_film(
         walker.path, tmp_path / f"film{ending}", size=(4, 3.2), on_frame=lambda *done: progress.append(done)
     )
     pictures, rate = frames(path)
@@ -78,7 +78,7 @@ def test_scales_cover_all_snapshots(walker, tmp_path, monkeypatch):
     monkeypatch.setattr(
         "elites.reports.figures.draw_map", lambda *drawn: (scales.append(drawn[2]), maps.draw_map(*drawn))
     )
-    film(walker.path, tmp_path / "film.gif", size=(3, 3))
+    draw_film(walker.path, tmp_path / "film.gif", size=(3, 3))
     assert len({scale.ends for scale in scales}) == 1
     low, high = scales[0].ends
     assert low < 10
@@ -89,7 +89,7 @@ def test_scales_cover_all_snapshots(walker, tmp_path, monkeypatch):
 def test_other_dimensions_and_colours(task, tmp_path):
     run = filled(tmp_path, task, 2)
     out = tmp_path / "film.gif"
-    film(run.path, out, colour="operator", size=(5, 3))
+    draw_film(run.path, out, colour="operator", size=(5, 3))
     pictures, _ = frames(out)
     assert (pictures[0] != pictures[-1]).any()
 
@@ -99,7 +99,7 @@ def test_a_later_archive_is_the_last_picture(tmp_path):
     later = run.read_archive()
     run.write_archive(dataclasses.replace(later, about={**later.about, "evaluations": 2000}))
     progress = []
-    film(run.path, tmp_path / "film.gif", size=(3, 3), on_frame=lambda *done: progress.append(done))
+    draw_film(run.path, tmp_path / "film.gif", size=(3, 3), on_frame=lambda *done: progress.append(done))
     assert progress[-1] == (3, 3)
 
 
@@ -124,7 +124,7 @@ def test_a_film_that_cannot_be_made_gets_one_line(walker, tmp_path, capsys):
         with pytest.raises(
             ElitesError, match=r"0000000300.npz has other cells than .*; they are not of one run"
         ):
-            film(walker.path, tmp_path / "film.gif")
+            draw_film(walker.path, tmp_path / "film.gif")
     finally:
         walker.snapshot_path(300).unlink()
 

@@ -103,7 +103,7 @@ def test_poses_are_those_of_the_episode(name):
     movements = list(record(task, (8,), parameters, seeds, steps=40, every=2, physics=None))
     with elites.ThreadEvaluator(task, hidden=(8,), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, seeds, transitions=True)
-    robot, simulator = read_robot(task), task.simulator()
+    robot, simulator = read_robot(task), task.make_simulator()
     floor = -0.1 if name == "swimmer" else 0.0
     for index, movement in enumerate(movements):
         steps = min(40, evaluation.length[index])
@@ -266,7 +266,7 @@ def test_both_renderers_cover_the_same_pixels(qpos, offscreen, model, capfd):
     positions, rotations = np.array([[qpos[:3], np.zeros(3)]]) - below, np.array([[turn, [1, 0, 0, 0]]])
     view = (35.0, -25.0, 4.0, 0.8)
     scene = PosedScene(ModelShapes(made, [1, 0], {}), positions, rotations, 0.01, view, offscreen.size)
-    pictures = scene.picture(0, target), offscreen.shot(np.array(qpos), target + below)
+    pictures = scene.picture(0, target), offscreen.take_picture(np.array(qpos), target + below)
     ours, theirs = (picture.max(-1) > 1.5 * picture.min(-1) + 8.0 for picture in pictures)  # what is not grey
     assert theirs.sum() > 1000
     assert (ours & theirs).sum() > 0.9 * (ours | theirs).sum()
@@ -276,7 +276,7 @@ def test_both_renderers_cover_the_same_pixels(qpos, offscreen, model, capfd):
 def test_a_killed_renderer_is_reported(offscreen, model):
     offscreen._process.kill()
     with pytest.raises(ElitesError, match=r"failed: its process was killed by SIGKILL; MUJOCO_GL=disabled"):
-        offscreen.shot(model[1].qpos, np.zeros(3))
+        offscreen.take_picture(model[1].qpos, np.zeros(3))
 
 
 def test_a_clip_by_mujocos_renderer(offscreen, hopper, tmp_path, monkeypatch, capfd):
@@ -292,7 +292,7 @@ def test_a_clip_by_mujocos_renderer(offscreen, hopper, tmp_path, monkeypatch, ca
 def test_a_camera_follows_the_robot():
     task = elites.make_task("mujoco-swimmer", episode_length=40)
     recorder = Recorder(task)
-    episode = recorder.episode(0, np.zeros((3, 2), np.float32))
+    episode = recorder.record_episode(0, np.zeros((3, 2), np.float32))
     far = episode._replace(positions=episode.positions + np.array([700.0, 300.0, 0.0]))
     pictures = [
         next(MujocoScene(recorder, one, (160, 120), None).frames([2])).astype(int) for one in (episode, far)

@@ -15,7 +15,7 @@ from elites import ElitesError, RunConfig, cli, load_archive
 from elites.files import is_partial, remove_partials
 from elites.replays import replay as replays
 from elites.replays.bullet import BulletCamera, BulletScene
-from elites.replays.choice import best_per_region, parse_grid
+from elites.replays.choice import parse_grid, select_best_per_region
 from elites.replays.clip import Clip
 from elites.replays.rays import Camera, Shapes
 from elites.results.archive import save_archive
@@ -79,11 +79,11 @@ def test_drawing_changes_nothing_in_the_simulation():
     parameters[0, ::7] = 0.5
     with elites.ThreadEvaluator(task, hidden=(), threads=1) as evaluator:
         evaluation = evaluator.evaluate(parameters, [5], transitions=True)
-    simulator = task.simulator()
+    simulator = task.make_simulator()
     camera = BulletCamera(simulator, (64, 48))
     seen = [simulator.begin(5)]
     for action in evaluation.transitions.actions[0, : evaluation.length[0]]:
-        camera.shot(camera.torso(), 0.0, -10.0, 3.0)
+        camera.take_picture(camera.torso(), 0.0, -10.0, 3.0)
         seen.append(simulator.advance(action)[0])
     simulator.close()
     np.testing.assert_array_equal(seen, evaluation.transitions.observations[0, : evaluation.length[0] + 1])
@@ -130,7 +130,7 @@ def test_a_notebook_shows_the_clip(suffix, pushed, tmp_path, monkeypatch):
     assert str(shown).splitlines()[-1] == str(shown.path)
     monkeypatch.setattr(replays, "MAX_INLINE_BYTES", 10)
     assert "data:" not in shown._repr_html_()
-    assert "are shown here" in shown._repr_html_()
+    assert "a notebook shows clips of up to" in shown._repr_html_()
     shown.path.unlink()
     assert "No such file" in shown._repr_html_()
 
@@ -143,10 +143,10 @@ def test_elites_are_spread_over_the_descriptor_space(pushed):
         cell=np.array([4, 7, 9, 11, 13]),
     )
     # The first dimension runs to the right, the second upwards.
-    assert best_per_region(archive, (2, 2)) == [None, 2, 0, 4]
-    assert best_per_region(archive, (1, 3)) == [0, 3, 2]
+    assert select_best_per_region(archive, (2, 2)) == [None, 2, 0, 4]
+    assert select_best_per_region(archive, (1, 3)) == [0, 3, 2]
     line = dataclasses.replace(archive, bounds=archive.bounds[:1], descriptor=archive.descriptor[:, :1])
-    assert best_per_region(line, (2, 2)) == [0, None, 3, 2]
+    assert select_best_per_region(line, (2, 2)) == [0, None, 3, 2]
     assert parse_grid("2x5") == (2, 5)
 
 
@@ -256,7 +256,7 @@ def test_rays_hit_solids():
         radius=np.array([0.5, 0.25]),
         colour=np.array([red, blue]),
     )
-    picture = camera.shot(shapes, target).astype(int)
+    picture = camera.take_picture(shapes, target).astype(int)
     is_red, is_blue = (picture[..., axis] > picture.sum(-1) - picture[..., axis] for axis in (0, 2))
     focus = 50 / np.tan(np.radians(25))
     rows, columns = np.nonzero(is_red)

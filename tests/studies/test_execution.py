@@ -294,7 +294,9 @@ def test_too_little_space_is_reported_before_anything_starts(tmp_path, monkeypat
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10**6))
     study = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000, log_every=7)
     assert study.jobs()[0].configs[0].log_every == 7
-    with pytest.raises(ElitesError, match=r"the study takes up to .* and 1\.0 MB are free on the disk of"):
+    with pytest.raises(
+        ElitesError, match=r"the study takes up to .*, but only 1\.0 MB are free on the disk of"
+    ):
         run_study(study, tmp_path / "out", UNMEASURED)
     assert list((tmp_path / "out").iterdir()) == []
     assert run_study(study, tmp_path / "out", UNMEASURED, only_plan=True) == []

@@ -232,7 +232,7 @@ def test_too_little_space_is_reported_before_anything_is_written(tmp_path, monke
     piece = make_piece(tmp_path, "a", 0, 1)
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    merging_fails([piece], tmp_path / "out", r"these runs take .* and 1 kB are free on the disk of")
+    merging_fails([piece], tmp_path / "out", r"these runs take .*, but only 1 kB are free on the disk of")
 
 
 def test_a_folder_without_parameters_is_small_and_reports_it(tmp_path, capsys):

@@ -12,7 +12,7 @@ if __name__ == "__main__":
     require_bullet()
     for robot in ("walker", "halfcheetah", "ant", "hopper"):
         task = make_task(f"qd-{robot}", episode_length=200)
-        size = parameter_count(task.controller())
+        size = parameter_count(task.controller_sizes())
         parameters = 0.2 * np.random.default_rng(7).standard_normal((CONTROLLERS, size), np.float32)
         with ThreadEvaluator(task, threads=2) as evaluator:
             evaluation = evaluator.evaluate(parameters, np.arange(CONTROLLERS))

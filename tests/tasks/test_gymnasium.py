@@ -21,7 +21,7 @@ def test_a_task_has_the_sizes_of_its_environment():
     shorter = make_task("gym:Pendulum-v1", descriptor="tests.outside:without_jax", episode_length=50)
     assert shorter.episode_length == 50
     longer = make_task("gym:Pendulum-v1", descriptor="tests.outside:without_jax", episode_length=300)
-    simulator = longer.simulator()
+    simulator = longer.make_simulator()
     outcome = simulator.run(np.zeros(4, np.float32), np.array([3, 1]), 0, np.zeros(1), None)
     simulator.close()
     assert outcome.length == 300
@@ -209,7 +209,7 @@ def test_the_module_of_the_descriptor_can_register_the_id(tmp_path, monkeypatch)
     with ProcessEvaluator(task, hidden=(), processes=1) as evaluator:
         evaluation = evaluator.evaluate(np.zeros((1, 8)), [0])
     assert evaluation.length == [6]
-    simulator = task.stepper()
+    simulator = task.make_stepper()
     np.testing.assert_allclose(simulator.begin(3), outside.push().reset(seed=3)[0], rtol=1e-6)
     simulator.close()
     assert make_task("gym:maze:PointMaze-v0", **given).episode_length == 6

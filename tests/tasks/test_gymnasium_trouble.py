@@ -78,7 +78,7 @@ def test_an_import_that_hangs_gets_one_line(text, message, tmp_path, monkeypatch
 
 def test_steps_in_a_separate_process_are_the_same():
     task = gymnasium_task(outside.push, descriptor=outside.up, episode_length=20, qd_offset=0.0)
-    far, near = StatelessSimulator(task.stepper), GymnasiumSimulator(task)
+    far, near = StatelessSimulator(task.make_stepper), GymnasiumSimulator(task)
     actions = np.random.default_rng(0).uniform(-1, 1, (20, 2)).astype(np.float32)
     np.testing.assert_array_equal(far.begin(7), near.begin(7))
     for count, action in enumerate(actions):

@@ -90,7 +90,7 @@ def compare(theirs, ours, seed, steps=1000, past_the_end=False):
     """Compares a whole episode bit by bit. Returns its length."""
     actions = np.random.default_rng(seed)
     expected, _ = theirs.reset(seed=seed)
-    np.testing.assert_array_equal(ours.reset(*ours.initial_state(np.random.default_rng(seed))), expected)
+    np.testing.assert_array_equal(ours.reset(*ours.draw_initial_state(np.random.default_rng(seed))), expected)
     space, length = theirs.action_space, 0
     while length < steps:
         length += 1
@@ -311,9 +311,9 @@ def test_another_model_has_other_sizes_and_must_have_the_feet(tmp_path):
     other.write_text(hopper.replace("foot_geom", "heel"))
     task = make_task("mujoco-hopper", xml_file=str(other))
     with pytest.raises(ElitesError, match="the model of mujoco-hopper has no geom or body 'foot_geom'"):
-        task.simulator()
+        task.make_simulator()
     with pytest.raises(ElitesError, match="the model of mujoco-ant has no body 14; its bodies with names"):
-        make_task("mujoco-ant", main_body=14).simulator()
+        make_task("mujoco-ant", main_body=14).make_simulator()
     assert make_task("mujoco-hopper", xml_file="ant.xml").action_size == 8
     (tmp_path / "broken.xml").write_text("<mujoco><worldbody></mujoco>")
     with pytest.raises(ElitesError, match="MuJoCo cannot read"):
@@ -322,11 +322,11 @@ def test_another_model_has_other_sizes_and_must_have_the_feet(tmp_path):
 
 @pytest.fixture
 def layout():
-    library.checked_layout.cache_clear()
+    library.read_checked_layout.cache_clear()
     right = library.read_layout()
     yield right
-    library.checked_layout.cache_clear()
-    assert library.checked_layout() == right
+    library.read_checked_layout.cache_clear()
+    assert library.read_checked_layout() == right
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_version_with_other_structs_is_refused(field, by, message, layout, mon
         wrong = layout._replace(contact=_moved(layout.contact, field, by))
     monkeypatch.setattr(library, "read_layout", lambda: wrong)
     with pytest.raises(ElitesError, match=rf"mujoco [\d.]+ cannot be used: {message} at another place;"):
-        library.checked_layout()
+        library.read_checked_layout()
 
 
 def _moved(contact, field, by):
@@ -378,7 +378,7 @@ def test_structs_that_are_described_in_another_way_are_refused(lacks, layout, mo
         others += [SimpleNamespace(name="geom", type=None)] * (lacks == "type")
         monkeypatch.setitem(structs.STRUCTS, "mjContact", SimpleNamespace(fields=others))
     with pytest.raises(ElitesError, match=r"cannot be used: its structs are described in another way \("):
-        library.checked_layout()
+        library.read_checked_layout()
 
 
 def test_without_the_package_the_tasks_say_so(monkeypatch):

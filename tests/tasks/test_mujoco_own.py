@@ -113,7 +113,7 @@ def test_results_do_not_depend_on_order_or_threads(evaluator):
 def test_the_default_reward_is_velocity_minus_a_cost_of_control(files):
     weights = {"forward_reward_weight": 2.0, "ctrl_cost_weight": 0.3}
     task = mujoco_task(files["cart"], descriptor="velocity", **weights, episode_length=5, keyframe="low")
-    simulator = task.simulator()
+    simulator = task.make_simulator()
     simulator.begin(3)
     for control in np.float32([[2, 1], [-1, 0.5], [0, 0]]):
         _, reward, ended = simulator.step(control)
@@ -172,7 +172,7 @@ def test_other_parameters_have_another_archive(files):
         ("gone", {}, r"gone\.xml is not a file; mujoco:FILE names a model in MuJoCo's XML"),
         ("broken", {}, r"MuJoCo cannot read .*broken\.xml: "),
         ("wrong", {}, r"MuJoCo cannot read .*wrong\.xml: .*wings"),
-        ("passive", {}, "one without actuators; it must be one that can be controlled"),
+        ("passive", {}, "has no actuators; it needs at least one"),
         ("unlimited", {}, "has no ctrlrange for the actuators front_motor; "),
         ("unnamed", {}, "has no name for its first body with a joint; .* world, front_leg, back_leg"),
         ("cart", {"feet": ["paw"]}, "no geom or body 'paw' that could be a foot; its geoms .* floor, hull, "),
@@ -221,7 +221,7 @@ def test_a_wrong_robot_is_refused_in_one_line(files, model, given, message):
 def test_a_wrong_function_is_refused_in_one_line(files, function, message):
     task = mujoco_task(files["cart"], reward=function)
     with pytest.raises(ElitesError, match=message) as refused:
-        task.simulator()
+        task.make_simulator()
     assert "\n" not in str(refused.value)
 
 
@@ -258,21 +258,21 @@ def test_a_changed_robot_is_refused(tmp_path, files):
     ):
         make_task(f"mujoco:{moved / 'again.xml'}", **recorded)
     path.write_text(path.read_text().replace('mass="2"', 'mass="3"'))
-    for again in (lambda: make_task(task.name, **recorded), task.simulator):
+    for again in (lambda: make_task(task.name, **recorded), task.make_simulator):
         with pytest.raises(ElitesError, match=r"cart\.xml has changed since this task was recorded"):
             again()
-    heavy = mujoco_task(path, **PLAN).simulator().model
+    heavy = mujoco_task(path, **PLAN).make_simulator().model
     assert heavy.body("box").mass == 3
     path.unlink()
     with pytest.raises(ElitesError, match=r"cart\.xml is not a file; it must be the robot's model"):
-        task.simulator()
+        task.make_simulator()
 
 
 def test_functions_of_a_notebook(files, monkeypatch, tmp_path):
     task = mujoco_task(files["cart"], reward=lambda state: state.qpos[2])
     (path,) = task.pickled_functions()
     assert path == task.reward
-    assert task.simulator().step(np.zeros(2, np.float32))[1] == pytest.approx(0.4, abs=0.05)
+    assert task.make_simulator().step(np.zeros(2, np.float32))[1] == pytest.approx(0.4, abs=0.05)
     recorded = json.loads(json.dumps(list_parameters(task)))
     again = mujoco_task(files["cart"], reward=lambda state: 0 + state.qpos[2])
     monkeypatch.delitem(imports._pickles, path)

@@ -35,7 +35,7 @@ def pair(request):
 
 def act(policy, parameters, observation):
     """A controller in NumPy, fed the stock environment's observations."""
-    layers = policy.layers(parameters)
+    layers = policy.unflatten(parameters)
     for weights, biases in layers[:-1]:
         observation = np.maximum(observation @ weights + biases, 0)
     weights, biases = layers[-1]

@@ -143,6 +143,6 @@ def require_memory(config: CMAMAPElitesConfig, dimensions: int) -> None:
         fitting = [f"{kind} ({needed(kind) / 1e9:.2g} GB)" for kind in get_args(Kind) if needed(kind) <= free]
         raise ElitesError(
             f"es {config.es} takes {needed(config.es) / 1e9:.1f} GB for {config.emitters} emitters of "
-            f"{dimensions} parameters and {free / 1e9:.1f} GB are free; what fits: "
+            f"{dimensions} parameters, but only {free / 1e9:.1f} GB are free; what fits: "
             f"{', '.join(fitting) or 'none of the variants'}"
         )

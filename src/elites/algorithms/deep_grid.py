@@ -71,7 +71,7 @@ class DeepGrid(Algorithm):
         if needed > free:
             fits = config.depth * free // needed
             raise ElitesError(
-                f"depth {config.depth} takes {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
+                f"depth {config.depth} takes {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free; "
                 f"depth {fits} fits"
             )
 

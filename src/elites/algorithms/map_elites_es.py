@@ -261,7 +261,7 @@ class MAPElitesES(Algorithm):
         if self.config.initial_weights == "xavier" or not isinstance(self.genome, Policy):
             return self.make_random_batch(key, 1)
         layers = normc_layers(jax.random.fold_in(key, RandomStream.RANDOM), self.genome.sizes, NORM)
-        return self.make_batch(random=without_parents(self.genome.flat(layers)[None]))
+        return self.make_batch(random=without_parents(self.genome.flatten(layers)[None]))
 
     def _begin_step(self, state: State, key: jax.Array) -> Search:
         """New perturbations; after the last step of a parent also a new parent and the other goal."""
@@ -307,9 +307,9 @@ class MAPElitesES(Algorithm):
         deviation = moments.deviation()
 
         def fold(controller: jax.Array) -> jax.Array:
-            (weights, biases), *others = self.policy.layers(controller)
+            (weights, biases), *others = self.policy.unflatten(controller)
             scaled = weights / deviation[:, None]
-            return self.policy.flat(((scaled, biases - moments.mean @ scaled), *others))
+            return self.policy.flatten(((scaled, biases - moments.mean @ scaled), *others))
 
         return jax.vmap(fold)(parameters)
 
@@ -317,9 +317,9 @@ class MAPElitesES(Algorithm):
         """The inverse: turns a plain controller into one for normalised observations."""
         if not self.config.normalise:
             return controller
-        (weights, biases), *others = self.policy.layers(controller)
+        (weights, biases), *others = self.policy.unflatten(controller)
         first = (weights * moments.deviation()[:, None], biases + moments.mean @ weights)
-        return self.policy.flat((first, *others))
+        return self.policy.flatten((first, *others))
 
     def _update_moments(self, state: State, evaluation: Evaluation[jax.Array]) -> Moments:
         """The moments, with the observations of these episodes included."""

@@ -123,7 +123,7 @@ class PGAMAPElites(Algorithm):
                 offspring["pg"] = self.pg(archive, learning.td3, learning.buffer, pg_key, pg_count)
 
             # Return the greedy actor as offspring.
-            offspring["greedy"] = without_parents(self.policy.flat(learning.td3.actor)[None])
+            offspring["greedy"] = without_parents(self.policy.flatten(learning.td3.actor)[None])
 
         return state._replace(learning=learning), self.make_batch(**offspring)._replace(training=training)
 

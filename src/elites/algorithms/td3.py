@@ -158,7 +158,7 @@ class TD3(Algorithm):
             key, first = inputs
             inputs = jax.random.split(key, interval), first + jnp.arange(interval)
             state, training = jax.lax.scan(step, state, inputs)
-            return state, (self.policy.flat(state.td3.actor), training)
+            return state, (self.policy.flatten(state.td3.actor), training)
 
         keys = jax.random.split(jax.random.fold_in(key, RandomStream.TRAINING), round.policies)
         state, (copies, training) = jax.lax.scan(copy, state, (keys, interval * jnp.arange(round.policies)))

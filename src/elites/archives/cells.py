@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from elites.cache import cache_folder
+from elites.cache import make_cache_folder
 from elites.errors import ElitesError, require
 from elites.files import ArraySpec, read_arrays, write_arrays
 from elites.tasks.task import Task
@@ -347,7 +347,7 @@ def _load_shipped(count: int, dimensions: int, version: int) -> np.ndarray | Non
 
 
 def _load_or_compute(count: int, dimensions: int, version: int) -> np.ndarray:
-    folder = cache_folder("centroids")
+    folder = make_cache_folder("centroids")
     path = None if folder is None else folder / f"{count}x{dimensions}-{SAMPLES}-{version}.npz"
     if path is not None and path.exists():
         with contextlib.suppress(ElitesError):  # damaged: computed again

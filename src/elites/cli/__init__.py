@@ -21,7 +21,7 @@ from elites.cli.replay import Replay
 from elites.cli.run import Resume, RunOptions, run_command
 from elites.cli.show import Show
 from elites.cli.study import STUDY_COMMANDS, StudyRun
-from elites.errors import ElitesError, error_line
+from elites.errors import ElitesError, format_error
 from elites.options import check_fields
 from elites.output import safe_output
 from elites.text import shorten
@@ -173,7 +173,7 @@ def _main(arguments: Sequence[str]) -> int:
                 try:
                     return command.run()
                 except SystemExit as error:  # raised by the user's module
-                    return _refuse(f"your module called sys.exit: {error_line(error)}")
+                    return _refuse(f"your module called sys.exit: {format_error(error)}")
         return 0
     except ElitesError as error:
         return _refuse(str(error))

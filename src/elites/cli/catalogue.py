@@ -27,7 +27,7 @@ class Tasks:
                 str(task.observation_size),
                 str(task.action_size),
                 str(task.descriptor_size),
-                str(parameter_count(task.controller())),
+                str(parameter_count(task.controller_sizes())),
                 str(task.cells),
                 str(task.episode_length),
                 f"{task.qd_offset:.2f}",

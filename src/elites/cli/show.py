@@ -25,10 +25,10 @@ class Show(Style):
 
         style = {field: getattr(self, field) for field in Style.__dataclass_fields__}
         if self.film is not None:
-            from elites.replays.film import film
+            from elites.replays.film import draw_film
 
             with Bar(f"filming {self.folder}", unit="pictures") as bar:
-                film(self.folder, self.film, **style, on_frame=bar)
+                draw_film(self.folder, self.film, **style, on_frame=bar)
         with Bar(f"{self.folder}", activity="drawing figures"):
             from elites.reports.show import show
 

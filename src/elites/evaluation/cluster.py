@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elites.cluster import connect, differing_package, nodes, versions
+from elites.cluster import connect, differing_package, list_machines, read_versions
 from elites.errors import ElitesError
 from elites.evaluation import make_evaluator
 from elites.evaluation.evaluation import Evaluation, Evaluator, flatten_episodes
@@ -54,7 +54,7 @@ class EvaluatorActor:
 
     def package_versions(self) -> dict[str, str | None]:
         """The versions of the packages on this machine."""
-        return versions()
+        return read_versions()
 
     def evaluate(
         self,
@@ -107,7 +107,7 @@ class ClusterEvaluator(Evaluator):
         if threads is not None and threads < 1:
             raise ElitesError(f"threads is {threads}; it must be at least 1")
         self._ray = connect(address)
-        super().__init__(task, task.controller(hidden))
+        super().__init__(task, task.controller_sizes(hidden))
         self._hidden, self._threads = hidden, threads
         self._actors: dict[str, _Actor] = {}
         self._searched = -np.inf  # time of the last search for machines
@@ -178,7 +178,7 @@ class ClusterEvaluator(Evaluator):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._searched = time.monotonic()
-        for node in nodes(self._ray):
+        for node in list_machines(self._ray):
             name = node["NodeID"]
             if name in self._actors:
                 continue
@@ -197,7 +197,7 @@ class ClusterEvaluator(Evaluator):
         theirs = self._await_result(call, actor)
         if theirs is None:
             return
-        ours = versions()
+        ours = read_versions()
         if (name := differing_package(ours, theirs)) is not None:
             raise ElitesError(f"a machine of the cluster has {name} {theirs[name]}, this one {ours[name]}")
         actor.started = True

@@ -42,12 +42,12 @@ class BatchFunctions(NamedTuple):
     axis: int = 0  # of the robots, in the arrays of the states
 
 
-def batch_physics(task: DeviceTask, physics: Physics | None = None) -> BatchFunctions:
+def make_batch_functions(task: DeviceTask, physics: Physics | None = None) -> BatchFunctions:
     """The functions of a task: compiled by XLA, or with the step as a CUDA kernel."""
     if physics == "cuda":
-        from elites.evaluation.kernels import make_kernel_physics
+        from elites.evaluation.kernels import make_kernel_functions
 
-        return make_kernel_physics(task)
+        return make_kernel_functions(task)
     return BatchFunctions(jax.vmap(task.reset), jax.vmap(task.step), jax.vmap(task.episode_descriptor))
 
 
@@ -81,13 +81,13 @@ def rollout(
     `action_noise` is as in `Evaluator.evaluate`. `enabled` has the shape of the seeds; where it is false, the
     episode is skipped. `functions` replaces the task's own functions.
     """
-    functions = functions or batch_physics(task)
+    functions = functions or make_batch_functions(task)
     shape, steps = seeds.shape, task.episode_length
     chunks = math.ceil(steps / CHECK_EVERY)
     every = math.ceil(steps / chunks)
     flat = seeds.reshape(-1)
     count = len(flat)
-    layers = jax.vmap(policy.layers)(parameters)
+    layers = jax.vmap(policy.unflatten)(parameters)
     dtype = np.dtype(task.step_descriptor_dtype)
 
     def act(observation: jax.Array, step: jax.Array) -> jax.Array:
@@ -255,7 +255,7 @@ def evaluate_inside(
         transitions=transitions,
         action_noise=action_noise,
         enabled=enabled,
-        functions=batch_physics(task, physics),
+        functions=make_batch_functions(task, physics),
     )
 
 
@@ -272,7 +272,7 @@ class DeviceEvaluator(Evaluator):
         chunk: int | None = None,
         physics: Physics | None = None,
     ) -> None:
-        super().__init__(task, task.controller(hidden))
+        super().__init__(task, task.controller_sizes(hidden))
         self.policy = Policy.for_task(task, hidden)
         self.chunk, self.physics = chunk, physics
         self._program = functools.cache(self._compiled)
@@ -285,7 +285,7 @@ class DeviceEvaluator(Evaluator):
                 self.policy,
                 transitions=transitions,
                 action_noise=action_noise,
-                functions=batch_physics(self.task, self.physics),
+                functions=make_batch_functions(self.task, self.physics),
             )
         )
 

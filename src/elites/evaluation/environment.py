@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.errors import ElitesError, error_line
+from elites.errors import ElitesError, format_error
 from elites.tasks.task import DeviceTask, HostTask, Stepper, Task
 
 
@@ -123,7 +123,7 @@ class SimulatedEnvironment:
     """The environment of a task that is simulated outside JAX."""
 
     def __init__(self, task: HostTask) -> None:
-        self.task, self.simulator = task, StatelessSimulator(task.stepper)
+        self.task, self.simulator = task, StatelessSimulator(task.make_stepper)
         self.failure: ElitesError | None = None
 
     def begin(self, seed: jax.Array) -> EpisodeState:
@@ -176,7 +176,7 @@ class SimulatedEnvironment:
         return observation, np.float32(np.nan), np.bool_(False), np.bool_(False)
 
     def _fail(self, error: BaseException, seed: jax.Array) -> None:
-        cause = error_line(error).removeprefix(f"{self.task.name}: ")
+        cause = format_error(error).removeprefix(f"{self.task.name}: ")
         failed = f"the training episode with seed {int(seed)} failed"
         self.failure = ElitesError(f"{self.task.name}: {failed}: {cause}")
         self.failure.__cause__ = error

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.evaluation.evaluation import Evaluation, Evaluator, flatten_episodes
 from elites.tasks.episode import Ending
 from elites.tasks.function import FunctionTask
@@ -70,7 +70,7 @@ class FunctionEvaluator(Evaluator):
                 for array in self._function(vectors, *((rows.seed[:total].copy(),) * self.task.takes_seeds))
             )
         except (Exception, SystemExit) as error:
-            raise ElitesError(f"{self.task.name} failed: {describe(error)}") from error
+            raise ElitesError(f"{self.task.name} failed: {describe_error(error)}") from error
         _check_shapes(self.task, total, fitness.shape, descriptor.shape)
         valid = np.isfinite(fitness) & np.isfinite(descriptor).all(-1)
         rows.fitness[:total] = np.where(valid, fitness, np.nan)

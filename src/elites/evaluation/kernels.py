@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from elites.cache import keep_in_process
 from elites.evaluation.device import BatchFunctions, check_descriptor
-from elites.evaluation.native import plain_state, state_with_keys
-from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, jax_driver
+from elites.evaluation.native import unwrap_keys, wrap_keys
+from elites.native.cuda import THREADS, Driver, Kernel, compile_kernel, find_jax_driver
 from elites.tasks.task import DeviceTask, StepResult
 
 
@@ -26,12 +26,12 @@ def make_step(task: DeviceTask) -> tuple[Callable[..., Any], Any, Any]:
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
 
     def step(plain: Any, action: jax.Array) -> tuple[Any, ...]:
-        after = task.step(state_with_keys(plain, kinds), action)
+        after = task.step(wrap_keys(plain, kinds), action)
         check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
         numbers = after.observation.astype(jnp.float32), after.reward.astype(jnp.float32)
-        return plain_state(after.state), *numbers, after.terminated, after.descriptor
+        return unwrap_keys(after.state), *numbers, after.terminated, after.descriptor
 
-    state = jax.eval_shape(lambda: plain_state(task.reset(jnp.uint32(0))[0]))
+    state = jax.eval_shape(lambda: unwrap_keys(task.reset(jnp.uint32(0))[0]))
     return step, state, jax.ShapeDtypeStruct((task.action_size,), jnp.float32)
 
 
@@ -43,7 +43,7 @@ def make_kernel(task: DeviceTask, driver: Driver, *, threads: int = THREADS, exa
     )
 
 
-def make_kernel_physics(
+def make_kernel_functions(
     task: DeviceTask, driver: Driver | None = None, *, threads: int = THREADS, exact: bool = False
 ) -> BatchFunctions:
     """A task's functions for `rollout`: the step is a kernel of `threads` robots per block.
@@ -51,13 +51,13 @@ def make_kernel_physics(
     Raises UnknownPrimitiveError, with the operation's name, if an operation of the step cannot be compiled.
     The default driver is that of JAX's GPU. `exact` is as in `elites.native.cuda.compile_ptx`.
     """
-    kernel = make_kernel(task, driver or jax_driver(), threads=threads, exact=exact)
+    kernel = make_kernel(task, driver or find_jax_driver(), threads=threads, exact=exact)
     kinds = jax.eval_shape(task.reset, jnp.uint32(0))[0]
     described = kernel.results[4][0]
 
     def reset(seeds: jax.Array) -> tuple[jax.Array, jax.Array]:
         states, observation = jax.vmap(task.reset)(seeds)
-        return kernel.pack(jax.vmap(plain_state)(states)), observation.astype(jnp.float32)
+        return kernel.pack(jax.vmap(unwrap_keys)(states)), observation.astype(jnp.float32)
 
     def step(states: jax.Array, actions: jax.Array) -> StepResult:
         states, observation, reward, terminated, descriptor = kernel(states, actions)
@@ -67,7 +67,7 @@ def make_kernel_physics(
 
     def episode_descriptor(mean: jax.Array, states: jax.Array) -> jax.Array:
         whole = jax.tree.unflatten(jax.tree.structure(kinds), kernel.unpack(states))
-        return jax.vmap(lambda mean, plain: task.episode_descriptor(mean, state_with_keys(plain, kinds)))(
+        return jax.vmap(lambda mean, plain: task.episode_descriptor(mean, wrap_keys(plain, kinds)))(
             mean, whole
         )
 

@@ -143,7 +143,7 @@ def run(
     for lane in range(lanes):
         block.episode[lane] = -1
         block.controllers[lane] = -1
-    first = taken = ready = 0  # the episodes that begin next: the first one, how many began, and their number
+    first = taken = ready = 0  # prepared episodes: index of the first, number started, number prepared
     running, turn, episodes_left = 0, 0, True
     while True:
         if episodes_left and running < used:

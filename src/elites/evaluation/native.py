@@ -52,17 +52,17 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
         return None if version is None else f"{function} of {version}"
 
     @functools.cache
-    def kinds() -> Any:
+    def find_state_types() -> Any:
         return jax.eval_shape(reset, jnp.uint32(0))[0]
 
     def begin(seed: jax.Array) -> tuple[Any, ...]:
         state, observation = reset(seed)
         total = jnp.zeros(task.step_descriptor_size, dtype)
-        return (plain_state(state), jnp.float32(0), total, jnp.int32(0)), observation.astype(jnp.float32)
+        return (unwrap_keys(state), jnp.float32(0), total, jnp.int32(0)), observation.astype(jnp.float32)
 
     def advance(before: Any, action: jax.Array) -> tuple[Any, ...]:
         plain, fitness, total, length = before
-        after = task.step(state_with_keys(plain, kinds()), action)
+        after = task.step(wrap_keys(plain, find_state_types()), action)
         check_descriptor(task, after.descriptor.shape, after.descriptor.dtype)
         reward, observation = after.reward.astype(jnp.float32), after.observation.astype(jnp.float32)
         step_descriptor = after.descriptor.astype(dtype)
@@ -75,7 +75,7 @@ def make_programs(task: DeviceTask, lanes: int | None = None) -> Programs:
             check_episode_descriptor(task, episode_descriptor.shape)
             episode_descriptor_finite = jnp.isfinite(episode_descriptor).all()
         return (
-            (plain_state(after.state), fitness, total, length),
+            (unwrap_keys(after.state), fitness, total, length),
             observation,
             (reward, fitness),
             step_descriptor,
@@ -125,14 +125,14 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def plain_state(state: Any) -> Any:
+def unwrap_keys(state: Any) -> Any:
     """A state with the words of its random keys."""
     arrays = jax.tree.map(jnp.asarray, state)
     return jax.tree.map(lambda leaf: jax.random.key_data(leaf) if _is_key(leaf) else leaf, arrays)
 
 
-def state_with_keys(plain: Any, kinds: Any) -> Any:
-    """The inverse of `plain_state`; `kinds` are the types of the state's arrays."""
+def wrap_keys(plain: Any, kinds: Any) -> Any:
+    """The inverse of `unwrap_keys`; `kinds` are the types of the state's arrays."""
     return jax.tree.map(
         lambda kind, leaf: (
             jax.random.wrap_key_data(leaf, impl=kind.dtype._impl.name) if _is_key(kind) else leaf
@@ -160,7 +160,7 @@ class NativeEvaluator(Evaluator):
         be compiled.
         """
         threads = choose_thread_count(threads)
-        super().__init__(task, task.controller(hidden))
+        super().__init__(task, task.controller_sizes(hidden))
         self._programs = make_programs(task, lanes)
         self._perceptron = Perceptron(self.sizes, self._programs.step.lanes)
         places = np.array(self._perceptron.layout)

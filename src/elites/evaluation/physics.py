@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elites.errors import ElitesError
 from elites.evaluation.threads import choose_thread_count
-from elites.files import one_line
+from elites.files import make_one_line
 from elites.options import Physics
 from elites.tasks.task import DeviceTask, Task
 
@@ -44,8 +44,10 @@ def choose_physics(
             _compile(task, physics)
         except (UnknownPrimitiveError, CudaError) as error:
             if requested is not None:
-                raise ElitesError(f"{task.name} cannot use {requested} physics: {one_line(error)}") from None
-            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {one_line(error)}"
+                raise ElitesError(
+                    f"{task.name} cannot use {requested} physics: {make_one_line(error)}"
+                ) from None
+            physics, problem = "xla", f"; {_NAMES[physics]} is not possible: {make_one_line(error)}"
     more = f" in {threads} thread{'s' * (threads != 1)}" if physics == "native" else problem
     return physics, f"physics: {_NAMES[physics]}{more}"
 
@@ -78,6 +80,6 @@ def _compile(task: DeviceTask, physics: Physics) -> None:
 
         make_programs(task)
     else:
-        from elites.evaluation.device import batch_physics
+        from elites.evaluation.device import make_batch_functions
 
-        batch_physics(task, physics)
+        make_batch_functions(task, physics)

@@ -107,7 +107,7 @@ class ProcessEvaluator(Evaluator):
                 "a worker process has imported a script that starts a run; the script must do that "
                 'only below `if __name__ == "__main__":`'
             )
-        super().__init__(task, task.controller(hidden))
+        super().__init__(task, task.controller_sizes(hidden))
         self.patience = task.step_seconds
         # the board: shared memory with the stop flag and the heartbeats of all workers
         board, size = plan_layout({STOP: np.zeros(1, np.uint8), HEARTBEATS: np.zeros(processes, np.int64)})

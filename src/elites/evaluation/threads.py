@@ -26,8 +26,8 @@ class ThreadEvaluator(Evaluator):
     ) -> None:
         """`hidden` are the sizes of the hidden layers; there is one thread per core by default."""
         threads = choose_thread_count(threads)
-        super().__init__(task, task.controller(hidden))
-        self._simulators = [task.simulator() for _ in range(threads)]
+        super().__init__(task, task.controller_sizes(hidden))
+        self._simulators = [task.make_simulator() for _ in range(threads)]
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="episodes")
         self._stop = np.zeros(1, np.uint8)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from elites.child_processes import end_with_parent
-from elites.errors import error_line
+from elites.errors import format_error
 from elites.evaluation.shared import map_arrays
 from elites.imports import add_pickled
 from elites.output import safe_output
@@ -50,7 +50,7 @@ def main(channel_file: int, board: int, lifeline: int, parent: int, by_main_thre
             add_pickled(setup["functions"])
             worker = Worker(setup, shared[STOP], shared[HEARTBEATS][slot : slot + 1])
         except BaseException as error:
-            _send(channel, {"error": error_line(error)})
+            _send(channel, {"error": format_error(error)})
             return
         _send(channel, {"ready": True})
         while (request := requests.next()) is not None:
@@ -70,7 +70,7 @@ class Worker:
 
         task = make_task(setup["task"], **setup["parameters"])
         assert isinstance(task, HostTask)
-        self.simulator = task.simulator()
+        self.simulator = task.make_simulator()
         self.sizes = np.array(setup["sizes"])
         self.beats, self.stop, self.watched = beats, stop, WatchedStop(stop, self.beat)
         self.batch: dict[str, np.ndarray] = {}
@@ -105,7 +105,7 @@ class Worker:
             if request["twice"]:
                 second = self.simulator.run(parameters, self.sizes, seed, self.watched, None, noise)
         except (Exception, SystemExit) as error:
-            return {"error": error_line(error)}
+            return {"error": format_error(error)}
         batch["fitness"][index] = result.fitness
         batch["descriptor"][index] = result.descriptor
         batch["length"][index] = result.length

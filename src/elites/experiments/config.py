@@ -15,7 +15,7 @@ from elites.evaluation.offset import with_measured_offset
 from elites.evaluation.physics import refuse_physics
 from elites.experiments.options import RunSettings
 from elites.experiments.start import Start, read_start, resolve_start
-from elites.files import one_line
+from elites.files import make_one_line
 from elites.metrics.metric import GENERATION_METRICS, METRICS, GenerationMetric, Metric, Metrics, load_metric
 from elites.options import Seed, convert_value, read_types
 from elites.results.archive import SavedArchive
@@ -159,4 +159,4 @@ def load_config(folder: Path | str) -> tuple[RunConfig, dict[str, str | None]]:
     except ElitesError as error:
         raise ElitesError(f"{run.config}: {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ElitesError(f"{run.config} is damaged: {one_line(error)}") from None
+        raise ElitesError(f"{run.config} is damaged: {make_one_line(error)}") from None

@@ -18,7 +18,7 @@ from elites.errors import ElitesError, require
 from elites.evaluation import make_evaluator
 from elites.evaluation.evaluation import Evaluator
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.files import error_in_one_line
+from elites.files import convert_os_errors
 from elites.memory import require_bytes
 from elites.options import Physics, Replications, Seed, Threads, convert_value, read_types
 from elites.results.archive import SavedArchive
@@ -129,7 +129,7 @@ def correct(
         with (
             make_evaluator(run_task, hidden, threads, physics=chosen) as evaluator,
             Interrupts("the running episodes", on_stop) as interrupts,
-            error_in_one_line(f"cannot write to {run}"),
+            convert_os_errors(f"cannot write to {run}"),
         ):
             try:
                 return correct_archive(

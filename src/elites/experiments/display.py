@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elites.experiments.guards import write_stop
-from elites.text import printable, shorten
+from elites.text import make_printable, shorten
 
 if TYPE_CHECKING:
     from elites.experiments.execution import Execution, Report
@@ -102,7 +102,7 @@ class LiveView:
 
     def log(self, message: str) -> None:
         """Prints a line above the view."""
-        text = "\n".join(map(printable, message.split("\n")))
+        text = "\n".join(map(make_printable, message.split("\n")))
         self.console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def show_phase(self, activity: str) -> None:

@@ -26,7 +26,7 @@ from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Replications
 from elites.experiments.rows import list_columns, make_rows
-from elites.files import error_in_one_line, one_line
+from elites.files import convert_os_errors, make_one_line
 from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
@@ -95,7 +95,7 @@ def _run_to_end(
     corrects = replications.configs[0].correct_every > 0
     timings = ["generation", *replications.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
     with ExitStack() as stack:
-        with error_in_one_line(f"cannot write to {home}"):
+        with convert_os_errors(f"cannot write to {home}"):
             logs = [
                 stack.enter_context(
                     Logs(
@@ -215,7 +215,7 @@ class _Loop:
         while not self.done():
             if self.correction_is_due():
                 try:
-                    with error_in_one_line(self.write_error):
+                    with convert_os_errors(self.write_error):
                         self.correct()
                 except StoppedError:
                     return self.stop_early()
@@ -232,7 +232,7 @@ class _Loop:
             if stopping:
                 return self.stop_early()
         self.execution.on_phase("writing the archive")
-        with error_in_one_line(self.write_error):
+        with convert_os_errors(self.write_error):
             archives = self.replications.make_saved_archives()
             for index, (folder, archive) in enumerate(zip(self.folders, archives, strict=True)):
                 self.logs[index].sync()
@@ -307,7 +307,7 @@ class _Loop:
             "corrections_s": self.correction_seconds,
         }
         self.checkpoint_seconds = self.correction_seconds = 0.0
-        with error_in_one_line(self.write_error):
+        with convert_os_errors(self.write_error):
             crossed = [snapshot for snapshot in _snapshots(self.config) if before < snapshot <= evaluations]
             if crossed:
                 for folder, archive in zip(
@@ -346,7 +346,7 @@ class _Loop:
                 self.loggers.log_pictures(evaluations, draw(archives))
             except Exception as error:  # a figure must not end a run
                 self.pictures.count = 0
-                self.execution.log(f"the archive cannot be drawn for the loggers: {one_line(error)}")
+                self.execution.log(f"the archive cannot be drawn for the loggers: {make_one_line(error)}")
         self.pictures.record_drawing(evaluations, time.perf_counter() - clock)
 
     def row_is_due(self, before: int, finished: FinishedGeneration) -> bool:
@@ -362,7 +362,7 @@ class _Loop:
     def checkpoint(self) -> None:
         clock, replications = time.perf_counter(), self.replications
         self.execution.on_phase("writing a checkpoint")
-        with error_in_one_line(self.write_error):
+        with convert_os_errors(self.write_error):
             self.checkpoints.save(
                 replications.split_states(replications.state),
                 self.identity.make_header(

@@ -32,14 +32,14 @@ from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.loop import STOP_AWAITS, Outcome, medians, remove_checkpoints, run_to_end
 from elites.experiments.replications import Replications, StartGenomes, require_memory, runs_inside
-from elites.files import error_in_one_line
+from elites.files import convert_os_errors
 from elites.options import Evaluations, Seeds, convert_value
 from elites.results.archive import SavedArchive, save_archive
 from elites.results.folder import GroupFolder, RunFolder, find_group, refuse_used_folder
 from elites.results.names import RUNS
 from elites.tasks.in_memory import provide_functions, remember_function
 from elites.tasks.task import DeviceTask, Task
-from elites.text import MAX_NAME_BYTES, folder_name
+from elites.text import MAX_NAME_BYTES, make_folder_name
 
 
 def default_folder(config: RunConfig, seeds: int = 1) -> Path:
@@ -47,7 +47,7 @@ def default_folder(config: RunConfig, seeds: int = 1) -> Path:
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task_name))
     name = f"{algorithm}-{task}-{last}"
-    return Path(RUNS) / (name if len(name.encode()) <= MAX_NAME_BYTES else folder_name(name))
+    return Path(RUNS) / (name if len(name.encode()) <= MAX_NAME_BYTES else make_folder_name(name))
 
 
 def run(
@@ -343,7 +343,7 @@ def _warn_if_only_opening(config: RunConfig, algorithm: Algorithm, execution: Ex
 def _keep_start(home: Path, start: SavedArchive | None) -> None:
     """Copies the archive that a run or a group begins with, if there is one, into its folder."""
     if start is not None:
-        with error_in_one_line(f"cannot write to {home}"):
+        with convert_os_errors(f"cannot write to {home}"):
             save_archive(GroupFolder(home).start, start)
 
 

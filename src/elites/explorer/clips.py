@@ -12,7 +12,7 @@ from PIL import Image
 from elites.errors import ElitesError
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
-from elites.replays.choice import best_per_region
+from elites.replays.choice import select_best_per_region
 
 REGIONS = (4, 4)  # of descriptor space, each with its best elite
 SIZE = (240, 180)  # pixels at most
@@ -29,7 +29,7 @@ def describe_clips(
     from elites.replays.gymnasium import GymnasiumScene
 
     archive = content.archive
-    best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
+    best = sorted({elite for elite in select_best_per_region(archive, REGIONS) if elite is not None})
     seeds = [int(archive.seed[elite].flat[0]) for elite in best]
     hidden = tuple(int(width) for width in archive.policy_sizes[1:-1])
     with make_evaluator(task, hidden, None) as evaluator:

@@ -11,7 +11,7 @@ from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content, assign_colours, describe_run, list_operators, read_content
 from elites.explorer.gaits import Gaits, describe_gaits
 from elites.explorer.page import make_page
-from elites.files import error_in_one_line, write_atomically
+from elites.files import convert_os_errors, write_atomically
 from elites.options import convert_value
 from elites.results.folder import RunFolder
 
@@ -48,7 +48,7 @@ def explore(
     def write(file: IO[bytes]) -> None:
         file.write(page.encode())
 
-    with error_in_one_line(f"cannot write {target}"):
+    with convert_os_errors(f"cannot write {target}"):
         write_atomically(target, write)
     return target
 
@@ -69,7 +69,7 @@ def serve(
     convert_value(Gaits, "gaits", gaits)
     contents = _read(_paths(folders))
     evaluations = Evaluations(contents)
-    with error_in_one_line(f"cannot listen on port {port}"):
+    with convert_os_errors(f"cannot listen on port {port}"):
         server = Server(make_text(contents, gaits, on_progress, served=True), evaluations, port)
     try:
         on_ready(server.address)

@@ -11,7 +11,7 @@ import numpy as np
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.options import Physics
-from elites.replays.choice import best_per_region
+from elites.replays.choice import select_best_per_region
 from elites.replays.poses import Movement, Robot, no_poses_reason, read_robot, record
 
 Gaits = Literal["none", "best", "all"]
@@ -117,7 +117,7 @@ def select_episodes(content: Content, gaits: Gaits) -> Episodes:
     """The episodes to show. If there is no room for all replications, one of each elite comes first, then the
     others of the best elites of all regions."""
     archive = content.archive
-    best = sorted({elite for elite in best_per_region(archive, REGIONS) if elite is not None})
+    best = sorted({elite for elite in select_best_per_region(archive, REGIONS) if elite is not None})
     others = [] if gaits == "best" else sorted(set(range(len(archive.fitness))) - set(best))
     own = [(elite, int(archive.seed[elite].flat[0])) for elite in sorted(best + others)]
     seeds = _replications(content)

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.explorer.blocks import Blocks
 from elites.explorer.content import Content
 from elites.explorer.gaits import describe_new_episode
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (msgspec.MsgspecError, ElitesError, UnicodeError) as error:
             return self._send_error(http.HTTPStatus.BAD_REQUEST, str(error))
         except Exception as error:  # in the user's task
-            return self._send_error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe(error))
+            return self._send_error(http.HTTPStatus.INTERNAL_SERVER_ERROR, describe_error(error))
         return self._send_answer(http.HTTPStatus.OK, "application/json", as_json(answer).encode())
 
     def _allowed(self, path: str) -> bool:

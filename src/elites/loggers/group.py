@@ -7,8 +7,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from elites.errors import ElitesError, error_line
-from elites.files import one_line
+from elites.errors import ElitesError, format_error
+from elites.files import make_one_line
 from elites.loggers import Choice, find_logger, name_loggers
 from elites.loggers.logger import LoggedRun, Logger
 from elites.loggers.tensorboard import TensorBoard
@@ -64,7 +64,9 @@ class Loggers:
         try:
             act()
         except (Exception, SystemExit) as error:
-            self._log(f"logger {name} failed: {one_line(error_line(error))}; the run goes on without it")
+            self._log(
+                f"logger {name} failed: {make_one_line(format_error(error))}; the run goes on without it"
+            )
             for logger in self._open.pop(name):
                 with contextlib.suppress(Exception, SystemExit):
                     logger.close(False)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 
-from elites.errors import ElitesError, describe, require
+from elites.errors import ElitesError, describe_error, require
 from elites.imports import load_object
 from elites.text import shorten
 
@@ -100,7 +100,7 @@ def _computed(metric: Metric | GenerationMetric, data: Any) -> float | None:
         number = metric.compute(data)
         return None if number is None and isinstance(metric, GenerationMetric) else float(number)  # type: ignore[arg-type]
     except (Exception, SystemExit) as error:
-        raise ElitesError(f"metric {shorten(metric.name)} failed: {describe(error)}") from error
+        raise ElitesError(f"metric {shorten(metric.name)} failed: {describe_error(error)}") from error
 
 
 def _qd_score(elites: Elites) -> float:
@@ -224,7 +224,9 @@ def load_metric(path: str) -> Metric | GenerationMetric:
     try:
         metric.format_value(0.5)
     except (TypeError, ValueError) as error:
-        raise ElitesError(f"metric {path!r} has the format {metric.format!r}: {describe(error)}") from None
+        raise ElitesError(
+            f"metric {path!r} has the format {metric.format!r}: {describe_error(error)}"
+        ) from None
     return metric
 
 

@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 import msgspec
 import numpy as np
 
-from elites.cache import cache_folder
+from elites.cache import make_cache_folder
 from elites.errors import require
 from elites.native.emit import ENTRY, emit
 from elites.native.finite import shorten_program
@@ -62,7 +62,7 @@ class Host:
 
 
 @functools.cache
-def host() -> Host:
+def detect_host() -> Host:
     """This machine's processor."""
     with LOCK:
         llvm.initialize_native_target()
@@ -75,16 +75,16 @@ def host() -> Host:
     return Host(llvm.get_host_cpu_name(), ",".join(features), lanes, fuses)
 
 
-def machine_code(ir: str) -> bytes:
+def compile_ir(ir: str) -> bytes:
     """Object code for this machine."""
     with LOCK:
         module = llvm.parse_assembly(ir)
-        machine = _machine()
+        machine = _make_target_machine()
         return bytes(machine.emit_object(module))
 
 
-def _machine() -> Any:
-    processor = host()
+def _make_target_machine() -> Any:
+    processor = detect_host()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
         cpu=processor.name,
@@ -101,7 +101,7 @@ class LoadedCode:
     def __init__(self, code: bytes, name: str) -> None:
         with LOCK:
             backing = llvm.parse_assembly("")
-            self._engine = llvm.create_mcjit_compiler(backing, _machine())
+            self._engine = llvm.create_mcjit_compiler(backing, _make_target_machine())
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
             self.address: int = self._engine.get_function_address(name)
@@ -208,16 +208,16 @@ def compile_function(
     examples in all processes. With it, cached code is found without tracing.
     Raises UnknownPrimitiveError, with the operation's name, if an operation is not supported.
     """
-    width = host().lanes if lanes is None else lanes
+    width = detect_host().lanes if lanes is None else lanes
     require(width >= 1, "lanes", width, "at least 1")
     code = load_or_make_code(
         function,
         *examples,
         state=state,
-        fused=fused and host().fuses,
-        target=(width, host()),
+        fused=fused and detect_host().fuses,
+        target=(width, detect_host()),
         cache_name=cache_name,
-        make=lambda program, short: machine_code(emit(program, width, short)),
+        make=lambda program, short: compile_ir(emit(program, width, short)),
     )
     return CompiledFunction(code, width)
 
@@ -237,7 +237,7 @@ def load_or_make_code(
     """
     import jax
 
-    folder = cache_folder("native")
+    folder = make_cache_folder("native")
     settings = state, fused, target, llvmlite.__version__, jax.__version__
     compiler = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
     alias = None
@@ -255,13 +255,13 @@ def load_or_make_code(
         program, inputs, outputs = from_jaxpr(closed, arguments, results)
         stored_positions = None
         if state:
-            program, stored_positions = program.without_dead_state()
+            program, stored_positions = program.remove_dead_state()
         short = shorten_program(program)
         if fused:
-            program = program.with_fused_products()
-            short = short and short.with_fused_products()
-        work = (short or program).work()
-        code = Code(make(program, short), inputs, outputs, stored_positions, program.operations(), work)
+            program = program.fuse_products()
+            short = short and short.fuse_products()
+        work = (short or program).count_work()
+        code = Code(make(program, short), inputs, outputs, stored_positions, program.count_operations(), work)
         if folder is not None:
             _keep(folder / f"{key}.bin", msgspec.msgpack.encode(code))
     if alias is not None:

@@ -18,7 +18,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.native.compiled import LOCK, Code, LoadedCode, host, load_or_make_code, machine_code
+from elites.native.compiled import LOCK, Code, LoadedCode, compile_ir, detect_host, load_or_make_code
 from elites.native.emit import ENTRY, MAX_THREADS, emit_kernel
 from elites.native.program import Slot, fingerprint
 
@@ -154,7 +154,7 @@ class CudaDriver:
 
 
 @functools.cache
-def jax_driver() -> CudaDriver:
+def find_jax_driver() -> CudaDriver:
     """The driver of JAX's first GPU."""
     try:
         device = jax.local_devices(backend="gpu")[0]  # JAX makes its context first
@@ -202,7 +202,7 @@ _MIN_API_VERSION, _FIT_FOR_COMMAND_BUFFERS, _INTERNAL = (0, 1), 1, 13
 _STREAM_BYTES, _ERROR_BYTES_OF_ARGUMENTS = 32, 28  # XLA_FFI_Stream_Get_Args, XLA_FFI_Error_Create_Args
 
 
-def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads: int) -> str:
+def emit_handler(driver: Driver, function: int, inputs: int, outputs: int, threads: int) -> str:
     """LLVM IR of a handler that XLA calls with a call frame: it launches a kernel for all robots.
 
     The first argument is the state, `[numbers, robots]`.
@@ -214,11 +214,11 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
         f'@message = internal global [{len(message)} x i8] c"{text}"',
         f"define ptr @{HANDLER}(ptr %frame) {{",
         "start:",
-        *_word("extension", "frame", _EXTENSION),
+        *_emit_word("extension", "frame", _EXTENSION),
         "  %asked = icmp ne ptr %extension, null",  # there is no other extension
         "  br i1 %asked, label %announce, label %run",
         "announce:",  # at the handler's registration
-        *_word("metadata", "extension", _METADATA),
+        *_emit_word("metadata", "extension", _METADATA),
         *(
             line
             for k, (offset, value) in enumerate(
@@ -239,20 +239,20 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
         f"  %parameters = alloca [{pointers + 1} x ptr]",
         "  %before = alloca ptr",
         "  %request = alloca [4 x i64]",
-        *_word("api", "frame", _API),
-        *_word("context", "frame", _CONTEXT),
-        *_word("arguments", "frame", _ARGUMENTS),
-        *_word("results", "frame", _RESULTS),
+        *_emit_word("api", "frame", _API),
+        *_emit_word("context", "frame", _CONTEXT),
+        *_emit_word("arguments", "frame", _ARGUMENTS),
+        *_emit_word("results", "frame", _RESULTS),
     ]
     for k in range(pointers):
         source, position = ("arguments", k) if k < inputs else ("results", k - inputs)
         lines += [
-            *_word(f"buffer{k}", source, position),
-            *_word(f"data{k}", f"buffer{k}", _DATA),
+            *_emit_word(f"buffer{k}", source, position),
+            *_emit_word(f"data{k}", f"buffer{k}", _DATA),
             f"  %number{k} = ptrtoint ptr %data{k} to i64",
         ]
     lines += [
-        *_word("sizes", "buffer0", _SIZES),
+        *_emit_word("sizes", "buffer0", _SIZES),
         "  %size = getelementptr i64, ptr %sizes, i64 1",
         f"  %number{pointers} = load i64, ptr %size",
     ]
@@ -267,7 +267,7 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
         f"  %none = icmp eq i64 %number{pointers}, 0",
         "  br i1 %none, label %done, label %some",
         "some:",
-        *(_stream() if driver.has_streams else ["  br label %launch"]),
+        *(_emit_stream() if driver.has_streams else ["  br label %launch"]),
         "launch:",
         f"  %stream = phi ptr {'[%got, %has_stream]' if driver.has_streams else '[null, %some]'}",
         f"  %more = add i64 %number{pointers}, {threads - 1}",
@@ -284,11 +284,11 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
         "done:",
         "  ret ptr null",
         "failed:",
-        *_digits(len(message) - 2),
-        *_request(_ERROR_BYTES_OF_ARGUMENTS, "@message", "error"),
+        *_emit_digits(len(message) - 2),
+        *_emit_request(_ERROR_BYTES_OF_ARGUMENTS, "@message", "error"),
         "  %kind = getelementptr i64, ptr %request, i64 3",
         f"  store i64 {_INTERNAL}, ptr %kind",
-        *_word("create", "api", _CREATE_ERROR),
+        *_emit_word("create", "api", _CREATE_ERROR),
         "  %error = call ptr %create(ptr %request)",
         "  ret ptr %error",
         "}",
@@ -296,7 +296,7 @@ def handler_ir(driver: Driver, function: int, inputs: int, outputs: int, threads
     return "\n".join(lines)
 
 
-def _word(name: str, pointer: str, position: int) -> list[str]:
+def _emit_word(name: str, pointer: str, position: int) -> list[str]:
     """A word of a structure, as a pointer."""
     return [
         f"  %{name}.at = getelementptr i64, ptr %{pointer}, i64 {position}",
@@ -308,7 +308,7 @@ def _at(address: int) -> str:
     return f"inttoptr (i64 {address} to ptr)"
 
 
-def _request(size: int, what: str, name: str) -> list[str]:
+def _emit_request(size: int, what: str, name: str) -> list[str]:
     """The arguments of a function of XLA's: their size, no extension, and a pointer."""
     return [
         f"  store i64 {size}, ptr %request",
@@ -319,13 +319,13 @@ def _request(size: int, what: str, name: str) -> list[str]:
     ]
 
 
-def _stream() -> list[str]:
+def _emit_stream() -> list[str]:
     """Requests the stream from XLA. If XLA returns an error, the handler returns it."""
     return [
-        *_request(_STREAM_BYTES, "%context", "asking"),
+        *_emit_request(_STREAM_BYTES, "%context", "asking"),
         "  %answer = getelementptr i64, ptr %request, i64 3",
         "  store i64 0, ptr %answer",
-        *_word("get", "api", _GET_STREAM),
+        *_emit_word("get", "api", _GET_STREAM),
         "  %refused = call ptr %get(ptr %request)",
         "  %got = load ptr, ptr %answer",
         "  %is_refused = icmp ne ptr %refused, null",
@@ -337,7 +337,7 @@ def _stream() -> list[str]:
     ]
 
 
-def _digits(last: int) -> list[str]:
+def _emit_digits(last: int) -> list[str]:
     """Writes the number of the driver's error into the message, with its last digit at index `last`."""
     lines, rest = [], "%code"
     for k in range(3):
@@ -368,8 +368,8 @@ class Kernel:
         self.function = driver.load(code_record.code, inputs + outputs)
         parts = [code_record.code, repr((threads, driver.target, driver.device)).encode()]
         self.name = f"elites_{fingerprint(parts)}"
-        ir = handler_ir(driver, self.function.handle, inputs, outputs, threads)
-        self._handler = LoadedCode(machine_code(ir), HANDLER)
+        ir = emit_handler(driver, self.function.handle, inputs, outputs, threads)
+        self._handler = LoadedCode(compile_ir(ir), HANDLER)
         capsule = jax.ffi.pycapsule(ctypes.c_void_p(self._handler.address))
         jax.ffi.register_ffi_target(self.name, capsule, platform=driver.platform)
 
@@ -431,7 +431,7 @@ def compile_kernel(
         target=(driver.platform, driver.target, exact),
         make=lambda program, short: driver.compile(emit_kernel(program, short), exact),
     )
-    host()  # LLVM for the handler
+    detect_host()  # LLVM for the handler
     key = fingerprint([code_record.code]), driver.platform, driver.context, threads
     with LOCK:
         if key not in _KERNELS:

@@ -85,12 +85,12 @@ def emit_kernel(program: Program, short: Program | None = None) -> str:
 def _module(kind: type[_Emitter], program: Program, lanes: int, short: Program | None) -> Iterator[str]:
     whole = kind(program, lanes)
     if short is None:
-        yield from whole.entry()
+        yield from whole.emit_entry()
         yield from whole.declared.values()
         return
     quick = kind(short, lanes, is_guarded=True)
-    yield from quick.entry()
-    yield from whole.fallback()
+    yield from quick.emit_entry()
+    yield from whole.emit_fallback()
     yield from {**quick.declared, **whole.declared}.values()
 
 
@@ -128,7 +128,7 @@ class _Emitter:
     def parameters(self) -> str:
         return ", ".join(f"{self.pointer} {name}" for name in self.groups())
 
-    def body(self) -> list[str]:
+    def emit_body(self) -> list[str]:
         """Reads all inputs, computes, and writes all outputs; `%in0.here` is where a group begins."""
         inputs = len(self.program.inputs)
         groups, live = list(self.groups().items()), set(self.blocks.get(OUTERMOST, ()))
@@ -137,17 +137,17 @@ class _Emitter:
             for k, node in enumerate(group):
                 if node in live:
                     body += self.load(f"{pointer}.here", k, node)
-        body += self.block(OUTERMOST)
+        body += self.emit_block(OUTERMOST)
         if self.guard is not None:
-            body += self.check()
+            body += self.emit_check()
         for pointer, group in groups[inputs:]:
             for k, node in enumerate(group):
                 body += self.store(f"{pointer}.here", k, node)
         if self.guard is not None:
-            body += self.merge()
+            body += self.emit_merge()
         return body
 
-    def check(self) -> Iterator[str]:
+    def emit_check(self) -> Iterator[str]:
         """Calls the whole program if the guard fails in a lane, and goes on to write results."""
         mask, vector = self.vector("bool"), self.vector("float32")
         limit = self.all_lanes("float32", _literal(np.float32(GUARD_LIMIT)))
@@ -173,7 +173,7 @@ class _Emitter:
         yield "write:"
         self.label = "write"
 
-    def merge(self) -> Iterator[str]:
+    def emit_merge(self) -> Iterator[str]:
         """Replaces the results of lanes in which the guard failed."""
         if self.lanes == 1:
             yield "  br label %merged"
@@ -200,31 +200,31 @@ class _Emitter:
         yield "merged:"
         self.label = "merged"
 
-    def scratch(self) -> Iterator[str]:
+    def emit_scratch(self) -> Iterator[str]:
         """Memory for the results of the fallback."""
         if self.guard is not None and self.lanes > 1:
             for name, group in self.output_groups():
                 yield f"  {name}.scratch = alloca [{len(group)} x {self.vector_of('i32')}], align {STACK}"
 
-    def fallback(self) -> Iterator[str]:
+    def emit_fallback(self) -> Iterator[str]:
         """A function that computes one block by the whole program; it is rarely called."""
         arguments = [*(f"{self.pointer} {name}.here" for name in self.groups()), *self.other_arguments]
         yield f"define internal void @{FALLBACK}({', '.join(arguments)}) {self.fallback_attributes} {{"
         yield "start:"
         yield "  br label %block"
         yield "block:"
-        yield from self.body()
+        yield from self.emit_body()
         yield "  ret void"
         yield "}"
 
-    def entry(self) -> Iterator[str]:
+    def emit_entry(self) -> Iterator[str]:
         yield f"define void @{ENTRY}({self.parameters()}, i64 %blocks) alignstack({STACK}) {{"
         yield "start:"
-        yield from self.scratch()
+        yield from self.emit_scratch()
         yield "  %some = icmp sgt i64 %blocks, 0"
         yield "  br i1 %some, label %block, label %end"
         yield "block:"
-        body = self.body()
+        body = self.emit_body()
         yield f"  %number = phi i64 [0, %start], [%next, %{self.label}]"
         for pointer, group in self.groups().items():
             yield f"  {pointer}.offset = mul i64 %number, {len(group) * self.lanes * WORD}"
@@ -258,9 +258,9 @@ class _Emitter:
 
     def operand(self, node: int) -> str:
         if node not in self.names:
-            found = self.nodes[node]
-            assert found.op == "const", found
-            self.names[node] = self.all_lanes(found.dtype, _literal(found.value))
+            constant = self.nodes[node]
+            assert constant.op == "const", constant
+            self.names[node] = self.all_lanes(constant.dtype, _literal(constant.value))
         return self.names[node]
 
     def load(self, pointer: str, position: int, node: int) -> Iterator[str]:
@@ -284,7 +284,7 @@ class _Emitter:
         yield from self.address(at, pointer, position)
         yield f"  store {stored} {value}, {self.pointer} {at}, align {WORD}"
 
-    def block(self, block: int) -> Iterator[str]:
+    def emit_block(self, block: int) -> Iterator[str]:
         for at in self.blocks.get(block, []):
             node = self.nodes[at]
             if node.op == "loop":
@@ -315,7 +315,7 @@ class _Emitter:
             self.names[loop.params[k]] = f"%p{loop.params[k]}"
         self.names[loop.index] = turn if self.lanes == 1 else f"{turn}.all"
         self.label = head
-        body = [*self.to_all_lanes(turn), *self.block(loop.block)]
+        body = [*self.to_all_lanes(turn), *self.emit_block(loop.block)]
         yield f"  br label %{head}"
         yield f"{head}:"
         yield f"  {turn} = phi i32 [0, %{before}], [{turn}.next, %{self.label}]"
@@ -324,13 +324,13 @@ class _Emitter:
             yield f"  %p{param} = phi {self.type(param)} [{start}, %{before}], [{result}, %{self.label}]"
         yield from body
         yield f"  {turn}.next = add i32 {turn}, 1"
-        if loop.going is None:
+        if loop.condition is None:
             yield f"  {turn}.more = icmp slt i32 {turn}.next, {loop.length}"
         elif self.lanes == 1:
-            yield f"  {turn}.more = freeze i1 {self.operand(loop.going)}"
+            yield f"  {turn}.more = freeze i1 {self.operand(loop.condition)}"
         else:
             reduce = self.declare("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", [self.vector("bool")])
-            yield f"  {turn}.more = call i1 @{reduce}({self.vector('bool')} {self.operand(loop.going)})"
+            yield f"  {turn}.more = call i1 @{reduce}({self.vector('bool')} {self.operand(loop.condition)})"
         yield f"  br i1 {turn}.more, label %{head}, label %{end}"
         yield f"{end}:"
         self.label = end
@@ -422,7 +422,7 @@ class _KernelEmitter(_Emitter):
     other_arguments = ("i64 %row",)
     fallback_attributes = "cold noinline"
 
-    def entry(self) -> Iterator[str]:
+    def emit_entry(self) -> Iterator[str]:
         limit = f'"nvvm.maxntid"="{MAX_THREADS}"'
         yield f"define ptx_kernel void @{ENTRY}({self.parameters()}, i64 %robots) {limit} {{"
         yield "start:"
@@ -439,7 +439,7 @@ class _KernelEmitter(_Emitter):
             width = WORD if self.is_state(pointer) else len(group) * WORD
             yield f"  {pointer}.offset = mul i64 %robot, {width}"
             yield f"  {pointer}.here = getelementptr i8, {self.pointer} {pointer}, i64 {pointer}.offset"
-        yield from self.body()
+        yield from self.emit_body()
         yield "  br label %end"
         yield "end:"
         yield "  ret void"

@@ -18,7 +18,7 @@ from typing import Any
 
 from elites.native.program import OUTERMOST, Graph, Loop, Node, Program, order_nodes
 
-MAX_CHECKED_SIZE = 2.0**40  # in size, of a checked number
+MAX_CHECKED_SIZE = 2.0**40  # largest absolute value of a checked number
 GUARD_LIMIT = MAX_CHECKED_SIZE**2  # a sum of squares that is below it has no number above `MAX_CHECKED_SIZE`
 _FINITE = 2.0**100  # a bound that no rounding makes infinite
 _SUMS = 4  # of squares, side by side: an addition waits for the one before
@@ -33,10 +33,10 @@ def shorten_program(program: Program) -> Program | None:
     guard. If the guard is below `GUARD_LIMIT`, the other results are those of the whole program, except for
     the signs of zeros.
     """
-    if any(loop.going is not None for loop in program.loops().values()):
+    if any(loop.condition is not None for loop in program.loops().values()):
         return None
     rebuilt, dropped = _Rebuild(program).rebuild()
-    if not dropped or rebuilt.operations() > _MAX_SHARE_LEFT * program.operations():
+    if not dropped or rebuilt.count_operations() > _MAX_SHARE_LEFT * program.count_operations():
         return None
     checked = _numbers_to_check(rebuilt, dropped)
     return None if checked is None else _with_guard(rebuilt, checked)
@@ -78,7 +78,7 @@ class _Rebuild:
 
     def __init__(self, program: Program) -> None:
         self.program, self.nodes, self.blocks = program, program.graph.nodes, order_nodes(program)
-        self.live, self.graph = program.live(), _ShortGraph()
+        self.live, self.graph = program.find_live_nodes(), _ShortGraph()
         self.renumbered: dict[int, int] = {}  # node of each node of the program
         self.dropped: list[set[int]] = [set()]  # factors, for each block that is being built
 
@@ -141,7 +141,7 @@ def _numbers_to_check(program: Program, dropped: set[int]) -> set[int] | None:
 
     None if they cannot be checked: in a loop that the program does not have any more, or of another type.
     """
-    nodes, live, loops = program.graph.nodes, program.live(), program.loops()
+    nodes, live, loops = program.graph.nodes, program.find_live_nodes(), program.loops()
     if not {nodes[at].block for at in dropped} <= {OUTERMOST, *(loop.block for loop in loops.values())}:
         return None
     results = {result for loop in loops.values() for result in loop.results}

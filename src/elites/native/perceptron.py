@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from elites.native.compiled import LoadedCode, host, machine_code
+from elites.native.compiled import LoadedCode, compile_ir, detect_host
 
 ENTRY = "elites_perceptron"
 BLOCK = 8  # vectors of units that are summed at once
@@ -28,8 +28,8 @@ class Perceptron:
     """
 
     def __init__(self, sizes: Sequence[int], lanes: int) -> None:
-        self.sizes, self.lanes, self.width = tuple(sizes), lanes, host().lanes
-        self._code = LoadedCode(machine_code("\n".join(_Emitter(self).module())), ENTRY)
+        self.sizes, self.lanes, self.width = tuple(sizes), lanes, detect_host().lanes
+        self._code = LoadedCode(compile_ir("\n".join(_Emitter(self).module())), ENTRY)
         self.address = self._code.address
 
     @property
@@ -218,13 +218,13 @@ class _Emitter:
                 lines: list[str] = []
                 if layer > 0:
                     listed, line = self.at("%places", index)
-                    found = f"%{self.name()}"
+                    active_index = f"%{self.name()}"
                     lines += [
                         line,
-                        f"  {found} = load i32, ptr {listed}, align {WORD}",
-                        f"  {found}.wide = zext i32 {found} to i64",
+                        f"  {active_index} = load i32, ptr {listed}, align {WORD}",
+                        f"  {active_index}.wide = zext i32 {active_index} to i64",
                     ]
-                    index = f"{found}.wide"
+                    index = f"{active_index}.wide"
                 source, line = self.at(inputs, index)
                 x, shift = f"%{self.name()}", f"%{self.name()}"
                 lines += [

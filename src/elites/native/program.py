@@ -39,14 +39,14 @@ class Node(NamedTuple):
 
 @dataclass
 class Loop:
-    """A block that is repeated `length` times, or in each lane while `going` was true at its beginning."""
+    """A block that is repeated `length` times, or in each lane while its `condition` held at its start."""
 
     block: int
     index: int
     length: int | None
     params: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
-    going: int | None = None
+    condition: int | None = None
 
 
 def _fold_division(a: Any, b: Any) -> Any:
@@ -226,7 +226,7 @@ class Graph:
     ) -> list[int]:
         """A loop that carries values.
 
-        `body` takes the index and the values, and returns `going` and the next values.
+        `body` takes the index and the values, and returns `condition` and the next values.
         A value that the body does not change is not carried. Candidates are the values that the first
         iteration does not change.
         """
@@ -251,7 +251,7 @@ class Graph:
                 start if k in kept else self.new("param", (), self.nodes[start].dtype, block)
                 for k, start in enumerate(init)
             ]
-            loop.going, loop.results = body(loop.index, loop.params)
+            loop.condition, loop.results = body(loop.index, loop.params)
             self.open.pop()
             changed = {k for k in kept if loop.results[k] != init[k]}
             if not changed:
@@ -288,7 +288,7 @@ class Program:
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...]
 
-    def live(self) -> set[int]:
+    def find_live_nodes(self) -> set[int]:
         """The nodes that the outputs need."""
         nodes, seen = self.graph.nodes, set[int]()
         todo = [node for group in self.outputs for node in group]
@@ -303,42 +303,45 @@ class Program:
                 todo += [loop_at, _loop(nodes[loop_at]).results[k], nodes[loop_at].args[k]]
                 todo.append(_loop(nodes[loop_at]).params[k])
             elif node.op == "loop":
-                if (going := _loop(node).going) is not None:
-                    todo.append(going)
+                if (condition := _loop(node).condition) is not None:
+                    todo.append(condition)
             else:
                 todo += node.args
         return seen
 
-    def operations(self) -> int:
+    def count_operations(self) -> int:
         """The number of operations, each counted once."""
-        return sum(self.graph.nodes[at].op not in _NOT_OPERATIONS for at in self.live())
+        return sum(self.graph.nodes[at].op not in _NOT_OPERATIONS for at in self.find_live_nodes())
 
     def loops(self) -> dict[int, Loop]:
         """The live loops by their nodes, those inside others last."""
         nodes = self.graph.nodes
-        loops = {at: _loop(nodes[at]) for at in self.live() if nodes[at].op == "loop"}
+        loops = {at: _loop(nodes[at]) for at in self.find_live_nodes() if nodes[at].op == "loop"}
         return dict(sorted(loops.items(), key=lambda pair: self.graph.depths[pair[1].block]))
 
-    def work(self) -> int:
+    def count_work(self) -> int:
         """The number of operations of a call. Those in a loop count for each iteration, in a `while` once."""
         nodes, turns = self.graph.nodes, {OUTERMOST: 1}
         for at, loop in self.loops().items():
             turns[loop.block] = turns[nodes[at].block] * (loop.length or 1)
-        return sum(turns[nodes[at].block] for at in self.live() if nodes[at].op not in _NOT_OPERATIONS)
+        return sum(
+            turns[nodes[at].block] for at in self.find_live_nodes() if nodes[at].op not in _NOT_OPERATIONS
+        )
 
-    def with_fused_products(self) -> Program:
-        """The same program with products of float32 that are summed rounded once, together with the sum.
+    def fuse_products(self) -> Program:
+        """The same program with fused multiply-adds.
 
-        A product that is used elsewhere too stays. `fma` is a · b + c, `fms` a · b - c and `fnma` c - a · b.
+        A float32 product that is used in one sum only is rounded together with that sum. `fma` is a · b + c,
+        `fms` a · b - c and `fnma` c - a · b.
         """
-        nodes, live = list(self.graph.nodes), self.live()
+        nodes, live = list(self.graph.nodes), self.find_live_nodes()
         uses = Counter(node for group in self.outputs for node in group)
         for at in live:
             node = nodes[at]
             uses.update(node.args)
             if node.op == "loop":
                 uses.update(_loop(node).results)
-                uses.update([] if (going := _loop(node).going) is None else [going])
+                uses.update([] if (condition := _loop(node).condition) is None else [condition])
         for at in sorted(live):
             node = nodes[at]
             if node.op not in ("add", "sub") or node.dtype != "float32":
@@ -352,7 +355,7 @@ class Program:
         graph.nodes, graph.depths = nodes, self.graph.depths
         return Program(graph, self.inputs, self.outputs)
 
-    def without_dead_state(self) -> tuple[Program, list[int]]:
+    def remove_dead_state(self) -> tuple[Program, list[int]]:
         """The program of a step without what later steps do not need, and the positions of what is kept.
 
         The first argument and the first result are the state before and after a step.
@@ -365,7 +368,7 @@ class Program:
                 (tuple(before[k] for k in kept), *self.inputs[1:]),
                 (tuple(after[k] for k in kept), *self.outputs[1:]),
             )
-            live = smaller.live()
+            live = smaller.find_live_nodes()
             needed = [k for k, node in enumerate(before) if node in live]
             if needed == kept:
                 return smaller, kept
@@ -381,7 +384,7 @@ def order_nodes(program: Program) -> dict[int, list[int]]:
     """The live nodes of each block, in an order in which they can be computed."""
     nodes = program.graph.nodes
     blocks: dict[int, list[int]] = {}
-    for at in sorted(program.live()):
+    for at in sorted(program.find_live_nodes()):
         blocks.setdefault(nodes[at].block, []).append(at)
     return blocks
 

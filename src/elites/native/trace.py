@@ -144,15 +144,15 @@ class _Tracer:
     def _equation(self, equation: Any, arrays: list[Array]) -> Sequence[Array]:
         name, params = equation.primitive.name, equation.params
         if name in self.scalar:
-            return [self._each(self.scalar[name], *arrays)]
+            return [self._map(self.scalar[name], *arrays)]
         if name in _CALLS:
             return self.read_jaxpr(params[_CALLS[name]], arrays)
         if name in _SAME:
             return arrays
         if name in _REDUCTIONS:
-            return [self._reduced(_REDUCTIONS[name], arrays[0], params["axes"])]
+            return [self._reduce(_REDUCTIONS[name], arrays[0], params["axes"])]
         if name in _CUMULATIVE:
-            return [self._cumulative(_CUMULATIVE[name], arrays[0], **params)]
+            return [self._accumulate(_CUMULATIVE[name], arrays[0], **params)]
         if name in _SCATTERS:
             return [self._scatter(_SCATTERS[name], *arrays, **params)]
         rule = getattr(self, f"_do_{name}", None)
@@ -168,7 +168,7 @@ class _Tracer:
         nodes = [self.graph.const(number, name) for number in value.reshape(-1)]
         return np.array(nodes, int).reshape(value.shape)
 
-    def _each(self, function: Callable[..., int], *arrays: Array) -> Array:
+    def _map(self, function: Callable[..., int], *arrays: Array) -> Array:
         """A scalar function of each element."""
         together = np.broadcast_arrays(*arrays)
         results = [
@@ -176,7 +176,7 @@ class _Tracer:
         ]
         return np.array(results, int).reshape(together[0].shape)
 
-    def _known(self, array: Array) -> np.ndarray | None:
+    def _read_constants(self, array: Array) -> np.ndarray | None:
         """The values of an array of constants."""
         values = [self.graph.value(node) for node in array.ravel().tolist()]
         return None if any(value is None for value in values) else np.array(values).reshape(array.shape)
@@ -282,15 +282,15 @@ class _Tracer:
                 return g.const_like(base, 1)
             return result if power > 0 else self._div(g.const_like(base, 1), result)
 
-        return [self._each(raised, x)]
+        return [self._map(raised, x)]
 
     def _do_round(self, equation: Any, x: Array) -> list[Array]:
         away = equation.params["rounding_method"] == jax.lax.RoundingMethod.AWAY_FROM_ZERO
-        return [self._each(functools.partial(self.graph.op, "round" if away else "round_even"), x)]
+        return [self._map(functools.partial(self.graph.op, "round" if away else "round_even"), x)]
 
     def _do_convert_element_type(self, equation: Any, x: Array) -> list[Array]:
         dtype = _slot(equation.outvars[0]).dtype
-        return [self._each(lambda node: self.graph.cast(node, dtype), x)]
+        return [self._map(lambda node: self.graph.cast(node, dtype), x)]
 
     def _do_bitcast_convert_type(self, equation: Any, x: Array) -> list[Array]:
         before, after = _slot(equation.invars[0]).dtype, _slot(equation.outvars[0]).dtype
@@ -298,7 +298,7 @@ class _Tracer:
             raise UnknownPrimitiveError(
                 f"JAX's operation bitcast_convert_type of {before} to {after} cannot be compiled"
             )
-        return [self._each(lambda node: self.graph.bits(node, after), x)]
+        return [self._map(lambda node: self.graph.bits(node, after), x)]
 
     def _do_select_n(self, equation: Any, which: Array, *cases: Array) -> list[Array]:
         g = self.graph
@@ -311,7 +311,7 @@ class _Tracer:
                 chosen = g.select(g.op("le", at, g.const_like(at, k)), nodes[k], chosen)
             return chosen
 
-        return [self._each(choose, which, *cases)]
+        return [self._map(choose, which, *cases)]
 
     # Shapes
 
@@ -368,26 +368,26 @@ class _Tracer:
 
     # Sums
 
-    def _folded(self, op: str, nodes: list[int]) -> int:
+    def _fold(self, op: str, nodes: list[int]) -> int:
         return functools.reduce(functools.partial(self.graph.op, op), nodes)
 
-    def _reduced(self, op: str, x: Array, axes: Sequence[int]) -> Array:
+    def _reduce(self, op: str, x: Array, axes: Sequence[int]) -> Array:
         kept = [axis for axis in range(x.ndim) if axis not in axes]
         shape = [x.shape[axis] for axis in kept]
         rows = x.transpose(*kept, *axes).reshape(math.prod(shape), -1).tolist()
         if rows and not rows[0]:
-            raise UnknownPrimitiveError(f"a reduction by {op} of no elements cannot be compiled")
-        return np.array([self._folded(op, row) for row in rows], int).reshape(shape)
+            raise UnknownPrimitiveError(f"a reduction ({op}) over an empty axis cannot be compiled")
+        return np.array([self._fold(op, row) for row in rows], int).reshape(shape)
 
-    def _cumulative(self, op: str, x: Array, axis: int, reverse: bool) -> Array:
+    def _accumulate(self, op: str, x: Array, axis: int, reverse: bool) -> Array:
         moved = np.moveaxis(np.flip(x, axis) if reverse else x, axis, 0)
         rows = list(
-            itertools.accumulate(moved, functools.partial(self._each, functools.partial(self.graph.op, op)))
+            itertools.accumulate(moved, functools.partial(self._map, functools.partial(self.graph.op, op)))
         )
         whole = np.moveaxis(np.stack(rows), 0, axis)
         return np.flip(whole, axis) if reverse else whole
 
-    def _extreme(self, x: Array, axis: int, better: str, dtype: str) -> Array:
+    def _find_extreme(self, x: Array, axis: int, better: str, dtype: str) -> Array:
         """The index of the first best element along an axis; NaN is best of all."""
         g = self.graph
         rows = np.moveaxis(x, axis, -1)
@@ -401,11 +401,11 @@ class _Tracer:
                 best, at = g.select(beats, node, best), g.select(beats, g.const(k, dtype), at)
             return at
 
-        return self._each(first, *np.moveaxis(rows, -1, 0))
+        return self._map(first, *np.moveaxis(rows, -1, 0))
 
     def _do_argmax(self, equation: Any, x: Array) -> list[Array]:
         better = equation.primitive.name.removeprefix("arg")
-        return [self._extreme(x, equation.params["axes"][0], better, _slot(equation.outvars[0]).dtype)]
+        return [self._find_extreme(x, equation.params["axes"][0], better, _slot(equation.outvars[0]).dtype)]
 
     _do_argmin = _do_argmax
 
@@ -415,7 +415,7 @@ class _Tracer:
         dtype = _slot(equation.outvars[0]).dtype
         left, right = self._rows(a, batch_a, sums_a), self._rows(b, batch_b, sums_b)
         results = [
-            self._folded(
+            self._fold(
                 "add", [g.op("mul", g.cast(x, dtype), g.cast(y, dtype)) for x, y in zip(r, c, strict=True)]
             )
             for rows, columns in zip(left, right, strict=True)
@@ -452,7 +452,7 @@ class _Tracer:
         return [
             (
                 tuple(at for at, _ in places),
-                self._folded("and", [g.const(True, "bool"), *(is_ for _, is_ in places)]),
+                self._fold("and", [g.const(True, "bool"), *(is_ for _, is_ in places)]),
             )
             for places in itertools.product(*per_axis)
         ]
@@ -462,11 +462,11 @@ class _Tracer:
     ) -> Array:
         """A window of an array."""
         most = [length - size for length, size in zip(x.shape, sizes, strict=True)]
-        found = self._windows(starts, most, clip)
-        windows = [(x[tuple(map(slice, at, np.add(at, sizes)))], here) for at, here in found]
+        places = self._windows(starts, most, clip)
+        windows = [(x[tuple(map(slice, at, np.add(at, sizes)))], here) for at, here in places]
         result = windows.pop()[0] if filler is None else np.full(sizes, filler)
         for window, here in windows:
-            result = self._each(lambda new, old, here=here: self.graph.select(here, new, old), window, result)
+            result = self._map(lambda new, old, here=here: self.graph.select(here, new, old), window, result)
         return result
 
     def _write(self, x: Array, starts: Sequence[int], new: Array, op: str | None, clip: bool) -> Array:
@@ -475,8 +475,8 @@ class _Tracer:
         most = [length - size for length, size in zip(x.shape, new.shape, strict=True)]
         for at, here in self._windows(starts, most, clip):
             window = tuple(map(slice, at, np.add(at, new.shape)))
-            changed = new if op is None else self._each(functools.partial(g.op, op), x[window], new)
-            x[window] = self._each(lambda now, old, here=here: g.select(here, now, old), changed, x[window])
+            changed = new if op is None else self._map(functools.partial(g.op, op), x[window], new)
+            x[window] = self._map(lambda now, old, here=here: g.select(here, now, old), changed, x[window])
         return x
 
     def _do_dynamic_slice(self, equation: Any, x: Array, *starts: Array) -> list[Array]:
@@ -547,7 +547,7 @@ class _Tracer:
         return [self._constant(np.asarray(at, np.int32))]
 
     def _do_cond(self, equation: Any, which: Array, *arguments: Array) -> list[Array]:
-        branches, known = equation.params["branches"], self._known(which)
+        branches, known = equation.params["branches"], self._read_constants(which)
         if known is not None:
             return self.read_jaxpr(branches[min(max(int(known), 0), len(branches) - 1)], arguments)
         results = [self.read_jaxpr(branch, arguments) for branch in branches]
@@ -608,19 +608,19 @@ class _Tracer:
         )
         before = len(g.nodes)
         while len(g.nodes) - before < UNROLL:
-            going = self._known(self.read_jaxpr(p["cond_jaxpr"], [*for_test, *carry])[0])
-            if going is None:
+            condition = self._read_constants(self.read_jaxpr(p["cond_jaxpr"], [*for_test, *carry])[0])
+            if condition is None:
                 break
-            if not going:
+            if not condition:
                 return carry
             carry = self.read_jaxpr(p["body_jaxpr"], [*for_body, *carry])
         shapes = [array.shape for array in carry]
 
         def once(index: int, state: list[int]) -> tuple[int, list[int]]:
             now = _shaped(state, shapes)
-            going = int(self.read_jaxpr(p["cond_jaxpr"], [*for_test, *now])[0])
+            condition = int(self.read_jaxpr(p["cond_jaxpr"], [*for_test, *now])[0])
             results = _flat(self.read_jaxpr(p["body_jaxpr"], [*for_body, *now]))
-            return going, [g.select(going, new, old) for new, old in zip(results, state, strict=True)]
+            return condition, [g.select(condition, new, old) for new, old in zip(results, state, strict=True)]
 
         return _shaped(g.repeat(None, _flat(carry), once), shapes)
 
@@ -640,7 +640,7 @@ class _Tracer:
             words.shape[:-1]
         )
 
-    def _by_jax(self, function: Callable[..., Any], axes: int, *arrays: Array) -> Array:
+    def _map_jax_function(self, function: Callable[..., Any], axes: int, *arrays: Array) -> Array:
         """JAX's own function of words, mapped over the first axes."""
         for _ in range(axes):
             function = jax.vmap(function)
@@ -657,20 +657,22 @@ class _Tracer:
         return [self._words(keys)]
 
     def _do_random_seed(self, equation: Any, seeds: Array) -> list[Array]:
-        return [self._keys(self._by_jax(equation.params["impl"].seed, seeds.ndim, seeds))]
+        return [self._keys(self._map_jax_function(equation.params["impl"].seed, seeds.ndim, seeds))]
 
     def _do_random_split(self, equation: Any, keys: Array) -> list[Array]:
         make, shape = _generator(equation).split, equation.params["shape"]
-        return [self._keys(self._by_jax(lambda words: make(words, shape), keys.ndim, self._words(keys)))]
+        return [
+            self._keys(self._map_jax_function(lambda words: make(words, shape), keys.ndim, self._words(keys)))
+        ]
 
     def _do_random_fold_in(self, equation: Any, keys: Array, data: Array) -> list[Array]:
         words, data = self._words(keys), np.broadcast_to(data, keys.shape)
-        return [self._keys(self._by_jax(_generator(equation).fold_in, keys.ndim, words, data))]
+        return [self._keys(self._map_jax_function(_generator(equation).fold_in, keys.ndim, words, data))]
 
     def _do_random_bits(self, equation: Any, keys: Array) -> list[Array]:
         make, p = _generator(equation).random_bits, equation.params
         words = self._words(keys)
-        return [self._by_jax(lambda key: make(key, p["bit_width"], p["shape"]), keys.ndim, words)]
+        return [self._map_jax_function(lambda key: make(key, p["bit_width"], p["shape"]), keys.ndim, words)]
 
     def _do_iota_2x32_shape(self, equation: Any) -> list[Array]:
         shape = equation.params["shape"]
@@ -695,7 +697,7 @@ class _Tracer:
                 x1 = add(add(x1, keys[(group + 2) % 3]), g.const(group + 1, "uint32"))
             return x0, x1
 
-        return [self._each(lambda *words, k=k: block(*words)[k], *arrays) for k in range(2)]
+        return [self._map(lambda *words, k=k: block(*words)[k], *arrays) for k in range(2)]
 
 
 def _generator(equation: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from elites.errors import ElitesError, require
-from elites.files import error_in_one_line, write_atomically
+from elites.files import convert_os_errors, write_atomically
 from elites.policies.layout import split_layers
 
 ONNX_OPSET, ONNX_FORMAT = 13, 8  # old enough for all recent runtimes
@@ -99,7 +99,7 @@ class Controller:
         def write(file: IO[bytes]) -> None:
             file.write(content)
 
-        with error_in_one_line(f"cannot write {target}"):
+        with convert_os_errors(f"cannot write {target}"):
             write_atomically(target, write)
         return target
 

@@ -20,7 +20,7 @@ Layers = tuple[tuple[jax.Array, jax.Array], ...]
 class Controllable(Protocol):
     """The part of a task that a policy needs."""
 
-    def controller(self, hidden: tuple[int, ...] = ...) -> tuple[int, ...]:
+    def controller_sizes(self, hidden: tuple[int, ...] = ...) -> tuple[int, ...]:
         """Layer sizes, observation and action included."""
 
 
@@ -61,7 +61,7 @@ class Policy:
     @classmethod
     def for_task(cls, task: Controllable, hidden: tuple[int, ...] = HIDDEN) -> Policy:
         """The controllers of a task."""
-        return cls(task.controller(hidden))
+        return cls(task.controller_sizes(hidden))
 
     @property
     def parameter_count(self) -> int:
@@ -74,13 +74,13 @@ class Policy:
 
     def init(self, key: jax.Array) -> jax.Array:
         """A random controller, flat."""
-        return self.flat(init_layers(key, self.sizes))
+        return self.flatten(init_layers(key, self.sizes))
 
-    def layers(self, parameters: jax.Array) -> Layers:
+    def unflatten(self, parameters: jax.Array) -> Layers:
         """The layers of a flat controller."""
         return split_layers(parameters, self.sizes)
 
-    def flat(self, layers: Layers) -> jax.Array:
+    def flatten(self, layers: Layers) -> jax.Array:
         """The flat controller of these layers."""
         return jnp.concatenate([array.reshape(-1) for layer in layers for array in layer])
 
@@ -98,4 +98,4 @@ class Policy:
 
     def apply(self, parameters: jax.Array, observations: jax.Array) -> jax.Array:
         """Actions of a flat controller. NumPy's and Numba's controllers round differently."""
-        return self.act(self.layers(parameters), observations)
+        return self.act(self.unflatten(parameters), observations)

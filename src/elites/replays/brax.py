@@ -53,7 +53,7 @@ def _poses(state: Any) -> tuple[jax.Array, jax.Array]:
     return state.x.pos.reshape(-1), state.x.rot.reshape(-1)
 
 
-def run(
+def make_scenes(
     task: DeviceTask,
     hidden: tuple[int, ...],
     parameters: np.ndarray,

@@ -97,7 +97,7 @@ class BulletCamera:
         start = self._pointers[0] if link < 0 else self._pointers[1] + 7 * 8 * link  # poses are seven doubles
         return np.array((ctypes.c_double * 3).from_address(start))
 
-    def shot(self, target: np.ndarray, yaw: float, pitch: float, distance: float) -> np.ndarray:
+    def take_picture(self, target: np.ndarray, yaw: float, pitch: float, distance: float) -> np.ndarray:
         """A picture `[height, width, 3]` of the surroundings of the target."""
         client = self.world.client
         at = (ctypes.c_float * 3)(*target)
@@ -138,6 +138,6 @@ class BulletScene:
                 x, y, _ = camera.torso()
                 target = follow(np.array([x, y, height]))
                 if step in wanted_steps:
-                    yield camera.shot(target, yaw, pitch, distance)
+                    yield camera.take_picture(target, yaw, pitch, distance)
         finally:
             simulator.close()

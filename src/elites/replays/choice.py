@@ -22,7 +22,7 @@ def parse_grid(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def best_per_region(archive: SavedArchive, shape: tuple[int, int]) -> list[int | None]:
+def select_best_per_region(archive: SavedArchive, shape: tuple[int, int]) -> list[int | None]:
     """The best elite of each region of descriptor space, row by row from the top; None where there is none.
 
     The first dimension runs to the right and the second upwards; a single one continues from row to row.

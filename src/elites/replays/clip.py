@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line, partial_path
+from elites.files import convert_os_errors, partial_path
 
 FORMATS = (".mp4", ".gif")
 EMPTY = 232
@@ -72,7 +72,7 @@ class Clip:
         self._colours: Image.Image | None = None
 
     def __enter__(self) -> Clip:
-        with error_in_one_line(f"cannot write {self.path}"):
+        with convert_os_errors(f"cannot write {self.path}"):
             self._partial.unlink(missing_ok=True)  # the encoder of a killed replay may still write to it
             self._partial.open("wb").close()
         return self
@@ -130,7 +130,7 @@ class Clip:
                 else:
                     self._finish(self._film)
             if kind is None:
-                with error_in_one_line(f"cannot write {self.path}"):
+                with convert_os_errors(f"cannot write {self.path}"):
                     if self._images:
                         self._save()
                     if not self._partial.stat().st_size:

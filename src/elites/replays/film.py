@@ -28,7 +28,7 @@ MAX_PICTURES = 1000
 
 
 @plain_text()
-def film(
+def draw_film(
     folder: Path | str,
     out: Path | str,
     *,

@@ -22,7 +22,7 @@ SHOWN_GROUPS = 3  # MuJoCo itself shows the first ones
 COLOUR, FOOT_COLOUR, OBSTACLE_COLOUR = (225, 115, 40), (45, 70, 120), (150, 150, 158)
 PACE = 0.1  # of the camera: share of the distance per step
 SLOPE = (20.0, 20.0, 0.01)  # half the sides of a plane that is not the floor, unless the model has them
-ROLLS = 12  # capsules that fill a box, at most
+MAX_BOX_CAPSULES = 12  # capsules that fill a box, at most
 
 View = tuple[float, float, float, float]
 """Yaw and pitch in degrees, distance, height of the target."""
@@ -134,8 +134,8 @@ def _is_fixed(model: Any, geom: int) -> bool:
     return bool(model.body_weldid[model.geom_bodyid[geom]] == 0)
 
 
-def _colour(is_foot: bool, stands: bool) -> tuple[int, int, int]:
-    return OBSTACLE_COLOUR if stands else FOOT_COLOUR if is_foot else COLOUR
+def _colour(is_foot: bool, is_obstacle: bool) -> tuple[int, int, int]:
+    return OBSTACLE_COLOUR if is_obstacle else FOOT_COLOUR if is_foot else COLOUR
 
 
 def _block(model: Any, geom: int, body: int, foot: int) -> _Block:
@@ -176,7 +176,7 @@ def _capsules_of_box(half: np.ndarray, curved: bool) -> list[Capsule]:
     thin, wide, long = np.argsort(half, kind="stable")
     radius = max(float(half[thin]), 0.1 * float(half[wide]), 1e-3)
     aside = max(float(half[wide]) - radius, 0.0)
-    count = min(ROLLS, 1 + int(np.ceil(aside / (0.75 * radius))))
+    count = min(MAX_BOX_CAPSULES, 1 + int(np.ceil(aside / (0.75 * radius))))
     rolls = []
     for place in np.linspace(-aside, aside, count) if count > 1 else [0.0]:
         share = np.sqrt(1 - (place / half[wide]) ** 2) if curved else 1.0
@@ -232,7 +232,7 @@ class PosedScene:
     def picture(self, step: int, target: np.ndarray) -> np.ndarray:
         """A picture of the state after this number of steps."""
         shapes, solids = self._shapes.at(self.positions[step], self.rotations[step])
-        return self._camera.shot(shapes, target, solids)
+        return self._camera.take_picture(shapes, target, solids)
 
 
 def rotate(quaternions: np.ndarray, vectors: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ class Recorder:
     """
 
     def __init__(self, task: MujocoTask) -> None:
-        self.simulator = task.simulator()
+        self.simulator = task.make_simulator()
         self.simulator.begin(0)
         model, rules = self.simulator.model, self.simulator.rules
         feet = {int(geom): int(rules.feet[geom]) for geom in np.flatnonzero(rules.feet >= 0)}
@@ -55,7 +55,7 @@ class Recorder:
         )
         self.robot = Robot(len(self._bodies), self.shapes.limbs(), float(rules.duration), view)
 
-    def episode(self, seed: int, actions: np.ndarray, every: int = 1) -> Episode:
+    def record_episode(self, seed: int, actions: np.ndarray, every: int = 1) -> Episode:
         """The states from the beginning on, one per `every` steps."""
         self.simulator.begin(seed)
         states = [self._state()]
@@ -71,9 +71,9 @@ class Recorder:
         data: Any = self.simulator.data
         return data.qpos.copy(), data.xpos[self._bodies], data.xquat[self._bodies], self.simulator.contacts
 
-    def movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
+    def record_movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
         """The poses of an episode."""
-        _, positions, rotations, contacts = self.episode(seed, actions, every)
+        _, positions, rotations, contacts = self.record_episode(seed, actions, every)
         return Movement(positions, rotations, contacts, len(actions), fitness)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ def _corners(simulator: MujocoSimulator, geom: int) -> tuple[np.ndarray, np.ndar
     return middle - half, middle + half
 
 
-def run(
+def make_scenes(
     task: MujocoTask,
     hidden: tuple[int, ...],
     parameters: np.ndarray,
@@ -125,7 +125,7 @@ def run(
     scenes: list[Scene] = []
     for index, seed in enumerate(seeds):
         actions = evaluation.recorded.actions[index, : evaluation.length[index]]
-        scenes.append(MujocoScene(recorder, recorder.episode(seed, actions), size, renderer))
+        scenes.append(MujocoScene(recorder, recorder.record_episode(seed, actions), size, renderer))
     recorder.close()
     return scenes, evaluation.fitness, evaluation.descriptor, evaluation.length
 
@@ -148,4 +148,4 @@ class MujocoScene(PosedScene):
         """See `PosedScene.picture`."""
         if self._renderer is None:
             return super().picture(step, target)
-        return self._renderer.shot(self._coordinates[step], target + self._floor)
+        return self._renderer.take_picture(self._coordinates[step], target + self._floor)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from elites.child_processes import describe_exit, end_child, end_with_parent, start_child
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 
 VARIABLE = "MUJOCO_GL"  # MuJoCo's variable for the library that it draws with
 OFF = ("disabled", "disable", "off", "false", "0")
@@ -63,7 +63,7 @@ class Offscreen:
         mujoco.mj_saveModel(model, None, content)
         self._ask((library, content.tobytes(), size, view, field))
 
-    def shot(self, coordinates: np.ndarray, target: np.ndarray) -> np.ndarray:
+    def take_picture(self, coordinates: np.ndarray, target: np.ndarray) -> np.ndarray:
         """A picture `[height, width, 3]` of the model with these coordinates (qpos)."""
         width, height = self.size
         picture = self._ask((coordinates, target))
@@ -104,11 +104,11 @@ def main(channel_file: int, lifeline: int, parent: int, by_main_thread: int) -> 
         renderer = _MujocoRenderer(content, size, view, field)
         channel.send(b"")
         while True:
-            channel.send(renderer.shot(*channel.recv()))
+            channel.send(renderer.take_picture(*channel.recv()))
     except (EOFError, ConnectionError):
         pass
     except BaseException as error:
-        channel.send(describe(error))
+        channel.send(describe_error(error))
     os._exit(0)  # at once: the library may have left threads running
 
 
@@ -134,9 +134,9 @@ class _MujocoRenderer:
         self._camera = mujoco.MjvCamera()
         yaw, self._camera.elevation, self._camera.distance = view
         self._camera.azimuth = yaw + 90
-        self.shot(model.qpos0, np.zeros(3))  # fails if it cannot draw
+        self.take_picture(model.qpos0, np.zeros(3))  # fails if it cannot draw
 
-    def shot(self, coordinates: np.ndarray, target: np.ndarray) -> bytes:
+    def take_picture(self, coordinates: np.ndarray, target: np.ndarray) -> bytes:
         self._data.qpos[:] = coordinates
         self._mujoco.mj_fwdPosition(self._model, self._data)
         self._camera.lookat[:] = target

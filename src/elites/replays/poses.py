@@ -106,9 +106,9 @@ def _record_brax(
     every: int,
     physics: Physics | None,
 ) -> Iterator[Movement]:
-    from elites.replays.brax import BraxScene, run
+    from elites.replays.brax import BraxScene, make_scenes
 
-    scenes, fitness, _, lengths = run(task, hidden, parameters, seeds, (32, 32), physics)
+    scenes, fitness, _, lengths = make_scenes(task, hidden, parameters, seeds, (32, 32), physics)
     for scene, reward, length in zip(scenes, fitness, lengths, strict=True):
         assert isinstance(scene, BraxScene)
         shown = slice(0, int(length) + 1, every)
@@ -121,7 +121,7 @@ class _Recorder(Protocol):
 
     robot: Robot
 
-    def movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
+    def record_movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
         """The poses of an episode that is given by its seed and the controller's actions."""
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ def _record_compiled(
             recorders.append(own.recorder)
         recorder: _Recorder = own.recorder
         actions = evaluation.recorded.actions[index, : evaluation.length[index]]
-        return recorder.movement(seeds[index], actions, every, float(evaluation.fitness[index]))
+        return recorder.record_movement(seeds[index], actions, every, float(evaluation.fitness[index]))
 
     try:
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -197,7 +197,7 @@ class _Bullet:
         ]
         self.robot = Robot(len(self.links), limbs, episode.TIME_STEP, VIEWS.get(task.robot.model, SIDE))
 
-    def movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
+    def record_movement(self, seed: int, actions: np.ndarray, every: int, fitness: float) -> Movement:
         """The poses of an episode that is given by its seed and the controller's actions."""
         self.simulator.begin(seed)
         contact = np.zeros(len(self.anatomy.feet), bool)

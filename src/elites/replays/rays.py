@@ -42,7 +42,7 @@ class Camera:
         rays = x[None, :, None] * self._axes[0] + y[:, None, None] * self._axes[1] + forward
         self._rays = rays / np.linalg.norm(rays, axis=-1, keepdims=True)
 
-    def shot(self, shapes: Shapes, target: np.ndarray, solids: Sequence[Solid] = ()) -> np.ndarray:
+    def take_picture(self, shapes: Shapes, target: np.ndarray, solids: Sequence[Solid] = ()) -> np.ndarray:
         """A picture `[height, width, 3]`. Translucent solids cast no shadow."""
         origin = target - self._back
         opaque = [solid for solid in solids if not solid.translucent]

@@ -17,7 +17,7 @@ from elites.errors import ElitesError
 from elites.files import format_bytes
 from elites.memory import require_bytes
 from elites.options import EpisodeLength, Physics, Pixels, Seed, convert_value
-from elites.replays.choice import best_per_region, parse_grid
+from elites.replays.choice import parse_grid, select_best_per_region
 from elites.replays.clip import FORMATS, Clip, add_caption, blank_tile, tile_pictures
 from elites.results.archive import SavedArchive
 from elites.results.folder import RunFolder
@@ -66,7 +66,8 @@ class Replay(NamedTuple):
             if size > MAX_INLINE_BYTES:
                 most = format_bytes(MAX_INLINE_BYTES)
                 return (
-                    f"<p>The clip has {format_bytes(size)}. Up to {most} are shown here: see steps, size.</p>"
+                    f"<p>The clip takes {format_bytes(size)}; a notebook shows clips of up to {most}. "
+                    "Use fewer steps or a smaller size.</p>"
                 )
             data = base64.b64encode(self.path.read_bytes()).decode()
         except OSError as error:
@@ -131,7 +132,7 @@ def replay(
     if not len(archive.fitness):
         raise ElitesError(f"{folder}: the archive is empty; it must have an elite")
     if shape is not None:
-        elites, usual = best_per_region(archive, shape), run.clip_path(grid=shape)
+        elites, usual = select_best_per_region(archive, shape), run.clip_path(grid=shape)
     elif cell is not None:
         elites, usual = [archive.at(cell=cell).index], run.clip_path(cell)
     elif descriptor is not None:
@@ -187,13 +188,15 @@ def _run(
     parameters = archive.parameters[elites]
     scenes: list[Scene]
     if isinstance(task, DeviceTask):
-        from elites.replays.brax import run
+        from elites.replays.brax import make_scenes
 
-        scenes, fitness, descriptor, length = run(task, hidden, parameters, seeds, size, physics)
+        scenes, fitness, descriptor, length = make_scenes(task, hidden, parameters, seeds, size, physics)
     elif isinstance(task, MujocoTask):
         from elites.replays import mujoco
 
-        scenes, fitness, descriptor, length = mujoco.run(task, hidden, parameters, seeds, size, physics)
+        scenes, fitness, descriptor, length = mujoco.make_scenes(
+            task, hidden, parameters, seeds, size, physics
+        )
     else:
         with make_evaluator(task, hidden, None, physics=physics) as evaluator:
             evaluation = evaluator.evaluate(parameters, np.array(seeds), transitions=True)

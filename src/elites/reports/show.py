@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line
+from elites.files import convert_os_errors
 from elites.metrics.contribution import choose_window, count_added, count_rows, smooth
 from elites.metrics.metric import METRICS, find_metric
 from elites.options import convert_value
@@ -37,7 +37,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
 from elites.results.schemas import OPTIONAL, RunRecord
 from elites.results.tables import metric_names
-from elites.text import MAX_SHOWN_LENGTH, printable, shorten
+from elites.text import MAX_SHOWN_LENGTH, make_printable, shorten
 
 
 def show(
@@ -94,7 +94,7 @@ def show(
     )
     width = max(map(len, rows)) + 1
     lines = [record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items())]
-    return "\n".join([*map(printable, lines), *tables])
+    return "\n".join([*map(make_printable, lines), *tables])
 
 
 class DrawnRun(NamedTuple):
@@ -120,7 +120,7 @@ def draw_run(run: RunFolder, style: Style, format: Format = "png") -> DrawnRun:
     paths, fields = run.figure_paths(style.colour, format), vars(style)
     if archive.centroids.shape[1] <= 2:
         del paths["parallel"]
-    with error_in_one_line(f"cannot draw into {run}"):
+    with convert_os_errors(f"cannot draw into {run}"):
         draw_archive(archive, paths["archive"], corrected=corrected, **fields)
         if "parallel" in paths:
             draw_parallel(archive, paths["parallel"], corrected=corrected, **fields)

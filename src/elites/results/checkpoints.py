@@ -20,7 +20,7 @@ import numpy as np
 
 from elites.archives.archive import Solutions
 from elites.errors import ElitesError
-from elites.files import ArrayFile, ArraySpec, one_line, remove_partials, write_atomically
+from elites.files import ArrayFile, ArraySpec, make_one_line, remove_partials, write_atomically
 from elites.learning.replay_buffer import ReplayBuffer
 from elites.results.schemas import CheckpointHeader, RunRecord, convert, parse
 
@@ -216,7 +216,7 @@ def _changes(was: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -
 
 
 def _short(value: Any) -> str:
-    return one_line(json.dumps(value[0] if isinstance(value, list) and len(value) == 1 else value))
+    return make_one_line(json.dumps(value[0] if isinstance(value, list) and len(value) == 1 else value))
 
 
 class Checkpoints:
@@ -261,7 +261,7 @@ class Checkpoints:
                 raise
             except Exception as error:  # damage takes many forms
                 what = "cannot be used" if isinstance(error, _UnusableError) else "is damaged"
-                wrong.append(f"checkpoint {path} {what}: {one_line(error)}")
+                wrong.append(f"checkpoint {path} {what}: {make_one_line(error)}")
                 continue
             for damaged in self.paths()[: len(wrong)]:  # renamed, so that new ones can be written
                 damaged.rename(damaged.with_suffix(DAMAGED))

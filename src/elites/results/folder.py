@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import copy_file, error_in_one_line, is_partial, remove_partials, write_atomically
+from elites.files import convert_os_errors, copy_file, is_partial, remove_partials, write_atomically
 from elites.results import names
 from elites.results.archive import SavedArchive, load_about, load_archive, save_archive
 from elites.results.checkpoints import Checkpoints
@@ -361,7 +361,7 @@ def refuse_used_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    with error_in_one_line(f"cannot make the run's folder {folder}"):
+    with convert_os_errors(f"cannot make the run's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -372,5 +372,5 @@ def write_json(path: Path, record: Any) -> None:
     def write(file: IO[bytes]) -> None:
         file.write(text.encode())
 
-    with error_in_one_line(f"cannot write to {path.parent}"):
+    with convert_os_errors(f"cannot write to {path.parent}"):
         write_atomically(path, write)

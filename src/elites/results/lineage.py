@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from elites.archives.archive import Status
 from elites.errors import ElitesError
-from elites.files import one_line, open_file
+from elites.files import make_one_line, open_file
 from elites.options import convert_value
 from elites.results.names import LINEAGE
 from elites.results.schemas import convert, parse
@@ -131,7 +131,7 @@ def load_lineage(path: Path | str) -> Lineage:
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist: runs of an older format have no such log") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
+        raise ElitesError(f"{path} is damaged: {make_one_line(error)}") from None
     columns = {name: np.ascontiguousarray(records[name]) for name in RECORD.names or () if name != "unused"}
     return Lineage(**{**columns, "operator": np.array(operators)[records["operator"]]})
 

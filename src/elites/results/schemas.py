@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from elites.errors import ElitesError
-from elites.files import MAX_FLOAT32, ArraySpec, one_line, open_file
+from elites.files import MAX_FLOAT32, ArraySpec, make_one_line, open_file
 from elites.metrics.contribution import BY_OPERATOR, find_operators
 from elites.metrics.metric import BY_NAME, GENERATION_METRICS
 from elites.options import Physics
@@ -284,7 +284,7 @@ def read_record(path: Path, kind: type[Decoded]) -> Decoded | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
+        raise ElitesError(f"{path} is damaged: {make_one_line(error)}") from None
 
 
 def parse(data: bytes | str) -> Any:
@@ -327,7 +327,7 @@ def read_about(
             raise ElitesError(f"{path} has format {written}; this version reads format {version}")
         checked = convert(about, kind)
     except ValueError as error:
-        raise ElitesError(f"{path} is damaged: in about: {one_line(error)}") from None
+        raise ElitesError(f"{path} is damaged: in about: {make_one_line(error)}") from None
     complete: dict[str, Any] = msgspec.to_builtins(checked)
     task: dict[str, Any] = {**about["task"], **_missing(complete["task"], about["task"])}
     return {**about, "task": task, **_missing(complete, about)}
@@ -455,7 +455,7 @@ def check_columns(path: Path, columns: Iterable[str], required: Iterable[str] = 
     if reserved := [name for name in columns if required == REQUIRED and name in RESERVED]:
         raise ElitesError(f"{path} is damaged: it has a column {reserved[0]}, which is not a metric")
     if duplicates := [name for place, name in enumerate(columns) if name in columns[:place]]:
-        raise ElitesError(f"{path} is damaged: it has two columns {one_line(duplicates[0])}")
+        raise ElitesError(f"{path} is damaged: it has two columns {make_one_line(duplicates[0])}")
 
 
 def check_table(path: Path, table: Mapping[str, np.ndarray], required: Iterable[str] = REQUIRED) -> None:
@@ -463,10 +463,14 @@ def check_table(path: Path, table: Mapping[str, np.ndarray], required: Iterable[
     check_columns(path, table, required)
     for name, column in table.items():
         if is_count(name) and not ((column >= 0) & (column <= MAX_COUNT)).all():
-            raise ElitesError(f"{path} is damaged: {one_line(name)} is not a number from 0 on in every row")
+            raise ElitesError(
+                f"{path} is damaged: {make_one_line(name)} is not a number from 0 on in every row"
+            )
         # Losses and the user's own metrics may be infinite.
         numbers = column if name in REQUIRED else column[np.isfinite(column)]
         if (np.abs(numbers) > MAX_METRIC).any():
-            raise ElitesError(f"{path} is damaged: {one_line(name)} holds a number beyond {MAX_METRIC:g}")
+            raise ElitesError(
+                f"{path} is damaged: {make_one_line(name)} holds a number beyond {MAX_METRIC:g}"
+            )
     if "evaluations" in table and (np.diff(table["evaluations"]) < 0).any():
         raise ElitesError(f"{path} is damaged: evaluations do not increase")

@@ -12,7 +12,7 @@ from types import TracebackType
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import one_line, open_file
+from elites.files import make_one_line, open_file
 from elites.results import names
 from elites.results.lineage import encode_header, encode_records
 from elites.results.schemas import OPTIONAL, LogMark, check_columns, is_count
@@ -78,7 +78,7 @@ def check_logs(folder: Path, marks: Mapping[str, LogMark]) -> None:
                         f"{path} does not begin as its checkpoint says; it has changed since then"
                     )
         except (OSError, ValueError) as error:
-            raise ElitesError(f"{path} cannot be continued: {one_line(error)}") from None
+            raise ElitesError(f"{path} cannot be continued: {make_one_line(error)}") from None
 
 
 class Table:
@@ -110,7 +110,7 @@ def _read_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
     with open_file(path) as file:
         present = tuple(file.readline().decode().strip().split(","))
     if unknown := [name for name in present if name not in columns]:
-        raise ElitesError(f"{path} has a column {one_line(unknown[0])}; this version does not write it")
+        raise ElitesError(f"{path} has a column {make_one_line(unknown[0])}; this version does not write it")
     return present
 
 
@@ -212,4 +212,4 @@ def read_table(path: Path | str) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
+        raise ElitesError(f"{path} is damaged: {make_one_line(error)}") from None

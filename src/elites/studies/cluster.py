@@ -21,9 +21,9 @@ from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 from elites.child_processes import describe_exit
-from elites.cluster import connect, nodes
+from elites.cluster import connect, list_machines
 from elites.errors import ElitesError
-from elites.files import error_in_one_line, write_atomically
+from elites.files import convert_os_errors, write_atomically
 from elites.results import names
 from elites.results.folder import GroupFolder
 from elites.results.study import StudyFolder
@@ -175,7 +175,7 @@ class ClusterPool:
 
     def describe(self) -> str:
         """The cluster, for the plan."""
-        machines = nodes(self._ray)
+        machines = list_machines(self._ray)
         cores = sum(int(node["Resources"]["CPU"]) for node in machines)
         return (
             f"a Ray cluster of {len(machines)} machine{'s' * (len(machines) != 1)} with {cores} "
@@ -185,7 +185,7 @@ class ClusterPool:
 
     def has_room(self) -> bool:
         """Whether the machines of the cluster have cores for another run."""
-        cores = sum(int(node["Resources"]["CPU"]) for node in nodes(self._ray))
+        cores = sum(int(node["Resources"]["CPU"]) for node in list_machines(self._ray))
         most = max(1, cores // self.threads)
         return len(self._running) < (most if self.workers is None else min(self.workers, most))
 
@@ -212,12 +212,12 @@ class ClusterPool:
                 continue
             message = self._next(stream)
             if message["kind"] == "files":
-                with error_in_one_line(f"cannot write to {self.study}"):
+                with convert_os_errors(f"cannot write to {self.study}"):
                     write_files(self.study.path / job.folder, message)
                 continue
             if message["kind"] in ("done", "failed", "lost"):
                 del self._running[job.folder]
-                with error_in_one_line(f"cannot write to {self.study}"):
+                with convert_os_errors(f"cannot write to {self.study}"):
                     write_log(self.study.log_path(job.folder), message)
             events.append((job, message))
         return events
@@ -247,7 +247,7 @@ class ClusterPool:
         self._stopped.clear()
 
     def _refuse_too_large(self) -> None:
-        offers = [node["Resources"] for node in nodes(self._ray)]
+        offers = [node["Resources"] for node in list_machines(self._ray)]
         needed = max(self.needs.values(), default=0)
         if not any(offer["CPU"] >= self.threads and offer.get("memory", 0) >= needed for offer in offers):
             raise ElitesError(

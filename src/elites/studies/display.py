@@ -15,7 +15,7 @@ from elites.experiments.display import LiveView
 from elites.metrics.metric import METRICS, describe_values, find_metric
 from elites.results.study import StudyFolder
 from elites.studies.execution import State
-from elites.text import duration, shorten
+from elites.text import format_duration, shorten
 
 LINE_SECONDS = 60.0
 WIDTHS = (("seed", 7), ("", 10), ("", 15))
@@ -47,7 +47,7 @@ class StudyDisplay(LiveView):
             self.log(f"{name} stopped{after}; the same command continues it")
         elif state.stage == "finished":
             on = f" on {state.where}" if state.where else ""
-            self.log(f"{name} finished in {duration(state.seconds)}{on}: {_summary(state)}")
+            self.log(f"{name} finished in {format_duration(state.seconds)}{on}: {_summary(state)}")
 
     def __call__(self, states: Sequence[State]) -> None:
         self.states, self.activity = states, self.totals(states)

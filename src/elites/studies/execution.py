@@ -22,7 +22,7 @@ from elites.child_processes import describe_exit
 from elites.errors import ElitesError
 from elites.experiments.guards import Interrupts
 from elites.experiments.options import RunResources
-from elites.files import error_in_one_line
+from elites.files import convert_os_errors
 from elites.options import select_values
 from elites.results.study import StudyFolder
 from elites.studies.resources import StudyExecution
@@ -115,7 +115,7 @@ class Processes:
         log = self.study.log_path(job.folder)
         folder = self.study.path / job.folder
         request = make_request(job, folder, self.execution)
-        with error_in_one_line(f"cannot write to {self.study}"):
+        with convert_os_errors(f"cannot write to {self.study}"):
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as file:
                 process = start_worker(request, file)

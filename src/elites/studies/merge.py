@@ -18,7 +18,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, require_space
+from elites.files import convert_os_errors, require_space
 from elites.results import names
 from elites.results.folder import RunFolder
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord
@@ -243,7 +243,7 @@ def _write(
     """Makes the folder under a temporary name, its record last, and then renames it."""
     study_folder = StudyFolder(target).unfinished
     partial = study_folder.path
-    with error_in_one_line(f"cannot write to {target}"):
+    with convert_os_errors(f"cannot write to {target}"):
         partial.mkdir(parents=True, exist_ok=True)
         with folder_lock(partial):
             try:

@@ -14,7 +14,7 @@ from elites.files import format_bytes
 from elites.results.folder import RunFolder
 from elites.studies.remaining import is_done
 from elites.studies.study import Job, Study
-from elites.text import duration, shorten
+from elites.text import format_duration, shorten
 
 WORKER_BYTES = 600_000_000  # memory of a worker without that of its run
 
@@ -146,8 +146,8 @@ def describe(
         "disk": f"up to {format_bytes(cost.disk)}",
         "time": "not measured"
         if cost.seconds is None
-        else f"{duration(cost.seconds[0])} with episodes as short as those of random controllers, "
-        f"{duration(cost.seconds[1])} if no episode ends early",
+        else f"{format_duration(cost.seconds[0])} with episodes as short as those of random controllers, "
+        f"{format_duration(cost.seconds[1])} if no episode ends early",
         **({"stops after": limit} if limit else {}),
         "on": where,
     }

@@ -13,7 +13,7 @@ import msgspec
 
 from elites.errors import ElitesError
 from elites.experiments.guards import folder_lock
-from elites.files import error_in_one_line, format_bytes, require_space
+from elites.files import convert_os_errors, format_bytes, require_space
 from elites.results.folder import RunFolder
 from elites.results.schemas import Pace, convert
 from elites.results.study import StudyFolder
@@ -22,7 +22,7 @@ from elites.studies.display import StudyDisplay
 from elites.studies.execution import Pool, Processes, State, execute, measure
 from elites.studies.resources import StudyExecution
 from elites.studies.study import Job, Study
-from elites.text import duration
+from elites.text import format_duration
 
 FAILED, STOPPED = 1, 0
 
@@ -51,7 +51,7 @@ def run_study(
         connect(execution.cluster)  # fails early, before anything is measured
     if only_plan:
         return _execute(study, folder, execution, clock, only_plan=True)
-    with error_in_one_line(f"cannot make the study's folder {folder}"):
+    with convert_os_errors(f"cannot make the study's folder {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
     with folder_lock(folder):  # fails early, before anything is measured
         StudyFolder(folder).remove_partials()
@@ -68,7 +68,7 @@ class _Clock:
         return self.hours is not None and time.monotonic() - self._started >= 3600 * self.hours
 
     def describe(self) -> str:
-        return "" if self.hours is None else f"{duration(3600 * self.hours)} (--max-hours)"
+        return "" if self.hours is None else f"{format_duration(3600 * self.hours)} (--max-hours)"
 
 
 def _execute(

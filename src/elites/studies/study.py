@@ -14,13 +14,13 @@ from elites.errors import ElitesError, require
 from elites.evaluation.offset import with_measured_offset
 from elites.experiments.config import RunConfig
 from elites.experiments.options import RunSettings
-from elites.files import one_line, open_file
+from elites.files import make_one_line, open_file
 from elites.options import Physics, Seed, Seeds, check_fields, select_values
 from elites.results.names import job_name, replications_folder, seed_folder
 from elites.results.schemas import StudyRecord, result_parameters
 from elites.tasks import list_parameters, make_task
 from elites.tasks.task import DeviceTask
-from elites.text import folder_name
+from elites.text import make_folder_name
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Choice:
         """The name of its folder. It depends on nothing else in the study."""
         given = result_parameters(self.name, self.parameters)
         parts = [f"{name}-{_plain(value)}" for name, value in given.items()]
-        return folder_name(self.label or "-".join([self.name, *parts]))
+        return make_folder_name(self.label or "-".join([self.name, *parts]))
 
 
 def _plain(value: Any) -> str:
@@ -170,7 +170,7 @@ def read_study_file(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is not a TOML file: {one_line(error)}") from None
+        raise ElitesError(f"{path} is not a TOML file: {make_one_line(error)}") from None
     except RecursionError:
         raise ElitesError(f"{path} is not the TOML file of a study: it is nested too deep") from None
     allowed = StudyRecord.__struct_fields__

@@ -68,7 +68,10 @@ def widest(sizes: np.ndarray) -> int:
 
 @compiled
 def add_noise(action: np.ndarray, noise: np.ndarray, step: int) -> None:
-    """Adds a row of noise, within ±1; beyond its last row there is none."""
+    """Adds row `step` of the noise to the action and clips the sum to ±1.
+
+    Steps after the last row have no noise.
+    """
     if step < len(noise):
         for i in range(len(action)):
             action[i] = min(max(action[i] + noise[step, i], -1), 1)

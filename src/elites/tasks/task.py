@@ -109,7 +109,7 @@ class Task:
         """The reason why the task cannot run here, in a line; empty if it can."""
         return ""
 
-    def controller(self, hidden: tuple[int, ...] = HIDDEN) -> tuple[int, ...]:
+    def controller_sizes(self, hidden: tuple[int, ...] = HIDDEN) -> tuple[int, ...]:
         """Layer sizes of a controller for this task, observation and action included."""
         return (self.observation_size, *hidden, self.action_size)
 
@@ -161,7 +161,7 @@ class HostTask(Task, ABC):
     """A task that is simulated outside JAX."""
 
     @abstractmethod
-    def simulator(self) -> Simulator:
+    def make_simulator(self) -> Simulator:
         """A simulator of this task, for one thread at a time."""
 
     @property
@@ -169,9 +169,9 @@ class HostTask(Task, ABC):
         """Longest time of a step, after which a worker process is considered hung."""
         return 60.0
 
-    def stepper(self) -> Stepper:
+    def make_stepper(self) -> Stepper:
         """A simulator to step through episodes from this process. It may run in another one."""
-        return self.simulator()
+        return self.make_simulator()
 
 
 class CompiledTask(HostTask):

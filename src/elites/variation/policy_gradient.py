@@ -74,9 +74,9 @@ class PolicyGradient:
             return (optax.apply_updates(actors, updates), state), None
 
         def ascend(parents: jax.Array) -> jax.Array:
-            actors = jax.vmap(policy.layers)(parents)
+            actors = jax.vmap(policy.unflatten)(parents)
             (actors, _), _ = jax.lax.scan(step, (actors, optimiser.init(actors)), batches)
-            return jax.vmap(policy.flat)(actors)
+            return jax.vmap(policy.flatten)(actors)
 
         count, together = len(parents), _group_size(len(parents))
         if together == count:

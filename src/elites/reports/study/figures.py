@@ -26,7 +26,7 @@ from elites.results.archive import load_archive
 from elites.results.names import ReportFigure, report_part
 from elites.results.study import ReportFolder
 from elites.studies.results.study_results import Curves, StudyResults
-from elites.text import file_name, shorten
+from elites.text import make_file_name, shorten
 
 DPI = 110
 ROWS = 4  # tasks in one figure
@@ -208,7 +208,7 @@ def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
                 axes.set(ylim=limits, xlim=(0, study.limits[task]))
         _add_legend(figure, study)
         yield Picture(
-            report_part(ReportFigure.CORRECTED, file_name(task)),
+            report_part(ReportFigure.CORRECTED, make_file_name(task)),
             f"{shorten(task)}: original metrics above, corrected ones below, on the same scales.",
             figure,
         )
@@ -315,7 +315,7 @@ def draw_contribution(study: StudyResults) -> Iterator[Picture]:
         over = f"{windows[0]}" if len(windows) == 1 else f"{windows[0]} to {windows[-1]}"
         smoothing = "not smoothed" if over == "1" else f"smoothed over {over} generations"
         yield Picture(
-            report_part(ReportFigure.CONTRIBUTION, file_name(algorithm)),
+            report_part(ReportFigure.CONTRIBUTION, make_file_name(algorithm)),
             f"{shorten(algorithm)}: offspring added to the archive per generation by each operator, "
             f"stacked; medians over replications, {smoothing}.",
             figure,
@@ -356,7 +356,7 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
     for task, task_panels in panels.items():
         corrected = any(len(panel.maps) > 1 for panel in task_panels)
         yield Picture(
-            report_part(ReportFigure.ARCHIVES, file_name(task)),
+            report_part(ReportFigure.ARCHIVES, make_file_name(task)),
             f"{shorten(task)}: final archives, for each algorithm that of the replication with the median "
             "QD-score"
             + ("; originals above, corrected ones below" if corrected else "")

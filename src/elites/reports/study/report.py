@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line
+from elites.files import convert_os_errors
 from elites.paper.claims import ANT_TASKS, evaluate_claims
 from elites.paper.presets import Suite, find_suite
 from elites.reports.plain import plain_text
@@ -17,7 +17,7 @@ from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.results.reader import read_results
 from elites.studies.results.runs import find_runs
-from elites.text import printable, shorten
+from elites.text import make_printable, shorten
 
 
 def report_study(folder: Path | str, *, x_axis: str = "evaluations", reference: str = "") -> str:
@@ -32,7 +32,7 @@ def report_study(folder: Path | str, *, x_axis: str = "evaluations", reference: 
     home = StudyFolder(folder)
     if not home.path.is_dir():
         raise ElitesError(f"{folder} is not a folder")
-    with error_in_one_line(f"cannot write to {folder}"):
+    with convert_os_errors(f"cannot write to {folder}"):
         report = home.begin_report()
         try:
             summary = _make(home, report, x_axis, reference)
@@ -61,7 +61,7 @@ def _make(home: StudyFolder, report: ReportFolder, x_axis: str, reference: str) 
             format_count(len(items), noun)
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
-        *(f"  {printable(note)}" for note in notes),
+        *(f"  {make_printable(note)}" for note in notes),
         *([] if papers else results_text(findings)),
         *align_claims(
             [claim for claim in findings.claims if claim.tested or (papers and claim.suite == papers.title)]

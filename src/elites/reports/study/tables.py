@@ -30,7 +30,7 @@ from elites.reports.tables import align_rows
 from elites.results.names import ReportTable, report_part
 from elites.results.study import ReportFolder
 from elites.studies.results.study_results import StudyResults
-from elites.text import duration, file_name, printable
+from elites.text import format_duration, make_file_name, make_printable
 
 
 class Table(NamedTuple):
@@ -81,7 +81,9 @@ def cost_table(study: StudyResults) -> Table:
                     )
                 )
                 counts = (f"{number:,.{1 if number < 100 else 0}f}" for number in (pace, rate))
-                rows.append((task, variant, str(len(timed)), f"{steps:,.0f}", duration(seconds), *counts))
+                rows.append(
+                    (task, variant, str(len(timed)), f"{steps:,.0f}", format_duration(seconds), *counts)
+                )
     columns = (
         *("task", "algorithm", "runs", "environment steps", "wall time"),
         *("evaluations per second", "steps per second"),
@@ -149,7 +151,7 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
     caption = f"{metric.label}: all others against {reference}."
     return Table(
         report_part(
-            ReportTable.P_VALUES, metric.name if metric.name.isidentifier() else file_name(metric.name)
+            ReportTable.P_VALUES, metric.name if metric.name.isidentifier() else make_file_name(metric.name)
         ),
         caption,
         columns,
@@ -396,7 +398,7 @@ def format_latex(table: Table) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(SPECIAL.get(character, character) for character in printable(text))
+    return "".join(SPECIAL.get(character, character) for character in make_printable(text))
 
 
 def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:

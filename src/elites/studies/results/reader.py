@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import one_line, open_file
+from elites.files import make_one_line, open_file
 from elites.metrics.contribution import choose_window, count_added, count_kept, count_made, count_rows, smooth
 from elites.metrics.metric import METRICS, Metric, Quantity, find_metric
 from elites.results.corrected import load_corrected, load_corrected_metrics
@@ -185,7 +185,7 @@ def read_last_row(path: Path) -> tuple[list[str], dict[str, float]]:
     except FileNotFoundError:
         raise ElitesError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
-        raise ElitesError(f"{path} is damaged: {one_line(error)}") from None
+        raise ElitesError(f"{path} is damaged: {make_one_line(error)}") from None
 
 
 def read_corrections(

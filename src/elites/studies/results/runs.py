@@ -15,7 +15,7 @@ from elites.errors import ElitesError
 from elites.results.folder import RunFolder, find_run_folders
 from elites.results.schemas import ChoiceRecord, RunRecord, StudyRecord, result_parameters
 from elites.results.study import StudyFolder
-from elites.text import printable
+from elites.text import make_printable
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def find_runs(folder: Path) -> StudyRuns:
     variants = _labels(records, "algorithm", "hyper_parameters", _choices("algorithms", study.algorithms))
     if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
         variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
-    tasks, variants = ([printable(label) for label in labels] for labels in (tasks, variants))
+    tasks, variants = ([make_printable(label) for label in labels] for labels in (tasks, variants))
     order = _order_variants(records, variants)
     runs = [
         Run(run_folder, record, task, variant, order[variant])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from elites.cache import version_of_files
+from elites.cache import fingerprint_files
 from elites.options import Spread
 from elites.tasks.task import CONTACT_PHRASE, DeviceTask, StepResult
 
@@ -42,7 +42,7 @@ class BraxTask(DeviceTask):
         """See `DeviceTask.code_version`: all parameters, and the files that define the robot."""
         if type(self) is not BraxTask:
             return None  # a subclass may have other functions
-        files = version_of_files("elites", "brax", "mujoco")
+        files = fingerprint_files("elites", "brax", "mujoco")
         if files is None:
             return None
         import jax

@@ -78,12 +78,12 @@ class GymnasiumTask(HostTask):
         """See `HostTask.step_seconds`."""
         return self.patience
 
-    def simulator(self) -> GymnasiumSimulator:
+    def make_simulator(self) -> GymnasiumSimulator:
         from elites.tasks.gymnasium.simulator import GymnasiumSimulator
 
         return GymnasiumSimulator(self)
 
-    def stepper(self) -> RemoteSimulator:
+    def make_stepper(self) -> RemoteSimulator:
         from elites.tasks.gymnasium.remote import RemoteSimulator
 
         return RemoteSimulator(self)

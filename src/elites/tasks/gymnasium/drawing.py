@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.tasks.gymnasium import GymnasiumTask
 from elites.tasks.gymnasium.environments import make_environment
 from elites.tasks.gymnasium.simulator import GymnasiumSimulator
@@ -56,7 +56,9 @@ class DrawingSimulator(GymnasiumSimulator):
         except ElitesError:
             raise
         except Exception as error:
-            raise ElitesError(f"{self.task.name} could not be drawn: {describe(error)}{_hint()}") from error
+            raise ElitesError(
+                f"{self.task.name} could not be drawn: {describe_error(error)}{_hint()}"
+            ) from error
 
     def _make_environment(self) -> gymnasium.Env[Any, Any]:
         task = self.task

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.imports import import_module, is_in_memory, load_function
 
 
@@ -56,7 +56,7 @@ def make_environment(
     except ElitesError:
         raise
     except (Exception, SystemExit) as error:
-        raise ElitesError(f"{environment} could not be made: {describe(error)}") from error
+        raise ElitesError(f"{environment} could not be made: {describe_error(error)}") from error
     if not isinstance(instance, gymnasium.Env):
         raise ElitesError(f"{environment} makes a {type(instance).__name__}; it must make a gymnasium.Env")
     return instance

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from elites.child_processes import START_SECONDS, describe_exit, end_child, end_with_parent, start_child
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.imports import add_pickled, select_pickles
 from elites.output import safe_output
 
@@ -164,7 +164,7 @@ class _RemoteMethods:
 
         add_pickled(functions)
         run_task: Any = make_task(task, **parameters)
-        self.simulator = run_task.simulator()
+        self.simulator = run_task.make_simulator()
 
     def draw(self, task: str, parameters: dict[str, Any]) -> None:
         from elites.tasks import make_task
@@ -211,6 +211,6 @@ def main(channel_file: int, lifeline: int, parent: int, by_main_thread: int) -> 
             except ElitesError as error:
                 answer = {"refusal": str(error)}
             except BaseException as error:
-                answer = {"error": describe(error)}
+                answer = {"error": describe_error(error)}
             channel.sendall(json.dumps(answer).encode() + b"\n")
     os._exit(0)  # at once: the user's code may have left threads running

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.imports import load_function
 from elites.policies.layout import parameter_count
 from elites.policies.numpy import NumpyPolicy
@@ -94,7 +94,7 @@ class GymnasiumSimulator:
             raise ElitesError(f"{self.task.name}: the episode with seed {seed}: {error}") from error
         except (Exception, SystemExit) as error:
             raise ElitesError(
-                f"{self.task.name}: the episode with seed {seed} failed: {describe(error)}"
+                f"{self.task.name}: the episode with seed {seed} failed: {describe_error(error)}"
             ) from error
 
     def _run(

@@ -143,7 +143,7 @@ class MujocoTask(RobotRules, CompiledTask):
         """See `Task.unavailable_reason`."""
         return missing_package()
 
-    def simulator(self) -> MujocoSimulator:
+    def make_simulator(self) -> MujocoSimulator:
         from elites.tasks.mujoco.simulator import MujocoSimulator
 
         return MujocoSimulator(self)

@@ -40,7 +40,7 @@ class MujocoEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Starts an episode, at random or with `options={"qpos": …, "qvel": …}` or one of these."""
         super().reset(seed=seed)
         given = options or {}
-        qpos, qvel = self._simulator.initial_state(self.np_random)
+        qpos, qvel = self._simulator.draw_initial_state(self.np_random)
         observation = self._simulator.reset(
             _state("qpos", given.get("qpos", qpos), len(qpos)),
             _state("qvel", given.get("qvel", qvel), len(qvel)),

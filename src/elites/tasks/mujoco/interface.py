@@ -12,9 +12,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from elites.c_library import CLibrary, address, nothing
-from elites.tasks.mujoco.library import checked_layout, library_path
+from elites.tasks.mujoco.library import library_path, read_checked_layout
 
-LAYOUT = checked_layout()
+LAYOUT = read_checked_layout()
 CONTACT = LAYOUT.contact
 DESCRIPTION = structs.__file__  # of the structs: compiled code depends on it
 library = CLibrary(library_path(), "MuJoCo", "install the mujoco wheel")

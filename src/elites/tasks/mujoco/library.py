@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elites.errors import ElitesError
-from elites.files import one_line
+from elites.files import make_one_line
 from elites.text import shorten
 
 SIZES = {
@@ -115,7 +115,7 @@ def read_spec(path: str) -> Any:
     try:
         return require_mujoco().MjSpec.from_file(path)
     except ValueError as error:
-        raise ElitesError(f"MuJoCo cannot read {path}: {one_line(error)}") from None
+        raise ElitesError(f"MuJoCo cannot read {path}: {make_one_line(error)}") from None
 
 
 def compile_spec(spec: Any, path: str) -> Any:
@@ -125,7 +125,7 @@ def compile_spec(spec: Any, path: str) -> Any:
             warnings.simplefilter("ignore", UserWarning)
             return spec.compile()
     except ValueError as error:
-        raise ElitesError(f"MuJoCo cannot compile {path}: {one_line(error)}") from None
+        raise ElitesError(f"MuJoCo cannot compile {path}: {make_one_line(error)}") from None
 
 
 def identify(model: Any, kind: str, name: str | int, owner: str) -> int:
@@ -208,7 +208,7 @@ def library_path() -> Path:
 
 
 @cache
-def checked_layout() -> Layout:
+def read_checked_layout() -> Layout:
     """The layout of the installed version's structs; an error if it is not the one in memory."""
     mujoco = require_mujoco()
     try:
@@ -218,11 +218,11 @@ def checked_layout() -> Layout:
     model = mujoco.MjModel.from_xml_string(TOUCHING)
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
-    count, contacts = contact_views(data, layout)
+    count, contacts = view_contacts(data, layout)
     if count[0] != data.ncon or data.ncon != 2:
         raise make_version_error("ncon is at another place")
     data.time = 0.25
-    if time_view(data, layout)[0] != data.time:
+    if view_time(data, layout)[0] != data.time:
         raise make_version_error("time is at another place")
     fields: Any = layout.contact.fields
     computed = [contacts[0] + fields[name][1] for name in ("geom", "other_geom", "exclude")]
@@ -239,7 +239,7 @@ def make_version_error(reason: str) -> ElitesError:
     return ElitesError(f"mujoco {version} cannot be used: {reason}; install another mujoco")
 
 
-def contact_views(data: Any, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+def view_contacts(data: Any, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     """Views of an `MjData`: the number of contacts, and the address of the first one."""
     start = data._address
     count = (ctypes.c_int32 * 1).from_address(start + layout.contact_count)
@@ -247,7 +247,7 @@ def contact_views(data: Any, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     return np.ctypeslib.as_array(count), np.ctypeslib.as_array(contacts)
 
 
-def time_view(data: Any, layout: Layout) -> np.ndarray:
+def view_time(data: Any, layout: Layout) -> np.ndarray:
     """A view of the time in an `MjData`."""
     return np.ctypeslib.as_array((ctypes.c_double * 1).from_address(data._address + layout.time))
 

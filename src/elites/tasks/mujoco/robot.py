@@ -140,9 +140,9 @@ class RobotTask(MujocoTask):
             fields = _archive(**kind) | fields
         return Task.with_parameters(self, fields)
 
-    def simulator(self) -> MujocoSimulator:
+    def make_simulator(self) -> MujocoSimulator:
         self._check_digest()  # the files may differ on another machine
-        return super().simulator()
+        return super().make_simulator()
 
 
 def mujoco_task(
@@ -193,7 +193,8 @@ def make(name: str, parameters: dict[str, Any]) -> RobotTask:
         raise ElitesError(f"{path} is not a file; {PREFIX}FILE names a model in MuJoCo's XML")
     fields = check_parameters(RobotTask, _plain(parameters), name, RobotTask.fixed)
     model = read_model(path)
-    require(model.nu > 0, f"the model {path}", "one without actuators", "one that can be controlled")
+    if model.nu == 0:
+        raise ElitesError(f"the model {path} has no actuators; it needs at least one")
     body = fields.setdefault("body", _first_body(model, name))
     directions, hidden = _inspect_root(model, identify(model, "body", body, name))
     fields.setdefault("dimensions", 2 if directions > 1 else 1)

@@ -17,7 +17,7 @@ from numba import carray, types
 
 from elites import c_library
 from elites.c_library import pointer
-from elites.errors import ElitesError, describe
+from elites.errors import ElitesError, describe_error
 from elites.imports import load_function
 from elites.machine_code import Compiler
 from elites.text import shorten
@@ -116,7 +116,7 @@ def _try(function: Callable[..., Any], what: str, arrays: Arrays) -> None:
     except ArithmeticError:  # of a division by 0, which is no error in compiled code
         return
     except Exception as error:
-        raise ElitesError(f"{what} failed at the beginning of an episode: {describe(error)}") from error
+        raise ElitesError(f"{what} failed at the beginning of an episode: {describe_error(error)}") from error
     if not isinstance(result, numbers.Real | np.bool):
         given = shorten(repr(result))
         raise ElitesError(f"{what} returned {given}; it must return a number, or true or false")

@@ -16,13 +16,13 @@ from elites.tasks.loops import Trace, empty_trace
 from elites.tasks.mujoco import AntTask, MujocoTask, Walls, episode, interface
 from elites.tasks.mujoco.library import (
     compile_spec,
-    contact_views,
     find_geoms,
     identify,
     model_path,
     modification_time,
     read_spec,
-    time_view,
+    view_contacts,
+    view_time,
 )
 from elites.tasks.mujoco.robot_state import Arrays, find_address, tabulate
 
@@ -65,9 +65,9 @@ class MujocoSimulator:
         self.task = task
         self.model = make_model(task)
         self.data = mujoco.MjData(self.model)
-        self.world = _world(self.model, self.data)
-        self._start = _start(task, self.model)
-        self.rules = _rules(task, self.model, self.data, self._start)
+        self.world = _make_world(self.model, self.data)
+        self._start = _read_start(task, self.model)
+        self.rules = _make_rules(task, self.model, self.data, self._start)
         self._observation = np.zeros(task.observation_size)
         self._empty_trace = empty_trace(
             task.observation_size,
@@ -77,7 +77,7 @@ class MujocoSimulator:
         self._open = True
         self._compile()
 
-    def initial_state(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def draw_initial_state(self, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Random initial coordinates and velocities, as in Gymnasium's environments."""
         noise = self.task.noise
         qpos = self._start + generator.uniform(low=-noise, high=noise, size=self.model.nq)
@@ -102,7 +102,7 @@ class MujocoSimulator:
                 self.rules,
                 parameters,
                 sizes,
-                *self.initial_state(np.random.default_rng(seed)),
+                *self.draw_initial_state(np.random.default_rng(seed)),
                 self.task.episode_length,
                 stop,
                 self._empty_trace if transitions is None else Trace(*transitions),
@@ -112,7 +112,7 @@ class MujocoSimulator:
 
     def begin(self, seed: int) -> np.ndarray:
         """Starts the episode with this seed. Returns the observation."""
-        return self.reset(*self.initial_state(np.random.default_rng(seed))).astype(np.float32)
+        return self.reset(*self.draw_initial_state(np.random.default_rng(seed))).astype(np.float32)
 
     def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
         """One control step. Returns (observation, reward, whether the task ended the episode)."""
@@ -178,8 +178,8 @@ class MujocoSimulator:
         )
 
 
-def _world(model: Any, data: Any) -> episode.World:
-    count, contacts = contact_views(data, interface.LAYOUT)
+def _make_world(model: Any, data: Any) -> episode.World:
+    count, contacts = view_contacts(data, interface.LAYOUT)
     return episode.World(
         model=model._address,
         data=data._address,
@@ -195,15 +195,15 @@ def _world(model: Any, data: Any) -> episode.World:
     )
 
 
-def _start(task: MujocoTask, model: Any) -> np.ndarray:
+def _read_start(task: MujocoTask, model: Any) -> np.ndarray:
     """The initial coordinates of an episode, without noise."""
     if not task.keyframe:
         return np.array(model.qpos0)
     return np.array(model.key_qpos[identify(model, "key", task.keyframe, task.name)])
 
 
-def _rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episode.Rules:
-    observed = _observed(task, data)
+def _make_rules(task: MujocoTask, model: Any, data: Any, start: np.ndarray) -> episode.Rules:
+    observed = _list_observed(task, data)
     low, high = model.actuator_ctrlrange.astype(np.float32).T
     feet = np.full(model.ngeom, -1, np.int64)
     for index, (foot, _) in enumerate(task.robot.feet):
@@ -267,7 +267,7 @@ def _read_state(
     data.qpos[:] = start
     mujoco.mj_forward(model, data)
     return {
-        "time": time_view(data, interface.LAYOUT),
+        "time": view_time(data, interface.LAYOUT),
         "qpos": data.qpos,
         "qvel": data.qvel,
         "ctrl": data.ctrl,
@@ -283,7 +283,7 @@ def _read_state(
     }
 
 
-def _observed(task: MujocoTask, data: Any) -> list[tuple[np.ndarray, tuple[float, float]]]:
+def _list_observed(task: MujocoTask, data: Any) -> list[tuple[np.ndarray, tuple[float, float]]]:
     """The arrays that make up an observation, and what they are clipped to."""
     unlimited = (-np.inf, np.inf)
     observed = [

@@ -43,7 +43,7 @@ class QDGymTask(CompiledTask):
             return str(error)
         return ""
 
-    def simulator(self) -> QDGymSimulator:
+    def make_simulator(self) -> QDGymSimulator:
         from elites.tasks.qdgym.simulator import QDGymSimulator
 
         return QDGymSimulator(self)

@@ -38,7 +38,7 @@ class QDGymEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         super().reset(seed=seed)
         angles = (options or {}).get("angles")
         if angles is None:
-            angles = self._simulator.angles(self.np_random)
+            angles = self._simulator.draw_angles(self.np_random)
         angles = np.array(angles, np.float64)
         if angles.shape != self.action_space.shape or not np.isfinite(angles).all():
             raise ElitesError(f"angles are {angles}; they must be {self.task.action_size} finite numbers")

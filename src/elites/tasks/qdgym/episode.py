@@ -352,7 +352,8 @@ def rollout(
 ) -> tuple[float, np.ndarray, int, int]:
     """One episode. Returns its fitness, its descriptor, its length and how it ended.
 
-    Row t of `noise` is added to the action of step t, within ±1; beyond its last row there is none.
+    Row t of `noise` is added to the action of step t, and the sum is clipped to ±1. Steps after the last row
+    have no noise.
     """
     motors, feet = len(anatomy.joint), anatomy.feet
     observation = np.empty(8 + 2 * motors + len(anatomy.contacts), np.float32)

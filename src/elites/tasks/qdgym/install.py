@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elites.errors import ElitesError
-from elites.files import error_in_one_line, sync_folder
+from elites.files import convert_os_errors, sync_folder
 from elites.tasks.qdgym.library import (
     DATA,
     LIBRARY,
@@ -50,7 +50,7 @@ def install_bullet(folder: Path | None = None, log: Callable[[str], None] = prin
     if folder != default_folder() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ElitesError(f"{folder} is not an empty folder; it must be new or empty")
     log(f"downloading the pybullet {VERSION} wheel with pip (about 100 MB, once)")
-    with error_in_one_line(f"Bullet cannot be put into {folder}"), tempfile.TemporaryDirectory() as scratch:
+    with convert_os_errors(f"Bullet cannot be put into {folder}"), tempfile.TemporaryDirectory() as scratch:
         wheel = _download(Path(scratch))
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".bullet-") as staging:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from elites.cache import cache_root
+from elites.cache import find_cache_root
 from elites.errors import ElitesError
 from elites.tasks.qdgym.robots import FLOOR, ROBOTS
 
@@ -73,7 +73,7 @@ def bullet_version() -> str | None:
 
 def default_folder() -> Path:
     """The folder of `elites install-bullet`."""
-    return cache_root() / "bullet" / VERSION
+    return find_cache_root() / "bullet" / VERSION
 
 
 def find_bullet_in(folder: Path) -> Bullet | None:

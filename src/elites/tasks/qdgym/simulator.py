@@ -79,7 +79,7 @@ class QDGymSimulator:
         self._open()
         self._compile()
 
-    def angles(self, generator: np.random.Generator) -> np.ndarray:
+    def draw_angles(self, generator: np.random.Generator) -> np.ndarray:
         """Random initial joint angles, as in PyBullet's own environments."""
         if self.task.noise == 0:
             return np.zeros(self.task.action_size)
@@ -103,7 +103,7 @@ class QDGymSimulator:
             self.anatomy,
             parameters,
             sizes,
-            self.angles(np.random.default_rng(seed)),
+            self.draw_angles(np.random.default_rng(seed)),
             self.task.episode_length,
             self.task.ends_on_fall,
             stop,
@@ -117,7 +117,7 @@ class QDGymSimulator:
 
     def begin(self, seed: int) -> np.ndarray:
         """Starts the episode with this seed. Returns the observation."""
-        return self.reset(self.angles(np.random.default_rng(seed)))
+        return self.reset(self.draw_angles(np.random.default_rng(seed)))
 
     def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, bool]:
         """One control step. Returns (observation, reward, whether the task ended the episode)."""
