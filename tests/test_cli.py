@@ -166,6 +166,22 @@ def test_help_is_wrapped_text_without_empty_defaults(command, capsys):
             assert line.startswith("-") or len(f"{line} {following.split()[0]}") > width
 
 
+def test_the_help_of_a_run_begins_with_its_own_options_and_ends_with_hyper_parameters(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["run", "pga-map-elites", "--help"])
+    out = capsys.readouterr().out
+    listed = [
+        "TASK",
+        "--seed ",
+        "--evaluations ",
+        "--physics ",
+        "Hyper-parameters of the algorithm",
+        "--p-evo ",
+    ]
+    positions = [out.index(text) for text in listed]
+    assert positions == sorted(positions)
+
+
 @pytest.mark.parametrize(
     ("command", "listed"),
     [

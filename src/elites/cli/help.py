@@ -16,19 +16,31 @@ import tyro
 METAVARS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
-def with_help(command: type[Any]) -> type[Any]:
+def with_help(command: type[Any], algorithm: type[Any] | None = None) -> type[Any]:
     """The command with the help of each option as flowing text.
 
-    A default that is None or empty is not shown: the text says what happens without the option.
+    Options that a command shares with others come after its own, and the hyper-parameters of an `algorithm`,
+    given by its configuration, in a group at the end. A default that is None or empty is not shown: the text
+    says what happens without the option.
     """
     texts, types = field_docstrings(command), get_type_hints(command, include_extras=True)
-    fields = [
-        (field.name, Annotated[types[field.name], _describe(types[field.name], texts.get(field.name))], field)
-        for field in dataclasses.fields(command)
-    ]
-    described = dataclasses.make_dataclass(command.__name__, fields, kw_only=True)
-    described.__doc__ = command.__doc__
-    return described
+    classes = [set(inspect.get_annotations(base)) for base in command.__mro__]
+    own = {field.name for field in dataclasses.fields(algorithm)} if algorithm else set()
+    described: dict[bool, list[Any]] = {False: [], True: []}
+    for field in sorted(
+        dataclasses.fields(command),
+        key=lambda field: next(place for place, names in enumerate(classes) if field.name in names),
+    ):
+        text = _describe(types[field.name], texts.get(field.name))
+        described[field.name in own].append((field.name, Annotated[types[field.name], text], field))
+    if own:
+        group = dataclasses.make_dataclass("Algorithm", described[True], kw_only=True)
+        group.__doc__ = "Hyper-parameters of the algorithm."
+        default = dataclasses.field(default_factory=group)
+        described[False].append(("algorithm", Annotated[group, tyro.conf.OmitArgPrefixes], default))
+    result = dataclasses.make_dataclass(command.__name__, described[False], kw_only=True)
+    result.__doc__ = command.__doc__
+    return result
 
 
 def field_docstrings(kind: type[Any]) -> dict[str, str]:

@@ -35,7 +35,7 @@ class ExecutionArguments(ExecutionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(TaskOptions, ExecutionArguments, RunSettings):
+class RunOptions(RunSettings, ExecutionArguments, TaskOptions):
     """Options of every `elites run ALGORITHM`; the algorithm's hyper-parameters are added."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
