@@ -189,7 +189,7 @@ def _measure_group_pace(config: Any, seeds: int) -> dict[str, float]:
     if "device_s" in timings:
         return {"generation_s": timings["device_s"], "start_s": until_first}
     steps = timings["steps_per_s"] * timings["rollouts_s"]
-    rounds = current.functions.rounds(current.generation - 1)
+    rounds = current.functions.find_rounds(current.generation - 1)
     return {
         "learning_s": timings["ask_s"] + timings["tell_s"],
         "steps_per_s": timings["steps_per_s"],

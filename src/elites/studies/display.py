@@ -60,7 +60,7 @@ class StudyDisplay(LiveView):
         """True once there is a table."""
         return bool(self.states)
 
-    def below(self) -> list[RenderableType]:
+    def make_parts_below(self) -> list[RenderableType]:
         """The table."""
         return [self.make_table(self.states)] if self.states else []
 
