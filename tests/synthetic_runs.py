@@ -6,7 +6,7 @@ import numpy as np
 
 from elites import RunConfig, make_task
 from elites.archives.cells import make_cells
-from elites.experiments.loop import correction_columns
+from elites.experiments.loop import list_correction_columns
 from elites.metrics.metric import METRICS
 from elites.paper.claims import ANT_TASKS
 from elites.results.archive import SavedArchive, save_archive
@@ -89,7 +89,7 @@ def make_run(
     if times:
         times.file.close()
     if corrected_along:
-        table = Table(own / "corrections.csv", correction_columns(METRICS))
+        table = Table(own / "corrections.csv", list_correction_columns(METRICS))
         for index in range(1, corrected_along + 1):
             share = 1 - np.exp(-4 * index / corrected_along)
             metrics = {"qd_score": qd_score, "max_fitness": qd_score / 10, "coverage": 0.5}

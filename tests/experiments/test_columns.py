@@ -109,7 +109,7 @@ def test_greedy_episodes_are_summed_over_rounds_unless_they_are_invalid(fitness,
         ending=ending,
     )
     batch = Batch(jnp.zeros((2, 3, 1)), jnp.asarray(operator), jnp.zeros((2, 3, 2)))
-    greedy = functions.zero_counts().greedy
+    greedy = functions.make_zero_counts().greedy
     for _ in range(2):
         greedy = functions._add_greedy_episodes(greedy, batch, evaluation)
     counted = (operator == algorithm.operators.index("greedy")) & (ending <= Ending.TRUNCATED)
@@ -229,6 +229,6 @@ def test_reports_to_callbacks_have_none_where_a_cell_is_empty(finished):
     first, last = reports[0].metrics, reports[-1].metrics
     assert first["critic_loss"] is None
     assert last["critic_loss"] == read_table(folder / "metrics.csv")["critic_loss"][-1]
-    assert loop._median([None, 2.0, 4.0]) == 3.0
-    assert loop._median([None, None]) is None
-    assert loop._median([1, 3]) == 2
+    assert loop._compute_median([None, 2.0, 4.0]) == 3.0
+    assert loop._compute_median([None, None]) is None
+    assert loop._compute_median([1, 3]) == 2

@@ -40,7 +40,7 @@ def here(tmp_path, monkeypatch):
 
 
 def forget(*modules):
-    cli.run.run_command.cache_clear()
+    cli.run.make_run_command.cache_clear()
     for name in modules:
         sys.modules.pop(name, None)
 

@@ -72,9 +72,9 @@ def test_all_generations_before_the_last_are_whole(initial, batch, rounds, budge
     generation = (Round("offspring", batch),) * rounds
     algorithm = SimpleNamespace(opening=random_rounds(initial, batch), generation=generation)
     functions = Generation(algorithm, 1)
-    sizes = [sum(round.policies for round in functions.rounds(number)) for number in range(300)]
+    sizes = [sum(round.policies for round in functions.find_rounds(number)) for number in range(300)]
     ends = np.cumsum([0, *sizes])
-    assert functions.evaluations_before_last(budget) == ends[ends < budget][-1]
+    assert functions.count_evaluations_before_last(budget) == ends[ends < budget][-1]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from elites.explorer.explore import make_text
 from elites.explorer.gaits import describe_movement, select_episodes
 from elites.explorer.page import as_json
 from elites.replays.poses import Movement
-from elites.reports.study.page import explorers
+from elites.reports.study.page import find_explorers
 from tests.explorer.archives import logged, replicated, synthetic_archive
 from tests.synthetic_runs import make_run, study_of
 
@@ -281,7 +281,7 @@ def test_a_page_of_a_real_run_has_ancestors_that_were_replaced(tmp_path):
 def test_a_study_report_links_to_explorers(tmp_path):
     runs = [make_run(tmp_path / "a b", "map-elites", "qd-hopper", seed, archive=True) for seed in (0, 1)]
     elites.explore(runs[1], gaits="none")
-    ((label, address),) = explorers(study_of(tmp_path / "a b"), tmp_path / "a b" / "report")
+    ((label, address),) = find_explorers(study_of(tmp_path / "a b"), tmp_path / "a b" / "report")
     assert label == "qd-hopper, map-elites, seed 1"
     assert address == "../map-elites-qd-hopper-1-/explorer.html"
 

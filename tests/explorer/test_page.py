@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 import elites
-from elites.reports.maps import voronoi_polygons
-from elites.reports.scales import robust_limits
+from elites.reports.maps import compute_voronoi_polygons
+from elites.reports.scales import choose_robust_limits
 from tests.browser import Browser, on_map
 from tests.explorer.archives import logged, replicated, synthetic_archive
 from tests.explorer.conftest import earlier
@@ -169,7 +169,7 @@ def test_outliers_do_not_flatten_the_scale(browser, make_folder, tmp_path_factor
     page = make_page(make_folder, tmp_path_factory, replace(archive, fitness=fitness), corrected=False)
     browser.open(page)
     ends = browser.run("[currentScale().low, currentScale().high]")
-    assert ends == pytest.approx(robust_limits(fitness))
+    assert ends == pytest.approx(choose_robust_limits(fitness))
     assert ends[1] < 3000
     legend = browser.run("byId('legend').textContent").replace("\u202f", "")
     assert "lowest value \N{MINUS SIGN}100000, highest value 1000000" in legend
@@ -184,7 +184,7 @@ def test_cells_of_the_map_are_voronoi_cells_and_cover_it(opened, walker):
         np.array(opened.run(f"Array.from(views[0].layout.{name})")) for name in ("starts", "corners")
     )
     outlines = np.split(corners.reshape(-1, 2), starts[1:-1])
-    expected = voronoi_polygons(archive.centroids, archive.bounds)
+    expected = compute_voronoi_polygons(archive.centroids, archive.bounds)
     for mine, theirs in zip(outlines, expected, strict=True):
         assert area(mine) == pytest.approx(area(theirs), abs=2e-5)
     assert sum(map(area, outlines)) == pytest.approx(1, abs=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elites.algorithms import ALGORITHMS
 from elites.cli import COMMANDS
-from elites.cli.run import run_command
+from elites.cli.run import make_run_command
 from elites.cli.study import STUDY_COMMANDS
 from elites.tasks import TASKS
 from tests.fuzz.files import DEEP, LONG, ODD, RUN
@@ -57,13 +57,13 @@ class Base:
 def bases():
     """At least one for each command; `install-bullet` would fetch files."""
     for name in ALGORITHMS:
-        command = run_command(name)
+        command = make_run_command(name)
         own = {field.name for field in dataclasses.fields(command)}
         sizes = {option: value for option, value in SIZES.items() if option in own}
         yield Base(("run", name, "qd-hopper"), command, {**sizes, **STOP, **HOPPER}, "")
         taken = {**sizes, **STOP, **HOPPER, "out": "out"}  # good options end in an error, too: quickly
         yield Base(("run", name, "qd-hopper"), command, taken, "study")
-    command = run_command("map-elites")
+    command = make_run_command("map-elites")
     sizes = {option: SIZES[option] for option in ("hidden", "initial", "batch")}
     yield Base(("run", "map-elites", "tests.toy:POINT"), command, {**sizes, **STOP, "cells": "16"}, "")
     yield Base(("run", "map-elites", "gym:tests.outside:push"), command, {**sizes, **STOP, **PUSH}, "")

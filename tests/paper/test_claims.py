@@ -179,8 +179,8 @@ def test_operators_over_time(tmp_path):
 
 
 def test_a_claim_holds_if_all_comparisons_were_tested():
-    better = ClaimComparison("a", 0.001, 0.001, (True, False))
-    unknown = ClaimComparison("b", math.nan, 1.0, (False, False))
+    better = ClaimComparison("a", 0.001, 0.001, supports=True, contradicts=False)
+    unknown = ClaimComparison("b", math.nan, 1.0, supports=False, contradicts=False)
     assert Claim("1", "", (better, better)).verdict is Verdict.HOLDS
     assert Claim("1", "", (better, unknown)).verdict is Verdict.PARTLY
     assert Claim("1", "", (unknown,)).verdict is Verdict.UNTESTED
@@ -281,6 +281,6 @@ def test_the_comparisons_of_a_claim_are_the_same_in_every_suite(suite, tmp_path)
     for number in map(str, range(1, 13)):
         texts = [comparison.text for comparison in claims[number, own.title].comparisons]
         expected = [comparison.text for comparison in claims[number, "QDGym"].comparisons]
-        for ours, papers in zip(own.tasks, SUITES["qdgym"].tasks, strict=True):
-            expected = [re.sub(rf"\b{papers}\b", ours, text) for text in expected]
+        for ours, original in zip(own.tasks, SUITES["qdgym"].tasks, strict=True):
+            expected = [re.sub(rf"\b{original}\b", ours, text) for text in expected]
         assert texts == expected

@@ -26,14 +26,14 @@ def test_the_studies_have_the_runs_of_the_paper():
 @pytest.mark.parametrize("suite", ["brax", "mujoco"])
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_grid_of_another_suite_is_the_same(name, suite):
-    papers, other = make_study(name), make_study(name, suite=suite)
+    original, other = make_study(name), make_study(name, suite=suite)
     assert [choice.name for choice in other.tasks] == [
-        choice.name.replace("qd-", f"{suite}-").replace("walker", "walker2d") for choice in papers.tasks
+        choice.name.replace("qd-", f"{suite}-").replace("walker", "walker2d") for choice in original.tasks
     ]
     assert {choice.name for choice in other.tasks} <= TASKS.keys()
     assert other.name == f"{name}-{suite}"
     left_out = {"name": "", "tasks": ()}
-    assert {**other.record(), **left_out} == {**papers.record(), **left_out}
+    assert {**other.record(), **left_out} == {**original.record(), **left_out}
 
 
 def test_a_suite_is_only_for_studies_of_the_paper(tmp_path):

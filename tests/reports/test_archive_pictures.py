@@ -14,10 +14,10 @@ from matplotlib.image import imread
 from elites import ElitesError, RunConfig, make_corrected_archive
 from elites.metrics.metric import compute_archive_profile
 from elites.reports.colours import OPERATORS
-from elites.reports.contents import MAX_OPERATORS, list_operators, maps_of_correction
+from elites.reports.contents import MAX_OPERATORS, list_operators, make_correction_maps
 from elites.reports.figures import draw_archive, draw_corrected, draw_parallel, draw_profile, draw_spread
 from elites.reports.maps import EMPTY
-from elites.reports.parallel import MAX_LINES, shown_elites
+from elites.reports.parallel import MAX_LINES, select_shown_elites
 from tests.synthetic_runs import synthetic_archive
 
 NAMES = ("random", "ga", "pg")
@@ -163,7 +163,7 @@ def test_the_rarest_of_very_many_operators_are_grouped():
 def test_replications_give_further_colours():
     archive = collect_elites("qd-walker")
     corrected, half = replicated(archive), len(archive.cell) // 2
-    maps = maps_of_correction(corrected)
+    maps = make_correction_maps(corrected)
     assert np.allclose(maps["loss"].values[:half], 0)
     assert np.allclose(maps["loss"].values[half:], archive.fitness[half:] / 2)
     assert np.allclose(maps["spread"].values[half:], archive.fitness[half:] / 2)
@@ -241,7 +241,7 @@ def test_parallel_axes_have_a_line_for_each_elite_the_best_on_top(kind):
 
 @given(st.integers(1, 100_000))
 def test_a_sample_of_many_elites_includes_the_best_and_the_worst(count):
-    shown = shown_elites(count)
+    shown = select_shown_elites(count)
     assert len(shown) == min(count, MAX_LINES)
     assert (shown[0], shown[-1]) == (0, count - 1)
     assert (np.diff(shown) > 0).all()

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elites.reports.bins import MAX_BINS, bin_values, bins_of_cells, count_by_bin
+from elites.reports.bins import MAX_BINS, assign_bins, bin_values, count_by_bin
 
 BOUNDS = np.array([-1.0, 3.0])
 CENTROIDS = st.lists(st.floats(-1, 3, width=32), min_size=1, max_size=260, unique=True).map(np.array)
@@ -12,7 +12,7 @@ CENTROIDS = st.lists(st.floats(-1, 3, width=32), min_size=1, max_size=260, uniqu
 
 @given(CENTROIDS)
 def test_bins_hold_adjacent_cells_and_differ_by_one_at_most(centroids):
-    edges, numbers = bins_of_cells(centroids, BOUNDS)
+    edges, numbers = assign_bins(centroids, BOUNDS)
     assert (edges[0], edges[-1]) == (-1, 3)
     assert (np.diff(edges) >= 0).all()
     assert len(edges) - 1 == min(MAX_BINS, len(centroids))
@@ -29,7 +29,7 @@ def test_a_bin_has_the_values_of_its_cells(centroids, seed):
     cell = rng.permutation(len(centroids))[: rng.integers(0, len(centroids) + 1)]
     values = rng.normal(size=len(cell))
     values[rng.random(len(cell)) < 0.1] = np.nan
-    _, numbers = bins_of_cells(centroids, BOUNDS)
+    _, numbers = assign_bins(centroids, BOUNDS)
     bins = bin_values(centroids, BOUNDS, cell, values)
     assert bins.cells.sum() == len(centroids)
     assert bins.elites.sum() == np.isfinite(values).sum()

@@ -10,9 +10,9 @@ from elites import ElitesError, load_archive, make_task
 from elites.archives.archive import Origin, Solutions, empty_archive, insert
 from elites.archives.cells import make_cells, make_grid
 from elites.reports.figures import draw_archive, draw_corrected, draw_spread
-from elites.reports.maps import voronoi_polygons
+from elites.reports.maps import compute_voronoi_polygons
 from elites.reports.show import draw_progress
-from elites.reports.tables import losses_table, reproducibility_tables
+from elites.reports.tables import make_losses_table, make_reproducibility_tables
 from elites.results.archive import make_saved_archive, save_archive
 from elites.results.corrected import make_corrected_archive
 
@@ -98,7 +98,7 @@ def test_the_picture_shows_the_fitness(tmp_path):
 def test_voronoi_cells_tile_the_space():
     for made in (make_cells(make_task("qd-walker")), make_grid((5, 4), [(0, 1), (-1, 3)])):
         areas = []
-        for polygon in voronoi_polygons(made.centroids, made.bounds):
+        for polygon in compute_voronoi_polygons(made.centroids, made.bounds):
             x, y = polygon.T
             areas.append(abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1))) / 2)
         assert sum(areas) == pytest.approx(np.prod(made.bounds[:, 1] - made.bounds[:, 0]))
@@ -160,14 +160,14 @@ def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
     descriptor[:3, 0] = np.abs(descriptor[:3, 0] - 0.5)  # the first three do not keep their cell
     about = {**archive.about, "replications": 4, "redraw": False}
     corrected = make_corrected_archive(archive, fitness, descriptor, about)
-    lines = reproducibility_tables(corrected).splitlines()
+    lines = make_reproducibility_tables(corrected).splitlines()
     reproducible, lucky = lines[2:12], lines[14:24]
     assert [int(line.split()[0]) for line in reproducible] == archive.cell[3:13].tolist()
     assert int(lucky[0].split()[0]) == archive.cell[20]
-    assert "corrected by 4 replications of each of" in losses_table(corrected)
+    assert "corrected by 4 replications of each of" in make_losses_table(corrected)
     assert not corrected.invalid
     fitness[0, 0] = np.nan
-    assert "; 1 elite left out because an episode gave NaN" in losses_table(
+    assert "; 1 elite left out because an episode gave NaN" in make_losses_table(
         make_corrected_archive(archive, fitness, descriptor, about)
     )
 

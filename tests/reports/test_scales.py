@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elites import ElitesError
-from elites.reports.scales import ROBUST, ROBUST_MARGIN, make_scale, number, robust_limits
+from elites.reports.scales import ROBUST, ROBUST_MARGIN, choose_robust_limits, format_number, make_scale
 from elites.reports.style import Style
 
 NUMBERS = st.floats(-1e6, 1e6, width=32)
@@ -14,7 +14,7 @@ NUMBERS = st.floats(-1e6, 1e6, width=32)
 
 @given(st.lists(NUMBERS, min_size=1, max_size=300))
 def test_limits_are_values_and_few_values_are_beyond_them(values):
-    low, high = robust_limits(np.array(values))
+    low, high = choose_robust_limits(np.array(values))
     assert low in values
     assert high in values
     assert low <= high
@@ -29,7 +29,7 @@ def test_limits_are_values_and_few_values_are_beyond_them(values):
     st.sampled_from([-1, 1]),
 )
 def test_one_outlier_does_not_stretch_them(values, outlier, sign):
-    low, high = robust_limits(np.array([*values, sign * outlier]))
+    low, high = choose_robust_limits(np.array([*values, sign * outlier]))
     room = ROBUST_MARGIN * (max(values) - min(values))
     assert min(values) - room <= low
     assert high <= max(values) + room
@@ -37,11 +37,11 @@ def test_one_outlier_does_not_stretch_them(values, outlier, sign):
 
 def test_all_values_are_within_them_where_none_is_far_away():
     values = np.random.default_rng(0).random(500)
-    assert robust_limits(values) == (values.min(), values.max())
-    assert robust_limits(np.array([0.0] * 99 + [5.0])) == (0.0, 5.0)  # else all would be one colour
-    assert robust_limits(np.array([1.0, 2.0, 1e9])) == (1.0, 1e9)  # too few to say
-    assert robust_limits(np.array([np.nan, 3.0, np.inf])) == (3.0, 3.0)
-    assert robust_limits(np.empty(0)) == (0.0, 1.0)
+    assert choose_robust_limits(values) == (values.min(), values.max())
+    assert choose_robust_limits(np.array([0.0] * 99 + [5.0])) == (0.0, 5.0)  # else all would be one colour
+    assert choose_robust_limits(np.array([1.0, 2.0, 1e9])) == (1.0, 1e9)  # too few to say
+    assert choose_robust_limits(np.array([np.nan, 3.0, np.inf])) == (3.0, 3.0)
+    assert choose_robust_limits(np.empty(0)) == (0.0, 1.0)
 
 
 @given(st.lists(st.lists(NUMBERS, max_size=50), min_size=1, max_size=4), NUMBERS, st.floats(1e-3, 1e6))
@@ -114,4 +114,4 @@ def test_bad_styles_get_one_line(options, message):
     ],
 )
 def test_numbers_are_formatted_as_short_text(value, text):
-    assert number(value) == text
+    assert format_number(value) == text

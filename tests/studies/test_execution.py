@@ -214,7 +214,7 @@ def test_values_of_seeds_that_train_together_are_called_medians():
     assert "median of seeds 0 to 2: QD-score 1,234" in message_on(state)
     console = Console(width=110, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(StudyDisplay(Path("nowhere"), 0, console).table([state]))
+        console.print(StudyDisplay(Path("nowhere"), 0, console).make_table([state]))
     assert "seeds that train together: medians" in captured.get()
     (single,) = make_study("contribution", tasks=["qd-hopper"], seeds=1, evaluations=1000).jobs()
     assert "median" not in message_on(State(single, "finished", metrics={"qd_score": 1.0}, seconds=5))
@@ -360,7 +360,7 @@ class TestTable:
         console = Console(width=110, height=height, force_terminal=True, color_system=None)
         display = StudyDisplay(Path("nowhere"), 7, console)
         with console.capture() as captured:
-            console.print(display.table(states), display.totals(states))
+            console.print(display.make_table(states), display.format_totals(states))
         return captured.get()
 
     def test_every_run_has_a_row(self):

@@ -351,7 +351,7 @@ def test_options_of_the_command(capsys):
     command = cli.parse(
         ["run", "map-elites", "mujoco-hopper", *options, "--descriptor", "velocity", "--noise", "0.5"]
     )
-    task = make_task("mujoco-hopper", **command.task_parameters())
+    task = make_task("mujoco-hopper", **command.make_task_parameters())
     assert (task.healthy_reward, task.healthy_z_range, task.noise) == (0, (0, 9), 0.5)
     assert (task.descriptor, task.descriptor_names, task.grid) == ("velocity", ("x",), (1000,))
     with pytest.raises(ElitesError, match="this robot has none"):

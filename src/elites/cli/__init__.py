@@ -12,13 +12,13 @@ import tyro
 
 from elites.cache import collect_garbage_rarely
 from elites.cli.catalogue import Algorithms, InstallBullet, Tasks
-from elites.cli.command import INTERRUPTED, Command, first_line
+from elites.cli.command import INTERRUPTED, Command, read_first_line
 from elites.cli.correct import Correct
 from elites.cli.explore import Explore
 from elites.cli.help import with_help
 from elites.cli.random import Random
 from elites.cli.replay import Replay
-from elites.cli.run import Resume, RunOptions, run_command
+from elites.cli.run import Resume, RunOptions, make_run_command
 from elites.cli.show import Show
 from elites.cli.study import STUDY_COMMANDS, StudyRun
 from elites.errors import ElitesError, format_error
@@ -47,30 +47,30 @@ COMMANDS: dict[str, type[Command]] = {
 }
 
 
-def overview(command: str | None = None) -> str:
+def describe_commands(command: str | None = None) -> str:
     """The text of `elites --help`, `elites run --help` and `elites study --help`."""
     if command == "run":
         from elites.algorithms import ALGORITHMS
 
-        return _listing(
+        return _format_listing(
             "elites run ALGORITHM TASK [OPTIONS]",
             "Run an algorithm on a task, one of `elites tasks`.",
-            {name: first_line(algorithm.Config) for name, algorithm in ALGORITHMS.items()}
+            {name: read_first_line(algorithm.Config) for name, algorithm in ALGORITHMS.items()}
             | {"module:Class": "An algorithm of your own."},
             "elites run ALGORITHM --help lists its options.",
         )
     if command == "study":
-        return _listing(
+        return _format_listing(
             STUDY_USAGE,
             "Execute many runs and compare them.",
-            {name: first_line(action) for name, action in STUDY_COMMANDS.items()},
+            {name: read_first_line(action) for name, action in STUDY_COMMANDS.items()},
             "elites study run --help, and so on, list their options.",
         )
-    described = {name: first_line(command) for name, command in COMMANDS.items()}
+    described = {name: read_first_line(command) for name, command in COMMANDS.items()}
     described["run"] = "Run an algorithm on a task: elites run ALGORITHM TASK."
     described["study"] = "Execute many runs and compare them: elites study run, merge, report."
     about = "Evolve collections of diverse, high-performing controllers."
-    return _listing(
+    return _format_listing(
         "elites COMMAND …",
         about,
         described,
@@ -78,7 +78,7 @@ def overview(command: str | None = None) -> str:
     )
 
 
-def _listing(usage: str, about: str, described: dict[str, str], more: str) -> str:
+def _format_listing(usage: str, about: str, described: dict[str, str], more: str) -> str:
     width = max(map(len, described))
     lines = [f"  {name:<{width}}   {text}" for name, text in described.items()]
     return "\n".join([f"usage: {usage}", "", about, "", *lines, "", more])
@@ -98,7 +98,7 @@ def parse(arguments: Sequence[str]) -> Command:
         if not rest or rest[0].startswith("-"):
             raise ElitesError(f"usage: elites run ALGORITHM TASK; the algorithms are {', '.join(ALGORITHMS)}")
         algorithm, *rest = rest
-        program, command = f"{program} {algorithm}", run_command(algorithm)
+        program, command = f"{program} {algorithm}", make_run_command(algorithm)
         config = find_algorithm(algorithm).Config
     if name == "study":
         if not rest or rest[0] not in STUDY_COMMANDS:
@@ -164,11 +164,11 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         match list(arguments):
             case ["-h" | "--help"]:
-                print(overview())
+                print(describe_commands())
             case ["--version"]:
                 print(f"elites {package_version('elites')}")
             case ["run" | "study" as name, "-h" | "--help"]:
-                print(overview(name))
+                print(describe_commands(name))
             case _:
                 command = parse(arguments)
                 try:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from elites.cli.command import first_line
+from elites.cli.command import read_first_line
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Algorithms:
         from elites.algorithms import ALGORITHMS, find_algorithm
 
         for name, algorithm in {name: find_algorithm(name) for name in self.names or ALGORITHMS}.items():
-            print(f"{name}: {first_line(algorithm.Config)}")
+            print(f"{name}: {read_first_line(algorithm.Config)}")
             for field in dataclasses.fields(algorithm.Config):
                 print(f"  --{field.name.replace('_', '-'):<22} {_as_typed(field.default)}")
         if not self.names:

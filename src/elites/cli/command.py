@@ -20,7 +20,7 @@ class Command(Protocol):
         """Does the work. Returns the exit status."""
 
 
-def first_line(documented: object) -> str:
+def read_first_line(documented: object) -> str:
     """The first line of a docstring."""
     return (documented.__doc__ or "").splitlines()[0]
 

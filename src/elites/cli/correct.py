@@ -33,7 +33,7 @@ class Correct(EpisodeOptions):
 
         with Bar(f"correcting {self.folder}", end_process=exit_at_once) as bar:
             from elites.experiments.correct import correct
-            from elites.reports.tables import losses_table
+            from elites.reports.tables import make_losses_table
             from elites.results.folder import RunFolder
 
             corrected = correct(
@@ -48,5 +48,5 @@ class Correct(EpisodeOptions):
                 on_stop=bar.show_stop,
                 log=bar.log,
             )
-        print(losses_table(corrected, RunFolder(self.folder).read_record().metrics))
+        print(make_losses_table(corrected, RunFolder(self.folder).read_record().metrics))
         return 0

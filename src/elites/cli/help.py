@@ -23,7 +23,7 @@ def with_help(command: type[Any], algorithm: type[Any] | None = None) -> type[An
     given by its configuration, in a group at the end. A default that is None or empty is not shown: the text
     says what happens without the option.
     """
-    texts, types = field_docstrings(command), get_type_hints(command, include_extras=True)
+    texts, types = read_field_docstrings(command), get_type_hints(command, include_extras=True)
     classes = [set(inspect.get_annotations(base)) for base in command.__mro__]
     own = {field.name for field in dataclasses.fields(algorithm)} if algorithm else set()
     described: dict[bool, list[Any]] = {False: [], True: []}
@@ -43,7 +43,7 @@ def with_help(command: type[Any], algorithm: type[Any] | None = None) -> type[An
     return result
 
 
-def field_docstrings(kind: type[Any]) -> dict[str, str]:
+def read_field_docstrings(kind: type[Any]) -> dict[str, str]:
     """The string below each field of a dataclass and of its bases, in one line."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
@@ -61,24 +61,26 @@ def field_docstrings(kind: type[Any]) -> dict[str, str]:
 
 def _describe(kind: Any, text: str | None) -> Any:
     """What tyro shows for an option of a type."""
-    return tyro.conf.arg(help=text, help_behavior_hint=_default, metavar=_metavar(kind))
+    return tyro.conf.arg(help=text, help_behavior_hint=_format_default, metavar=_choose_metavar(kind))
 
 
-def _default(value: str) -> str:
+def _format_default(value: str) -> str:
     """The end of the text of an option, given its default."""
     return "" if value in ("None", "", "''") else f"(default: {value})"
 
 
-def _metavar(kind: Any) -> str | None:
+def _choose_metavar(kind: Any) -> str | None:
     """The values of an option, without None; None where tyro knows them."""
     if get_origin(kind) is Annotated:
         kind, *metadata = get_args(kind)
-        return next((one.metavar for one in metadata if getattr(one, "metavar", None)), _metavar(kind))
+        return next((one.metavar for one in metadata if getattr(one, "metavar", None)), _choose_metavar(kind))
     if get_origin(kind) in (Union, UnionType):
         kinds = [one for one in get_args(kind) if one is not NoneType]
-        return "|".join("{True,False}" if one is bool else _metavar(one) or one.__name__ for one in kinds)
+        return "|".join(
+            "{True,False}" if one is bool else _choose_metavar(one) or one.__name__ for one in kinds
+        )
     if get_origin(kind) is Literal:
         return f"{{{','.join(get_args(kind))}}}"
     if get_origin(kind) is tuple:
-        return f"[{_metavar(get_args(kind)[0])} …]"
+        return f"[{_choose_metavar(get_args(kind)[0])} …]"
     return METAVARS.get(kind)

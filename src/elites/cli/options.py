@@ -63,7 +63,7 @@ class TaskOptions:
     patience: Patience | None = None
     """gym: tasks: time limit of a step in seconds, after which its worker is replaced. Default: 60."""
 
-    def task_parameters(self) -> dict[str, Any]:
+    def make_task_parameters(self) -> dict[str, Any]:
         """The parameters that were given."""
         given = {name: value for name, value in select_values(self, TaskOptions).items() if value is not None}
         if (bounds := given.get("descriptor_bounds")) is not None:

@@ -37,7 +37,8 @@ class Random(EpisodeOptions, TaskOptions):
 
         last = 2**32 - self.controllers
         require(0 <= self.seed <= last, "seed", self.seed, f"from 0 to {last}")
-        tasks = [make_task(name, **self.task_parameters()) for name in self.tasks]  # all are checked first
+        # All are checked first.
+        tasks = [make_task(name, **self.make_task_parameters()) for name in self.tasks]
         for task in tasks:
             refuse_physics(task, self.physics)
         for task in tasks:

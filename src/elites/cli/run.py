@@ -27,7 +27,7 @@ class ExecutionArguments(ExecutionOptions):
 
     loggers: Annotated[tuple[str, ...], tyro.conf.arg(name="log")] = ()
 
-    def execution(self, **callbacks: Any) -> Execution:
+    def make_execution(self, **callbacks: Any) -> Execution:
         """The `Execution` with these options."""
         from elites.experiments.execution import Execution
 
@@ -69,13 +69,13 @@ class RunOptions(RunSettings, ExecutionArguments, TaskOptions):
                 | {
                     "algorithm": algorithm,
                     "hyper_parameters": hyper_parameters,
-                    "task_parameters": self.task_parameters(),
+                    "task_parameters": self.make_task_parameters(),
                 }
             )
             _warn_if_replay_cannot_draw(config)
-            execution = self.execution(**display.callbacks())
+            execution = self.make_execution(**display.make_callbacks())
             outcome = run(config, self.out, self.seeds, execution, progress=False)
-        return conclude(outcome)
+        return print_outcome(outcome)
 
 
 def _warn_if_replay_cannot_draw(config: RunConfig) -> None:
@@ -89,7 +89,7 @@ def _warn_if_replay_cannot_draw(config: RunConfig) -> None:
 
 
 @functools.cache
-def run_command(name: str) -> type[RunOptions]:
+def make_run_command(name: str) -> type[RunOptions]:
     """`elites run NAME`: the options of every run and the algorithm's own."""
     from elites.algorithms import find_algorithm
 
@@ -120,12 +120,12 @@ class Resume(ExecutionArguments):
         with Display(f"{self.folder}", end_process=exit_at_once) as display:
             from elites.experiments.run import resume
 
-            execution = self.execution(**display.callbacks())
+            execution = self.make_execution(**display.make_callbacks())
             outcome = resume(self.folder, execution, evaluations=self.evaluations, progress=False)
-        return conclude(outcome)
+        return print_outcome(outcome)
 
 
-def conclude(outcome: Outcome) -> int:
+def print_outcome(outcome: Outcome) -> int:
     """Prints the result of a run or a group of runs."""
     from elites.experiments.display import Bar
     from elites.files import format_bytes

@@ -71,12 +71,12 @@ class StudyRun(StudyExecution, StudyOptions):
     def run(self) -> int:
         """Runs the study. Returns the exit status."""
         from elites.paper.presets import make_study
-        from elites.studies.run import conclude, run_study
+        from elites.studies.run import print_outcome, run_study
         from elites.studies.study import Study
 
         study = make_study(self.study, suite=self.suite, **select_values(self, Study))
         states = run_study(study, self.out, self, only_plan=self.plan)
-        return 0 if self.plan else conclude(self.out, states)
+        return 0 if self.plan else print_outcome(self.out, states)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ class RunConfig(RunSettings):
         object.__setattr__(self, "start", resolve_start(self.start))
         require(self.snapshots <= self.evaluations, "snapshots", self.snapshots, "at most the evaluations")
         refuse_redraw(self.algorithm, self.correct_redraw)
-        self._algorithm_config()
+        self._make_algorithm_config()
         self.make_metrics()
         task = self.make_task()
         refuse_physics(task, self.physics)
@@ -70,7 +70,7 @@ class RunConfig(RunSettings):
             return self.task.with_parameters(self.task_parameters)
         return make_task(self.task, **self.task_parameters)
 
-    def _algorithm_config(self) -> Any:
+    def _make_algorithm_config(self) -> Any:
         """The checked hyper-parameters of the run's algorithm, with all defaults."""
         return make_config(self.algorithm, **self.hyper_parameters)
 
@@ -85,17 +85,17 @@ class RunConfig(RunSettings):
         """The archive that the run begins with, if there is one; from its copy if that exists."""
         if not isinstance(self.start, Start):
             return None
-        return read_start(self.start, self.make_task(), self._algorithm_config().hidden, copy)
+        return read_start(self.start, self.make_task(), self._make_algorithm_config().hidden, copy)
 
     @property
     def shares_program(self) -> bool:
         """Whether its replications can train together."""
-        return find_algorithm(self.algorithm).shares_program(self.make_task(), self._algorithm_config())
+        return find_algorithm(self.algorithm).shares_program(self.make_task(), self._make_algorithm_config())
 
     @property
     def keeps_members(self) -> bool:
         """Whether the members of all cells are saved at the end."""
-        return find_algorithm(self.algorithm).keeps_members(self._algorithm_config())
+        return find_algorithm(self.algorithm).keeps_members(self._make_algorithm_config())
 
     def make_metrics(self) -> Metrics:
         """The built-in metrics and the additional ones of the run."""
@@ -122,9 +122,9 @@ class RunConfig(RunSettings):
             "task": self.task_name,
             **{name: value for name, value in vars(self).items() if name not in ("task", "start")},
             "start": None if self.start is None else dataclasses.asdict(cast(Start, self.start)),
-            "hyper_parameters": dataclasses.asdict(self._algorithm_config()),
+            "hyper_parameters": dataclasses.asdict(self._make_algorithm_config()),
             "task_parameters": list_parameters(self.make_task()),
-            "versions": versions(),
+            "versions": read_versions(),
         }
 
 
@@ -134,7 +134,7 @@ def refuse_redraw(algorithm: str, redraw: bool) -> None:
         raise ElitesError(f"redraw is for deep-grid, which has several members per cell; this is {algorithm}")
 
 
-def versions() -> dict[str, str | None]:
+def read_versions() -> dict[str, str | None]:
     """Versions of the packages that the exact bits of a result depend on."""
     packages = (
         *("elites", "jax", "jaxlib", "numpy", "numba", "optax", "scipy", "ribs"),

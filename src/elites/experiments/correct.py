@@ -58,7 +58,7 @@ class Settings:
             object.__setattr__(self, name, convert_value(expected, name, getattr(self, name)))
 
 
-def recorded_physics(physics: Physics | None) -> Physics | None:
+def find_recorded_physics(physics: Physics | None) -> Physics | None:
     """The physics as corrections record it: None for XLA, as in corrections of an older format."""
     return None if physics == "xla" else physics
 
@@ -109,7 +109,9 @@ def correct(
     if task is not None:
         provide_functions(run.path, record.task, record.task_parameters, task)
     chosen = physics or record.physics
-    settings = Settings(replications=replications, seed=seed, redraw=redraw, physics=recorded_physics(chosen))
+    settings = Settings(
+        replications=replications, seed=seed, redraw=redraw, physics=find_recorded_physics(chosen)
+    )
     with folder_lock(run.path):
         path = run.corrected_path(snapshot)
         archive = run.read_archive() if snapshot is None else run.read_snapshot(snapshot)
@@ -245,18 +247,22 @@ def require_correction_memory(elites: int, dimensions: int, parameters: int, set
 
 def derive_episode_seeds(archive: SavedArchive, settings: Settings) -> np.ndarray:
     """The seed of each replication of each elite, `[n, N]`."""
-    rows = [one.generate_state(settings.replications) for one in _seed_sequences(archive, settings, EPISODES)]
+    rows = [
+        one.generate_state(settings.replications) for one in _make_seed_sequences(archive, settings, EPISODES)
+    ]
     return np.array(rows, np.int64).reshape(-1, settings.replications)
 
 
 def draw_uniform(archive: SavedArchive, settings: Settings) -> np.ndarray:
     """A uniform random number in [0, 1) for each replication of each cell, `[n, N]`: selects the member."""
-    sequences = _seed_sequences(archive, settings, MEMBERS)
+    sequences = _make_seed_sequences(archive, settings, MEMBERS)
     rows = [np.random.default_rng(one).random(settings.replications) for one in sequences]
     return np.array(rows).reshape(-1, settings.replications)
 
 
-def _seed_sequences(archive: SavedArchive, settings: Settings, stream: int) -> list[np.random.SeedSequence]:
+def _make_seed_sequences(
+    archive: SavedArchive, settings: Settings, stream: int
+) -> list[np.random.SeedSequence]:
     """A seed sequence for each cell. More replications start with the same numbers as fewer."""
     run_seed = int(archive.about["seed"])
     require(run_seed >= 0, "seed of the archive", run_seed, "at least 0")

@@ -63,10 +63,10 @@ class LiveView:
     def __enter__(self) -> Self:
         self._ended = 0.0
         if self.in_notebook:
-            self._live = _NotebookOutput(self._bundle)
+            self._live = _NotebookOutput(self._make_bundle)
             self._live.start()
         elif self.is_live:
-            self._live = Live(get_renderable=self._panel, console=self.console)
+            self._live = Live(get_renderable=self._make_panel, console=self.console)
             self._live.start(refresh=True)
         return self
 
@@ -87,7 +87,7 @@ class LiveView:
         """Whether the panel stays on the terminal at the end."""
         return False
 
-    def below(self) -> list[RenderableType]:
+    def make_parts_below(self) -> list[RenderableType]:
         """The parts of the panel below the bar."""
         if not self.rows:
             return []
@@ -149,13 +149,13 @@ class LiveView:
             self._logged = time.perf_counter()
         return due
 
-    def _panel(self) -> RenderableType:
+    def _make_panel(self) -> RenderableType:
         if self._ended and not self.stays_visible():
             return ""
         if (width := self.console.width) < min(self._width, self.widest):
             self.console.clear()  # the terminal may have wrapped the panel's lines
         self._width = width
-        share = self._share()
+        share = self._format_share()
         head = Table.grid(padding=(0, 1), expand=True)
         head.add_column(no_wrap=True, max_width=max(1, min(width, self.widest) - len(share) - BAR_WIDTH))
         head.add_column(ratio=1)
@@ -164,17 +164,17 @@ class LiveView:
         frames = ASCII_FRAMES if self.console.options.ascii_only else FRAMES
         frame = "" if self._ended else f"{frames[int(8 * time.perf_counter()) % len(frames)]} "
         parts: list[RenderableType] = [head]
-        parts.append(Text.assemble((frame, "cyan"), self.activity, "  ", (self._elapsed(), "cyan")))
+        parts.append(Text.assemble((frame, "cyan"), self.activity, "  ", (self._format_elapsed(), "cyan")))
         if self._awaited and not self._ended:
             parts.append(Text(self._awaited, style="bold yellow"))
-        parts += self.below()
+        parts += self.make_parts_below()
         if not self._ended:
             parts.append(Text())  # the cursor's line, where a terminal shows ^C
         return Constrain(Group(*parts), self.widest)
 
-    def _bundle(self) -> Mapping[str, str]:
+    def _make_bundle(self) -> Mapping[str, str]:
         """The output of a notebook cell: as HTML, and as text for viewers without HTML."""
-        share, status = self._share(), f"{self.activity}  {self._elapsed()}"
+        share, status = self._format_share(), f"{self.activity}  {self._format_elapsed()}"
         awaited = "" if self._ended else self._awaited
         value = f' value="{self.done / self.total:.4f}"' if self.total else ""
         cells = (
@@ -190,10 +190,10 @@ class LiveView:
             "text/plain": " ".join([self.title, share, status, awaited]),
         }
 
-    def _share(self) -> str:
+    def _format_share(self) -> str:
         return f"{100 * self.done / self.total:.1f} %" if self.total else ""
 
-    def _elapsed(self) -> str:
+    def _format_elapsed(self) -> str:
         return _format_clock((self._ended or time.perf_counter()) - self._started)
 
 
@@ -206,7 +206,7 @@ class Display(LiveView):
         super().__init__(title, console, end_process)
         self._logged = 0.0  # the first report is a line
 
-    def callbacks(self) -> dict[str, Callable[..., None]]:
+    def make_callbacks(self) -> dict[str, Callable[..., None]]:
         """The callbacks of an Execution that this display shows."""
         return {
             "on_generation": self,
@@ -282,7 +282,7 @@ def show_progress(title: str, execution: Execution, progress: bool | None) -> It
     if not progress:
         yield execution
         return
-    callbacks: dict[str, Any] = display.callbacks()
+    callbacks: dict[str, Any] = display.make_callbacks()
     for field in dataclasses.fields(execution):
         own_callback = getattr(execution, field.name)
         if field.name in callbacks and own_callback is not field.default:
@@ -320,23 +320,23 @@ class _NotebookOutput:
 
     def __init__(self, bundle: Callable[[], Mapping[str, str]]) -> None:
         """`bundle` returns the content by MIME type."""
-        self._bundle, self._over = bundle, threading.Event()
+        self._make_bundle, self._over = bundle, threading.Event()
         self._thread = threading.Thread(target=self._draw, daemon=True)
 
     def start(self) -> None:
         from IPython.display import display
 
-        self._handle = display(self._bundle(), raw=True, display_id=True)
+        self._handle = display(self._make_bundle(), raw=True, display_id=True)
         self._thread.start()
 
     def _draw(self) -> None:
         while not self._over.wait(NOTEBOOK_SECONDS):
-            self._handle.update(self._bundle(), raw=True)
+            self._handle.update(self._make_bundle(), raw=True)
 
     def stop(self) -> None:
         self._over.set()
         self._thread.join()
-        self._handle.update(self._bundle(), raw=True)
+        self._handle.update(self._make_bundle(), raw=True)
 
 
 def _format_added(report: Report) -> str:

@@ -40,7 +40,7 @@ class EpisodesInside(Replications):
 
     def advance(self, until: int) -> list[FinishedGeneration]:
         """Generations of the same kind, for about two seconds."""
-        rounds = self.functions.rounds(self.generation)
+        rounds = self.functions.find_rounds(self.generation)
         genomes = self.read_starting_genomes(self.generation)
         count = 1 if genomes is not None else self._generations_until(until)
         clock = time.perf_counter()
@@ -89,12 +89,12 @@ class DeviceProgram:
     ) -> tuple[Any, Row, jax.Array]:
         """`count` generations of these rounds, from this generation and evaluation on.
 
-        There are at most `max_generations`. `starting` are genomes to evaluate in place of what the
+        There are at most `compute_max_generations`. `starting` are genomes to evaluate in place of what the
         algorithm asks for. Returns states, rows and the offspring of each row.
         """
-        most = self.functions.max_generations(rounds)
+        most = self.functions.compute_max_generations(rounds)
         kind = jax.eval_shape(
-            lambda state: self.functions.make_row(state, self.functions.zero_counts()), states
+            lambda state: self.functions.make_row(state, self.functions.make_zero_counts()), states
         )
         rows = jax.tree.map(lambda array: jnp.zeros((most, *array.shape), array.dtype), kind)
         policies = sum(round.policies for round in rounds)
@@ -126,7 +126,8 @@ class DeviceProgram:
         starting: jax.Array | None,
     ) -> tuple[Any, Row, jax.Array]:
         """Ask, evaluate, tell, for each round; equal rounds in a row are compiled once."""
-        task, number, carried = self.algorithm.task, 0, (states, self.functions.zero_counts(), evaluations)
+        task, number = self.algorithm.task, 0
+        carried = states, self.functions.make_zero_counts(), evaluations
         offspring: list[jax.Array] = []  # of each round
         for round, equal in itertools.groupby(rounds):
 

@@ -89,9 +89,9 @@ class EpisodesOutside(Replications):
 
     def advance(self, until: int) -> list[FinishedGeneration]:
         """One generation; if `ask` is called in advance, generations for about two seconds."""
-        clock, kind = time.perf_counter(), self.functions.rounds(self.generation)
+        clock, kind = time.perf_counter(), self.functions.find_rounds(self.generation)
         plan = self._plan(self._generations_until(until) if self.asks_ahead else 1)
-        results = {planned.generation: self._empty_results() for planned in plan}
+        results = {planned.generation: self._make_empty_results() for planned in plan}
         ahead = self._first_round_after(plan) if self.asks_ahead else None
         self._report_if_new(COMPILING)
         with _TrainingExecutor(in_thread=self.asks_ahead) as training:
@@ -102,14 +102,14 @@ class EpisodesOutside(Replications):
             results[self.generation].timings["ask_s"] += time.perf_counter() - clock
             for planned, following in zip(plan, (*plan[1:], ahead), strict=True):
                 result = results[planned.generation]
-                for batch in self._batches():
+                for batch in self._list_batches():
                     started = time.perf_counter()
                     for part in batch:
                         if part in telling:
                             telling[part].result()  # an error of this part's last round
                     own = [ask_results[part].result() for part in batch]
-                    parameters = _joined([one.parameters for one in own])
-                    seeds = _joined([one.seeds for one in own])
+                    parameters = _join([one.parameters for one in own])
+                    seeds = _join([one.seeds for one in own])
                     raise_failure(self.algorithm.environment)
                     result.timings["ask_s"] += (ask_end := time.perf_counter()) - started
                     self._report_if_new(FIRST_EPISODES)
@@ -170,7 +170,7 @@ class EpisodesOutside(Replications):
         if planned.is_last:
             result.rows.append(self.compiled.make_row(self.state[part], result.counts[part]))
 
-    def _batches(self) -> list[list[int]]:
+    def _list_batches(self) -> list[list[int]]:
         """The parts whose episodes are evaluated together."""
         parts = list(range(self.parts))
         return [[part] for part in parts] if has_accelerator() else [parts]
@@ -187,7 +187,7 @@ class EpisodesOutside(Replications):
         """The rounds of the next generations."""
         plan, evaluations = [], self.evaluations
         for generation in range(self.generation, self.generation + generations):
-            rounds = self.functions.rounds(generation)
+            rounds = self.functions.find_rounds(generation)
             for number, round in enumerate(rounds):
                 is_last = number + 1 == len(rounds)
                 plan.append(_PlannedRound(generation, number, round, evaluations, is_last))
@@ -197,14 +197,14 @@ class EpisodesOutside(Replications):
     def _first_round_after(self, plan: list[_PlannedRound]) -> _PlannedRound | None:
         """The next round after the planned ones; None if it is of another kind, or beyond the budget."""
         generation, done = plan[-1].generation + 1, plan[-1].evaluations + plan[-1].round.evaluations
-        rounds = self.functions.rounds(generation)
-        if rounds != self.functions.rounds(self.generation) or done >= self.budget:
+        rounds = self.functions.find_rounds(generation)
+        if rounds != self.functions.find_rounds(self.generation) or done >= self.budget:
             return None
         return _PlannedRound(generation, 0, rounds[0], done, len(rounds) == 1)
 
-    def _empty_results(self) -> _Results:
+    def _make_empty_results(self) -> _Results:
         """The results of a generation before its first round."""
-        counts = [self.functions.zero_counts() for _ in self.keys]
+        counts = [self.functions.make_zero_counts() for _ in self.keys]
         timings = dict.fromkeys((*self.timings, "steps_per_s"), 0.0)
         return _Results(counts, [[] for _ in self.keys], [], timings)
 
@@ -218,7 +218,7 @@ class EpisodesOutside(Replications):
             **result.timings,
             "steps_per_s": result.timings["steps_per_s"] / max(result.timings["rollouts_s"], 1e-9),
         }
-        rounds = self.functions.rounds(self.generation)
+        rounds = self.functions.find_rounds(self.generation)
         self.totals = self.totals.add(rounds, row.counts, self.budget)
         return FinishedGeneration(self.totals, row, offspring, timings)
 
@@ -257,7 +257,7 @@ class EpisodesOutside(Replications):
         return Evaluation(*jax.tree.map(lambda array: array.reshape(first, second, *array.shape[1:]), result))
 
 
-def _joined(arrays: list[jax.Array]) -> np.ndarray:
+def _join(arrays: list[jax.Array]) -> np.ndarray:
     """Concatenates host arrays along the replications; a single array is not copied."""
     return np.asarray(arrays[0]) if len(arrays) == 1 else np.concatenate(arrays)
 

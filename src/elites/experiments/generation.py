@@ -143,17 +143,17 @@ class Generation:
             jax.jit(self.collect_archives),
         )
 
-    def max_generations(self, rounds: tuple[Round, ...]) -> int:
+    def compute_max_generations(self, rounds: tuple[Round, ...]) -> int:
         """The largest number of generations of these rounds per dispatch."""
         offspring = self.count * sum(round.policies for round in rounds)
         return max(1, min(MAX_GENERATIONS, OFFSPRING_BYTES // (offspring * RECORD.itemsize)))
 
-    def rounds(self, generation: int) -> tuple[Round, ...]:
+    def find_rounds(self, generation: int) -> tuple[Round, ...]:
         """The rounds of a generation, numbered from 0."""
         opening = self.algorithm.opening
         return opening[generation] if generation < len(opening) else self.algorithm.generation
 
-    def evaluations_before_last(self, budget: int) -> int:
+    def count_evaluations_before_last(self, budget: int) -> int:
         """Evaluations before the last generation of a budget."""
         done = 0
         for rounds in self.algorithm.opening:
@@ -182,7 +182,7 @@ class Generation:
         self, states: Any, keys: Keys, generation: jax.Array, index: jax.Array, round: Round
     ) -> tuple[Any, Batch]:
         """The genomes of a round of a generation; both are numbered from 0."""
-        ask_keys = self._round_keys(keys, generation, index)[:, 0]
+        ask_keys = self._derive_round_keys(keys, generation, index)[:, 0]
         states, batch = self.map_over_replications(lambda state, key: self.algorithm.ask(state, key, round))(
             states, ask_keys
         )
@@ -231,7 +231,7 @@ class Generation:
         Returns states, statuses, the offspring for the log of lineages (`make_lineage_records`), and counts.
         """
         before = states.progress
-        tell_keys = self._round_keys(keys, generation, index)[:, 1]
+        tell_keys = self._derive_round_keys(keys, generation, index)[:, 1]
         states, status = self.map_over_replications(
             lambda state, key, batch, evaluation: self.algorithm.tell(state, key, round, batch, evaluation)
         )(states, tell_keys, batch, evaluation)
@@ -288,7 +288,7 @@ class Generation:
             before.fitness + jnp.where(valid, evaluation.fitness, 0).sum(axes),
         )
 
-    def zero_counts(self) -> Counts:
+    def make_zero_counts(self) -> Counts:
         """The counts before the first round of a generation."""
         zero, zero_sum = jnp.zeros(self.count, jnp.int32), jnp.zeros(self.count, jnp.float32)
         statuses = jnp.zeros((self.count, len(self.algorithm.operators), len(COUNTED)), jnp.int32)
@@ -298,7 +298,7 @@ class Generation:
     def make_row(self, states: Any, counts: Counts) -> Row:
         """The result of a generation, after its last round."""
 
-        def summary(state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        def summarise(state: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
             elites = self.algorithm.archive(state).elites
             descriptor = elites.descriptor if self.with_descriptors else elites.descriptor[:, :0]
             return (
@@ -308,13 +308,13 @@ class Generation:
                 self.algorithm.gradient_steps(state),
             )
 
-        return Row(counts, *self.map_over_replications(summary)(states))
+        return Row(counts, *self.map_over_replications(summarise)(states))
 
     def collect_archives(self, states: Any) -> Archive:
         """The archives of all replications."""
         return self.map_over_replications(self.algorithm.archive)(states)  # type: ignore[no-any-return]
 
-    def _round_keys(self, keys: Keys, generation: jax.Array, index: jax.Array) -> jax.Array:
+    def _derive_round_keys(self, keys: Keys, generation: jax.Array, index: jax.Array) -> jax.Array:
         """Two keys for a round of each replication: for `ask` and for `tell`."""
         return jax.vmap(
             lambda key: jax.random.split(jax.random.fold_in(jax.random.fold_in(key, generation), index))
@@ -328,14 +328,14 @@ def make_generation(
     one is traced and compiled. An environment outside the program has a state that cannot be shared."""
     if algorithm.environment is None or algorithm.task.is_jax:
         settings = algorithm.config, algorithm.task, algorithm.starting_genome_count
-        return _shared_generation(type(algorithm), *settings, count, with_descriptors, keep_input_states)
+        return _make_shared_generation(type(algorithm), *settings, count, with_descriptors, keep_input_states)
     return Generation(
         algorithm, count, with_descriptors=with_descriptors, keep_input_states=keep_input_states
     )
 
 
 @keep_in_process(max_results=4)
-def _shared_generation(
+def _make_shared_generation(
     kind: type[Algorithm],
     config: Any,
     task: Task,

@@ -17,8 +17,8 @@ from elites.experiments.correct import (
     Settings,
     StoppedError,
     correct_archive,
+    find_recorded_physics,
     load_existing_correction,
-    recorded_physics,
 )
 from elites.experiments.execution import Execution, Report
 from elites.experiments.generation import FinishedGeneration, RunTotals
@@ -39,7 +39,7 @@ CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
 STOP_AWAITS = "the running generation"  # before a run stops
 
 
-def correction_columns(metrics: Sequence[Metric]) -> list[str]:
+def list_correction_columns(metrics: Sequence[Metric]) -> list[str]:
     """The columns of `corrections.csv`."""
     names, losses = [metric.name for metric in metrics], [metric.loss.name for metric in metrics]
     return ["generation", "evaluations", "elites", *names, *losses, "invalid"]
@@ -102,7 +102,7 @@ def _run_to_end(
                         folder.path,
                         list_columns(replications.algorithm, replications.metrics),
                         [*timings, *["corrections_s"] * corrects],
-                        correction_columns(replications.metrics.archive) if corrects else (),
+                        list_correction_columns(replications.metrics.archive) if corrects else (),
                         replications.algorithm.operators,
                         header.logs[index] if header else {},
                     )
@@ -153,7 +153,7 @@ class UnloggedCounts:
             {name: count.get(name, 0) + row[name] for name in row if is_sum(name)}
             for count, row in zip(counts, metrics, strict=True)
         ]
-        steps = timings["steps_per_s"] * _episode_seconds(timings)
+        steps = timings["steps_per_s"] * _find_episode_seconds(timings)
         seconds = {name: timings[name] for name in timings if name not in NOT_SUMMED}
         seconds["steps"] = steps
         self.seconds = {name: self.seconds.get(name, 0.0) + seconds[name] for name in seconds}
@@ -164,7 +164,7 @@ class UnloggedCounts:
         """The rows of the last generation, with all counts and times since the rows before. Resets these."""
         rows = [{**row, **count} for row, count in zip(metrics, self.counts, strict=True)]
         steps = self.seconds.pop("steps")
-        rate = steps / max(_episode_seconds(self.seconds), 1e-9)
+        rate = steps / max(_find_episode_seconds(self.seconds), 1e-9)
         summed_timings = {**timings, **self.seconds, "steps_per_s": rate}
         self.counts, self.seconds = [], {}
         return rows, summed_timings
@@ -173,7 +173,7 @@ class UnloggedCounts:
 NOT_SUMMED = ("generation", "elapsed_s", "steps_per_s")  # columns of `timings.csv`
 
 
-def _episode_seconds(timings: Mapping[str, float]) -> float:
+def _find_episode_seconds(timings: Mapping[str, float]) -> float:
     """The time that `steps_per_s` refers to."""
     return timings["device_s"] if "device_s" in timings else timings["rollouts_s"]
 
@@ -223,7 +223,7 @@ class _Loop:
             if self.state_is_due():
                 self.checkpoint()
             self.execution.on_phase(f"generation {self.replications.generation + 1:,}")
-            for finished in self.replications.advance(until=self.next_event()):
+            for finished in self.replications.advance(until=self.find_next_event()):
                 self.log(finished)
             self.draw_pictures()
             stopping = self.stop_requested() and not self.done()
@@ -242,9 +242,9 @@ class _Loop:
                     folder.write_members(members)
                 folder.write_archive(archive)  # marks the run as finished
             remove_checkpoints(self.checkpoints, self.execution)
-        return self.outcomes(finished=True)
+        return self.make_outcomes(finished=True)
 
-    def outcomes(self, *, finished: bool) -> list[Outcome]:
+    def make_outcomes(self, *, finished: bool) -> list[Outcome]:
         evaluations, metrics = (
             self.replications.evaluations,
             self.metrics or self.replications.compute_summaries(),
@@ -256,7 +256,7 @@ class _Loop:
 
     def stop_early(self) -> list[Outcome]:
         self.checkpoint()
-        return self.outcomes(finished=False)
+        return self.make_outcomes(finished=False)
 
     def state_is_due(self) -> bool:
         """Whether to save the state from which the run can be extended: the one before the last generation.
@@ -265,7 +265,7 @@ class _Loop:
         rows to the logs that a longer run does not have there.
         """
         replications = self.replications
-        before_last = replications.functions.evaluations_before_last(replications.budget)
+        before_last = replications.functions.count_evaluations_before_last(replications.budget)
         at_last = replications.evaluations == before_last
         return self.execution.keep_state and at_last and self.saved_generation != replications.generation
 
@@ -274,7 +274,7 @@ class _Loop:
         seconds, waited = self.execution.checkpoint_seconds, time.perf_counter() - self.saved_at
         return seconds == 0 or waited > max(seconds, self.checkpoint_cost / CHECKPOINT_SHARE)
 
-    def elapsed(self) -> float:
+    def measure_elapsed(self) -> float:
         return self.elapsed_before + time.perf_counter() - self.replications.started
 
     def stop_requested(self) -> bool:
@@ -284,12 +284,12 @@ class _Loop:
     def done(self) -> bool:
         return self.replications.evaluations >= self.config.evaluations and not self.correction_is_due()
 
-    def next_event(self) -> int:
+    def find_next_event(self) -> int:
         """Evaluations of the next snapshot, correction, last generation or end."""
         now, every = self.replications.evaluations, self.config.correct_every
-        events = [snapshot for snapshot in _snapshots(self.config) if snapshot > now]
+        events = [snapshot for snapshot in _list_snapshot_evaluations(self.config) if snapshot > now]
         events += [(now // every + 1) * every] if every else []
-        last = self.replications.functions.evaluations_before_last(self.replications.budget)
+        last = self.replications.functions.count_evaluations_before_last(self.replications.budget)
         events += [last] if last > now and self.execution.keep_state else []
         return min([*events, self.config.evaluations])
 
@@ -303,12 +303,16 @@ class _Loop:
             **finished.timings,
             "generation": finished.totals.generation,
             "checkpoint_s": self.checkpoint_seconds,
-            "elapsed_s": self.elapsed(),
+            "elapsed_s": self.measure_elapsed(),
             "corrections_s": self.correction_seconds,
         }
         self.checkpoint_seconds = self.correction_seconds = 0.0
         with convert_os_errors(self.write_error):
-            crossed = [snapshot for snapshot in _snapshots(self.config) if before < snapshot <= evaluations]
+            crossed = [
+                snapshot
+                for snapshot in _list_snapshot_evaluations(self.config)
+                if before < snapshot <= evaluations
+            ]
             if crossed:
                 for folder, archive in zip(
                     self.folders, self.replications.make_saved_archives(), strict=True
@@ -326,7 +330,7 @@ class _Loop:
         if self.execution.on_generation is not None:
             self.execution.on_generation(
                 Report(
-                    medians(metrics),
+                    compute_medians(metrics),
                     timings,
                     self.config.evaluations,
                     self.seeds,
@@ -370,7 +374,7 @@ class _Loop:
                     evaluations=replications.evaluations,
                     environment_steps=replications.totals.environment_steps,
                     corrected=self.corrected_evaluations,
-                    elapsed=self.elapsed(),
+                    elapsed=self.measure_elapsed(),
                     logs=[log.sync() for log in self.logs],
                     pending=self.pending.counts,
                     pending_s=self.pending.seconds,
@@ -396,7 +400,7 @@ class _Loop:
         settings = Settings(
             replications=config.correct_replications,
             redraw=config.correct_redraw,
-            physics=recorded_physics(config.physics),
+            physics=find_recorded_physics(config.physics),
         )
         rows = []
         for index, (folder, archive) in enumerate(
@@ -435,12 +439,12 @@ def remove_checkpoints(checkpoints: Checkpoints, execution: Execution) -> None:
     checkpoints.clear(keep=checkpoints.find_extensible() if execution.keep_state else None)
 
 
-def medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def compute_medians(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The median of each metric over the rows of several runs."""
-    return {name: _median([row[name] for row in rows]) for name in rows[0]}
+    return {name: _compute_median([row[name] for row in rows]) for name in rows[0]}
 
 
-def _median(values: list[Any]) -> Any:
+def _compute_median(values: list[Any]) -> Any:
     """The median of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     if not known:
@@ -449,6 +453,6 @@ def _median(values: list[Any]) -> Any:
     return int(middle) if all(isinstance(value, int) for value in known) else middle
 
 
-def _snapshots(config: RunConfig) -> list[int]:
+def _list_snapshot_evaluations(config: RunConfig) -> list[int]:
     """Evaluations of the snapshots; the last one is at the end."""
     return [config.evaluations * (index + 1) // config.snapshots for index in range(config.snapshots)]

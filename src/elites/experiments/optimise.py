@@ -117,7 +117,7 @@ class Optimiser:
         """The next vectors, `[n, parameters]`."""
         if self._batch is not None:
             raise ElitesError("ask was called twice; tell must come in between")
-        round = self._functions.rounds(self.generation)[self._round]
+        round = self._functions.find_rounds(self.generation)[self._round]
         place = np.int32(self.generation), np.int32(self._round)
         self._state, self._batch = jax.block_until_ready(
             self._compiled.ask(self._state, self._keys, *place, round)
@@ -131,7 +131,7 @@ class Optimiser:
         """
         if self._batch is None:
             raise ElitesError("tell was called without ask")
-        rounds = self._functions.rounds(self.generation)
+        rounds = self._functions.find_rounds(self.generation)
         round = rounds[self._round]
         seeds = self._compiled.derive_episode_seeds(self._keys, np.int32(self.evaluations), round)
         blank = blank_evaluation(self.task, np.asarray(seeds[0]), False)
@@ -157,7 +157,7 @@ class Optimiser:
                 *place,
                 self._batch,
                 whole,
-                self._functions.zero_counts(),
+                self._functions.make_zero_counts(),
                 round,
             )
         )

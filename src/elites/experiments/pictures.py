@@ -22,21 +22,21 @@ class Pictures:
         self.has_fixed_count, self.budget = count is not None, budget
         self.count = DEFAULT_PICTURES if count is None else count
         self.seconds, self.last_seconds = 0.0, FIRST_SECONDS  # of all pictures, and of the last one
-        self.done = self._part(evaluations)
+        self.done = self._count_parts(evaluations)
 
-    def _part(self, evaluations: int) -> int:
+    def _count_parts(self, evaluations: int) -> int:
         return self.count * evaluations // self.budget
 
     def is_due(self, evaluations: int, elapsed: float, *, last: bool) -> bool:
         """Whether to draw now. `last` also allows the last picture of the run, however long it takes."""
-        if self._part(evaluations) <= self.done:
+        if self._count_parts(evaluations) <= self.done:
             return False
         cheap = self.seconds + self.last_seconds <= SHARE * elapsed
         return self.has_fixed_count or cheap or (last and evaluations >= self.budget)
 
     def record_drawing(self, evaluations: int, seconds: float) -> None:
         """Records that a picture of each archive was drawn in this time."""
-        self.done, self.last_seconds = self._part(evaluations), seconds
+        self.done, self.last_seconds = self._count_parts(evaluations), seconds
         self.seconds += seconds
 
 

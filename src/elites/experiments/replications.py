@@ -101,18 +101,23 @@ class Replications(ABC):
 
     def _report_if_new(self, phase: str) -> None:
         """Reports a phase, if generations of this kind are new."""
-        if self.functions.rounds(self.generation) not in self.paces:
+        if self.functions.find_rounds(self.generation) not in self.paces:
             self.on_phase(phase)
 
     def _generations_until(self, until: int) -> int:
         """Generations of the next dispatch, all of one kind: for two seconds, once the pace is known."""
-        rounds = self.functions.rounds(self.generation)
+        rounds = self.functions.find_rounds(self.generation)
         left = min(until, self.budget) - self.evaluations
         generations = round(DISPATCH_SECONDS / self.paces[rounds]) if rounds in self.paces else 1
         most = max(
-            1, min(generations, self.functions.max_generations(rounds), -(-left // count_evaluations(rounds)))
+            1,
+            min(
+                generations,
+                self.functions.compute_max_generations(rounds),
+                -(-left // count_evaluations(rounds)),
+            ),
         )
-        kinds = [self.functions.rounds(self.generation + ahead) for ahead in range(most)]
+        kinds = [self.functions.find_rounds(self.generation + ahead) for ahead in range(most)]
         return next((ahead for ahead, kind in enumerate(kinds) if kind != rounds), most)
 
     def read_starting_genomes(self, generation: int) -> np.ndarray | None:

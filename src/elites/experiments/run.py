@@ -23,14 +23,14 @@ from elites.cache import keep_compiled_programs
 from elites.errors import ElitesError, require
 from elites.evaluation import refuse_cluster
 from elites.evaluation.physics import choose_physics
-from elites.experiments.config import RunConfig, load_config, versions
+from elites.experiments.config import RunConfig, load_config, read_versions
 from elites.experiments.correct import Settings, require_correction_memory
 from elites.experiments.display import show_progress
 from elites.experiments.episodes_inside import EpisodesInside
 from elites.experiments.episodes_outside import EpisodesOutside
 from elites.experiments.execution import Execution, Report
 from elites.experiments.guards import Interrupts, folder_lock
-from elites.experiments.loop import STOP_AWAITS, Outcome, medians, remove_checkpoints, run_to_end
+from elites.experiments.loop import STOP_AWAITS, Outcome, compute_medians, remove_checkpoints, run_to_end
 from elites.experiments.replications import Replications, StartGenomes, require_memory, runs_inside
 from elites.files import convert_os_errors
 from elites.options import Evaluations, Seeds, convert_value
@@ -42,7 +42,7 @@ from elites.tasks.task import DeviceTask, Task
 from elites.text import MAX_NAME_BYTES, make_folder_name
 
 
-def default_folder(config: RunConfig, seeds: int = 1) -> Path:
+def choose_default_folder(config: RunConfig, seeds: int = 1) -> Path:
     """The default folder of a run or a group."""
     last = config.seed if seeds == 1 else f"{config.seed}-to-{config.seed + seeds - 1}"
     algorithm, task = (re.sub(r"[^\w.-]+", "-", name) for name in (config.algorithm, config.task_name))
@@ -77,7 +77,7 @@ def run(
 def _run(config: RunConfig, folder: Path | str | None, seeds: int, execution: Execution) -> Outcome:
     convert_value(Seeds, "seeds", seeds)
     require(config.seed + seeds <= 2**32, "seeds", seeds, f"at most {2**32 - config.seed} from that seed on")
-    path = default_folder(config, seeds) if folder is None else Path(folder)
+    path = choose_default_folder(config, seeds) if folder is None else Path(folder)
     _warn_about_functions_in_memory(config, execution)
     return start_runs(config, seeds, path, execution, group=seeds > 1)
 
@@ -97,7 +97,7 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
     algorithm, start = config.make_algorithm(), config.read_start()
     _warn_if_only_opening(config, algorithm, execution)
     configs = [dataclasses.replace(config, seed=config.seed + index) for index in range(seeds)]
-    new_folders = _new_folders(path, configs, start, group=group)
+    new_folders = _make_folders(path, configs, start, group=group)
     if group and not config.shares_program:
         require_memory(algorithm, physics)
         with new_folders:
@@ -108,7 +108,7 @@ def start_runs(config: RunConfig, seeds: int, path: Path, execution: Execution, 
     # Errors in the configuration are raised before anything is written.
     with make_replications(configs, execution, genomes) as replications, new_folders as folders:
         outcomes = run_to_end(path, folders, replications, execution)
-    return _group_outcome(path, outcomes) if group else outcomes[0]
+    return _make_group_outcome(path, outcomes) if group else outcomes[0]
 
 
 def make_replications(
@@ -136,7 +136,7 @@ def make_replications(
 
 
 @contextlib.contextmanager
-def _new_folders(
+def _make_folders(
     path: Path, configs: list[RunConfig], start: SavedArchive | None, *, group: bool
 ) -> Iterator[list[RunFolder]]:
     """Makes and locks the folder of new runs, with the record of each."""
@@ -206,7 +206,7 @@ def _resume(path: Path, execution: Execution, evaluations: int | None) -> Outcom
         return _resume_runs(path, [RunFolder(path)], execution, evaluations)[0]
     outcomes = _resume_runs(group.path, group.runs(), execution, evaluations)
     if GroupFolder(path).exists:
-        return _group_outcome(path, outcomes)
+        return _make_group_outcome(path, outcomes)
     return next(outcome for outcome in outcomes if outcome.folder == path.resolve())
 
 
@@ -237,7 +237,7 @@ def _resume_runs(
                 hours = execution.max_hours
                 remaining_hours = None if hours is None else hours - (time.perf_counter() - started) / 3600
                 if interrupts.requested or (remaining_hours is not None and remaining_hours <= 0):
-                    outcomes.append(_outcome_so_far(run, config))
+                    outcomes.append(_find_outcome_so_far(run, config))
                     continue
                 limited = dataclasses.replace(execution, max_hours=remaining_hours)
                 with folder_lock(run.path):
@@ -286,7 +286,7 @@ def _continue(
         archived and not done and not checkpoints.paths()
     ):  # a group may have been killed while it saved archives
         raise ElitesError(f"{home} has an archive but no checkpoint to continue from; nothing was changed")
-    changed = {name: (original_versions.get(name, now), now) for name, now in versions().items()}
+    changed = {name: (original_versions.get(name, now), now) for name, now in read_versions().items()}
     differing = ", ".join(
         f"{name} {then} (now {now})" for name, (then, now) in changed.items() if then != now
     )
@@ -295,7 +295,7 @@ def _continue(
     if len(known) == len(folders):
         rows = [{"evaluations": outcome.evaluations, **outcome.metrics} for outcome in known]
         seeds = tuple(config.seed for config in configs)
-        execution.on_resume(Report(medians(rows), {}, configs[0].evaluations, seeds))
+        execution.on_resume(Report(compute_medians(rows), {}, configs[0].evaluations, seeds))
     with make_replications(configs, execution, start_genomes) as replications:
         return run_to_end(home, folders, replications, execution, interrupts)
 
@@ -357,7 +357,7 @@ def _read_genomes(home: Path, config: RunConfig) -> np.ndarray:
     return start.parameters
 
 
-def _group_outcome(path: Path, outcomes: Sequence[Outcome]) -> Outcome:
+def _make_group_outcome(path: Path, outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(
         path,
         all(outcome.finished for outcome in outcomes),
@@ -367,7 +367,7 @@ def _group_outcome(path: Path, outcomes: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
+def _find_outcome_so_far(run: RunFolder, config: RunConfig) -> Outcome:
     """The current outcome of a run."""
     return _read_outcome(run, config) or Outcome(run.path, False, 0, {})
 

@@ -59,7 +59,7 @@ def read_start(start: Start, task: Task, hidden: tuple[int, ...], copy: Path | N
     if archived != sizes or archive.parameters.shape[1] != genome.parameter_count:
         raise ElitesError(
             f"{path} has {_describe(archived, archive.parameters.shape[1])}; the run on {task.name} has "
-            f"{_describe(sizes, genome.parameter_count)}" + _hint(archived, sizes)
+            f"{_describe(sizes, genome.parameter_count)}" + _suggest_option(archived, sizes)
         )
     return archive
 
@@ -79,7 +79,7 @@ def _describe(sizes: tuple[int, ...], parameters: int) -> str:
     return f"controllers of {units} units" if sizes else f"vectors of {parameters} numbers"
 
 
-def _hint(archived: tuple[int, ...], sizes: tuple[int, ...]) -> str:
+def _suggest_option(archived: tuple[int, ...], sizes: tuple[int, ...]) -> str:
     """Names the option that makes the run fit the archive, if there is one."""
     if len(archived) < 2 or not sizes or (archived[0], archived[-1]) != (sizes[0], sizes[-1]):
         return ""

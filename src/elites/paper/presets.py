@@ -21,18 +21,18 @@ class Suite:
     prefix: str  # of the names of its tasks
     names: Mapping[str, str] = field(default_factory=dict)  # of robots that have another name in the paper
 
-    def uncertain(self, robot: str) -> str:
+    def uncertain_task(self, robot: str) -> str:
         """The task of a robot."""
         return f"{self.prefix}{self.names.get(robot, robot)}"
 
-    def deterministic(self, robot: str) -> str:
+    def deterministic_task(self, robot: str) -> str:
         """The same without noise."""
         return f"{self.prefix}deterministic-{self.names.get(robot, robot)}"
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """All of them, the uncertain ones first."""
-        return (*map(self.uncertain, ROBOTS), *map(self.deterministic, ROBOTS))
+        return (*map(self.uncertain_task, ROBOTS), *map(self.deterministic_task, ROBOTS))
 
 
 SUITES = {
@@ -40,7 +40,7 @@ SUITES = {
     "brax": Suite("Brax", "brax-", {"walker": "walker2d"}),
     "mujoco": Suite("MuJoCo", "mujoco-", {"walker": "walker2d"}),
 }
-PAPERS = "qdgym"  # the suite that the claims are about
+PAPER_SUITE = "qdgym"  # the suite that the claims are about
 PGA = "pga-map-elites"
 GA_SHARE = 0.5  # of PGA-MAP-Elites' offspring (p_evo)
 GA_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the ablation
@@ -48,18 +48,18 @@ EVALUATIONS, SEEDS, ABLATION_SEEDS = 1_000_000, 20, 10
 DEEP_GRID = Choice("deep-grid", {"keep_members": True})  # corrected by drawing from its cells
 
 
-def _choices(names: Iterable[str]) -> tuple[Choice, ...]:
+def _make_choices(names: Iterable[str]) -> tuple[Choice, ...]:
     return tuple(Choice(name) for name in names)
 
 
 STUDIES: dict[str, dict[str, Any]] = {  # all on the uncertain tasks
     "performance": {
         "deterministic": True,  # and on the others
-        "algorithms": _choices((PGA, "map-elites", "map-elites-es", "qd-pg", "cma-map-elites", "td3")),
+        "algorithms": _make_choices((PGA, "map-elites", "map-elites-es", "qd-pg", "cma-map-elites", "td3")),
     },
     "reproducibility": {
         "algorithms": (
-            *_choices((PGA, "map-elites", "map-elites-es", "map-elites-sampling")),
+            *_make_choices((PGA, "map-elites", "map-elites-es", "map-elites-sampling")),
             DEEP_GRID,
         ),
         "correct": True,
@@ -69,33 +69,37 @@ STUDIES: dict[str, dict[str, Any]] = {  # all on the uncertain tasks
         "seeds": ABLATION_SEEDS,
         "correct": True,
     },
-    "contribution": {"algorithms": _choices((PGA,))},
+    "contribution": {"algorithms": _make_choices((PGA,))},
 }
 
 
-def has_papers_share(hyper_parameters: Mapping[str, Any]) -> bool:
+def has_paper_share(hyper_parameters: Mapping[str, Any]) -> bool:
     """Whether these are hyper-parameters of PGA-MAP-Elites with the paper's share of GA offspring."""
     return hyper_parameters.get("p_evo") == GA_SHARE
 
 
-def study_name(name: str, suite: str) -> str:
+def make_study_name(name: str, suite: str) -> str:
     """The name of a study of the paper; for another suite, with the name of the suite."""
-    return name if suite == PAPERS else f"{name}-{suite}"
+    return name if suite == PAPER_SUITE else f"{name}-{suite}"
 
 
-def _fields(name: str, suite: str) -> dict[str, Any]:
+def _make_fields(name: str, suite: str) -> dict[str, Any]:
     """The fields of a study of the paper."""
     given = {"evaluations": EVALUATIONS, "seeds": SEEDS, **STUDIES[name]}
     count = 2 * len(ROBOTS) if given.pop("deterministic", False) else len(ROBOTS)
-    return {**given, "name": study_name(name, suite), "tasks": _choices(SUITES[suite].tasks[:count])}
+    return {
+        **given,
+        "name": make_study_name(name, suite),
+        "tasks": _make_choices(SUITES[suite].tasks[:count]),
+    }
 
 
 def find_suite(name: str, tasks: Iterable[str], algorithms: Iterable[str]) -> Suite | None:
     """The suite of one of the paper's studies, or a part of it, by its name and contents; None for others."""
     for key, suite in SUITES.items():
         for study in STUDIES:
-            if name == study_name(study, key):
-                fields = _fields(study, key)
+            if name == make_study_name(study, key):
+                fields = _make_fields(study, key)
                 offered = [{choice.name for choice in fields[what]} for what in ("tasks", "algorithms")]
                 return suite if set(tasks) <= offered[0] and set(algorithms) <= offered[1] else None
     return None
@@ -116,7 +120,7 @@ def make_study(
     """
     require(suite is None or suite in SUITES, "suite", repr(suite), f"one of {', '.join(SUITES)}")
     if name in STUDIES:
-        fields = _fields(name, suite or PAPERS)
+        fields = _make_fields(name, suite or PAPER_SUITE)
     elif name.endswith(".toml") and suite is not None:
         raise ElitesError(f"suite is {suite}; it is for the paper's studies, and {name} names its own tasks")
     elif name.endswith(".toml"):

@@ -50,7 +50,8 @@ class ClaimComparison:
     text: str
     p: float  # uncorrected; NaN if it could not be tested
     smallest_p: float  # the smallest p that this number of runs can reach
-    sides: tuple[bool, bool]  # whether the data lean towards the claim, and against it
+    supports: bool  # whether the data lean towards the claim
+    contradicts: bool  # whether they lean against it
     alike: bool = False  # whether the claim is that there is no difference
     quantity: str = ""  # the compared one
 
@@ -68,15 +69,14 @@ class ClaimComparison:
         if not self.tested:
             return Verdict.UNTESTED
         significant = bonferroni(self.p, comparisons) < LEVEL
-        towards, against = self.sides
         if self.alike:
             possible = bonferroni(self.smallest_p, comparisons) < LEVEL
-            if significant and against:
+            if significant and self.contradicts:
                 return Verdict.CONTRADICTED
-            return Verdict.HOLDS if possible and towards else Verdict.UNDECIDED
-        if significant and towards:
+            return Verdict.HOLDS if possible and self.supports else Verdict.UNDECIDED
+        if significant and self.supports:
             return Verdict.HOLDS
-        return Verdict.CONTRADICTED if significant and against else Verdict.UNDECIDED
+        return Verdict.CONTRADICTED if significant and self.contradicts else Verdict.UNDECIDED
 
 
 @dataclass(frozen=True)

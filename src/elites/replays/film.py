@@ -14,7 +14,7 @@ from elites.memory import require_bytes
 from elites.replays.clip import FORMATS, Clip
 from elites.reports.contents import list_operators, select_content
 from elites.reports.figures import add_key, choose_size, draw_content
-from elites.reports.maps import Map, common_scale
+from elites.reports.maps import Map, make_common_scale
 from elites.reports.plain import plain_text
 from elites.reports.style import CORRECTION_COLOURS, Colour, Style
 from elites.results.archive import SavedArchive, load_archive
@@ -97,7 +97,7 @@ def _draw(
     style: Style,
     on_frame: Callable[[int, int], None] | None,
 ) -> None:
-    scale, last = common_scale(contents, style), len(archives) - 1
+    scale, last = make_common_scale(contents, style), len(archives) - 1
     figure = Figure(figsize=style.size or choose_size(contents[-1]), dpi=DPI, layout="constrained")
     canvas, axes = FigureCanvasAgg(figure), figure.add_subplot()
 

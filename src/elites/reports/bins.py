@@ -29,7 +29,7 @@ class Bins(NamedTuple):
         return f"{most} cells" if least == most else f"{least} to {most} cells"
 
 
-def bins_of_cells(centroids: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def assign_bins(centroids: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The edges of bins, and the bin of each cell. Sizes of bins differ by one cell at most."""
     low, high = map(float, bounds)
     order = np.argsort(centroids, kind="stable")
@@ -45,7 +45,7 @@ def bins_of_cells(centroids: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray
 
 def bin_values(centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, values: np.ndarray) -> Bins:
     """Values of elites and their cells, in bins; values that are NaN are left out."""
-    edges, numbers = bins_of_cells(centroids, bounds)
+    edges, numbers = assign_bins(centroids, bounds)
     finite = np.isfinite(values)
     own, values = numbers[cell[finite]], np.asarray(values, np.float64)[finite]
     count = len(edges) - 1
@@ -60,7 +60,7 @@ def count_by_bin(
     centroids: np.ndarray, bounds: np.ndarray, cell: np.ndarray, kinds: np.ndarray, count: int
 ) -> np.ndarray:
     """Elites of each of `count` kinds in each bin, `[count, bins]`."""
-    edges, numbers = bins_of_cells(centroids, bounds)
+    edges, numbers = assign_bins(centroids, bounds)
     counts = np.zeros((count, len(edges) - 1), int)
     np.add.at(counts, (kinds, numbers[cell]), 1)
     return counts

@@ -28,13 +28,13 @@ def select_content(
     """The elites with the values that the style colours; `operators` are those that have a colour."""
     colour = style.colour
     if isinstance(archive, CorrectedArchive):
-        content = _content_of_corrected(archive, style)
+        content = _select_corrected_content(archive, style)
     elif colour in CORRECTION_COLOURS:
         if corrected is None:
             raise ElitesError(f"colour {colour} needs replications of the elites: correct the archive")
         if not np.array_equal(corrected.cell, archive.cell):
             raise ElitesError(f"colour is {colour}, but the corrected archive has other elites")
-        content = maps_of_correction(corrected)[colour]
+        content = make_correction_maps(corrected)[colour]
     elif colour == "operator":
         names = list_operators([archive]) if operators is None else tuple(operators)
         places = {name: place for place, name in enumerate(names)}
@@ -46,11 +46,11 @@ def select_content(
     return content if style.cmap is None else content._replace(colours=style.cmap)
 
 
-def _content_of_corrected(archive: CorrectedArchive, style: Style) -> Map:
+def _select_corrected_content(archive: CorrectedArchive, style: Style) -> Map:
     if style.colour == "fitness":
-        return corrected_map(archive)
+        return make_corrected_map(archive)
     if style.colour in CORRECTION_COLOURS:
-        return maps_of_correction(archive)[style.colour]
+        return make_correction_maps(archive)[style.colour]
     raise ElitesError(f"colour is {style.colour}, which only the original archive has")
 
 
@@ -64,24 +64,24 @@ def list_operators(archives: Iterable[SavedArchive]) -> tuple[str, ...]:
     return tuple(kept) if len(names) <= MAX_OPERATORS else (*kept, OTHERS)
 
 
-def maps_of_correction(corrected: CorrectedArchive) -> dict[str, Map]:
+def make_correction_maps(corrected: CorrectedArchive) -> dict[str, Map]:
     """Maps of the statistics of each elite's replications, by the name of the colour."""
     spread, cell, descriptor = corrected.compute_spread(), corrected.cell, corrected.original_descriptor
     loss = corrected.original_fitness.astype(np.float64) - corrected.mean_fitness
 
-    def content(values: np.ndarray, quantity: str, low: float | None) -> Map:
+    def make_map(values: np.ndarray, quantity: str, low: float | None) -> Map:
         return Map(values, cell, descriptor, corrected, quantity, BRIGHT_IS_LOW, (low, None))
 
     own_cell = spread.own_cell
     return {
         "own-cell": Map(own_cell, cell, descriptor, corrected, "share in own cell", fixed=(0.0, 1.0)),
-        "spread": content(spread.fitness, "deviation of fitness", 0.0),
-        "descriptor-spread": content(spread.descriptor, "deviation of descriptor", 0.0),
-        "loss": content(loss, "loss of fitness (recorded - mean)", None),
+        "spread": make_map(spread.fitness, "deviation of fitness", 0.0),
+        "descriptor-spread": make_map(spread.descriptor, "deviation of descriptor", 0.0),
+        "loss": make_map(loss, "loss of fitness (recorded - mean)", None),
     }
 
 
-def corrected_map(corrected: CorrectedArchive) -> Map:
+def make_corrected_map(corrected: CorrectedArchive) -> Map:
     """The elites of the corrected archive, the best mean first."""
     kept = np.flatnonzero(corrected.kept)
     kept = kept[np.argsort(-corrected.mean_fitness[kept], kind="stable")]

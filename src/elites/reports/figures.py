@@ -20,18 +20,18 @@ from elites.metrics.metric import (
     format_metrics,
     load_archive_metrics,
 )
-from elites.reports.contents import corrected_map, maps_of_correction, select_content
+from elites.reports.contents import make_corrected_map, make_correction_maps, select_content
 from elites.reports.maps import (
     BINS,
     MARGIN,
     Map,
     add_colour_bar,
-    category_patches,
-    common_scale,
     draw_map,
     find_figure,
+    make_category_patches,
+    make_common_scale,
 )
-from elites.reports.parallel import draw_lines, shown_elites
+from elites.reports.parallel import draw_lines, select_shown_elites
 from elites.reports.plain import plain_text
 from elites.reports.scales import Scale, make_scale
 from elites.reports.style import Colour, Style
@@ -83,7 +83,7 @@ def draw_archive(
     content = select_content(archive, style, corrected)
     require_elites(content.values)
     figure, axes = _new_axes(path, ax, style.size or choose_size(content))
-    scale = common_scale([content], style)
+    scale = make_common_scale([content], style)
     draw_content(axes, archive, content, scale)
     add_key(axes, [content], scale)
     return _save_figure(figure, path)
@@ -112,7 +112,7 @@ def draw_content(
 def _add_legend(axes: Axes, content: Map, place: Place = "best") -> None:
     if content.categories:
         axes.legend(
-            handles=category_patches(content),
+            handles=make_category_patches(content),
             title="elites found by",
             loc="upper left",
             bbox_to_anchor=(1.01, 1),
@@ -151,10 +151,10 @@ def draw_parallel(
     require_elites(archive.fitness)
     content = select_content(archive, style, corrected)
     figure, axes = _new_axes(path, ax, style.size or WIDE)
-    scale = common_scale([content], style)
+    scale = make_common_scale([content], style)
     heights = scale if style.colour == "fitness" else make_scale([archive.fitness])
     draw_lines(axes, content, scale, archive.fitness, heights)
-    shown, count = len(shown_elites(len(archive.cell))), len(archive.cell)
+    shown, count = len(select_shown_elites(len(archive.cell))), len(archive.cell)
     subset = f"{shown:,} of {count:,} elites, from the best to the worst at even steps"
     _set_title(axes, [archive.title, subset if shown < count else f"{count:,} elites"], pad=18)
     _add_legend(axes, content)
@@ -229,12 +229,12 @@ def draw_corrected(
     )
     maps = [
         Map(corrected.original_fitness, corrected.cell, corrected.original_descriptor, corrected, "fitness"),
-        corrected_map(corrected),
+        make_corrected_map(corrected),
     ]
     if cmap is not None:
         maps = [content._replace(colours=cmap) for content in maps]
-    scale = common_scale(maps, style)
-    figure, panels = _panels(maps)
+    scale = make_common_scale(maps, style)
+    figure, panels = _make_panels(maps)
     titles = f"original: {format_metrics(original)}", f"corrected: {format_metrics(corrected.metrics)}"
     for axes, content, title in zip(panels, maps, titles, strict=True):
         draw_map(axes, content, scale)
@@ -256,11 +256,11 @@ def draw_corrected(
 def draw_spread(corrected: CorrectedArchive, path: Path | str | None = None) -> Figure:
     """Maps of the spread of each elite's replications; bright elites are reproducible."""
     require_elites(corrected.cell)
-    by_colour = maps_of_correction(corrected)
+    by_colour = make_correction_maps(corrected)
     maps = [by_colour[name] for name in ("own-cell", "spread", "descriptor-spread")]
-    figure, panels = _panels(maps)
+    figure, panels = _make_panels(maps)
     for axes, content in zip(panels, maps, strict=True):
-        scale = common_scale([content])
+        scale = make_common_scale([content])
         draw_map(axes, content, scale)
         middle = np.nanmedian(content.values) if np.isfinite(content.values).any() else np.nan
         axes.set_title(f"{content.quantity}, median {middle:.3g}", fontsize=TITLE)
@@ -273,7 +273,7 @@ def draw_spread(corrected: CorrectedArchive, path: Path | str | None = None) -> 
     return _save_figure(figure, path)
 
 
-def _panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
+def _make_panels(maps: Sequence[Map]) -> tuple[Figure, Sequence[Axes]]:
     """A figure with the maps side by side, or one above the other if they are profiles, which are wide."""
     count = len(maps)
     if maps[0].dimensions == 1:

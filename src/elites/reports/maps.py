@@ -86,7 +86,7 @@ class Map(NamedTuple):
         return phrase.replace("{}", self.name(dimension))
 
 
-def common_scale(maps: Sequence[Map], style: Style | None = None) -> Scale:
+def make_common_scale(maps: Sequence[Map], style: Style | None = None) -> Scale:
     """The scale of all maps."""
     first = maps[0]
     if first.categories:
@@ -118,7 +118,7 @@ def find_figure(axes: Axes) -> Figure:
     return figure
 
 
-def category_patches(content: Map) -> list[Patch]:
+def make_category_patches(content: Map) -> list[Patch]:
     """Entries of a legend: categories and how many elites each has."""
     counts = np.bincount(content.values.astype(int), minlength=len(content.categories))
     colours = operator_colours(content.categories)
@@ -184,7 +184,7 @@ def _draw_stacked_bars(axes: Axes, content: Map, scale: Scale) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
+def compute_voronoi_polygons(centroids: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
     """The Voronoi cell of each centroid. Centroids mirrored at each bound close the cells there.
 
     Distances are relative to the ranges of the bounds, as in the archive.
@@ -206,7 +206,7 @@ def _draw_voronoi(axes: Axes, content: Map, scale: Scale) -> None:
     values = content.by_cell()
     colours = ScalarMappable(scale.norm, content.cmap).to_rgba(values)
     colours[np.isnan(values)] = to_rgba(EMPTY)
-    polygons = voronoi_polygons(content.archive.centroids, content.archive.bounds)
+    polygons = compute_voronoi_polygons(content.archive.centroids, content.archive.bounds)
     axes.add_collection(PolyCollection(polygons, facecolors=colours, edgecolors="white", linewidths=0.2))
     (x_low, x_high), (y_low, y_high) = content.archive.bounds
     axes.set(

@@ -11,21 +11,21 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 
 from elites.reports.maps import Map
-from elites.reports.scales import Scale, number
+from elites.reports.scales import Scale, format_number
 
 MAX_LINES = 2000
 MAX_NAME_WIDTH = 16  # characters in a line of a name
 MAX_HORIZONTAL_NAMES = 8  # axes; names of more are turned
 
 
-def shown_elites(count: int) -> np.ndarray:
+def select_shown_elites(count: int) -> np.ndarray:
     """The elites that have a line: all, or if there are many, a selection from the best to the worst."""
     return np.unique(np.linspace(0, count - 1, min(count, MAX_LINES)).round().astype(int))
 
 
 def draw_lines(axes: Axes, content: Map, scale: Scale, fitness: np.ndarray, heights: Scale) -> None:
     """A line for each elite, the best on top. The last axis is `fitness` `[n]` on the scale `heights`."""
-    shown = shown_elites(len(content.values))[::-1]
+    shown = select_shown_elites(len(content.values))[::-1]
     low, high = content.archive.bounds.T
     levels = heights.norm(np.asarray(fitness, np.float64))
     places = np.column_stack([(content.descriptor - low) / (high - low), levels])[shown]
@@ -44,8 +44,8 @@ def draw_lines(axes: Axes, content: Map, scale: Scale, fitness: np.ndarray, heig
     }
     for place, (bottom, top) in enumerate(ends):
         axes.axvline(place, color="#222222", linewidth=1)
-        axes.annotate(number(top), (place, 1), (0, 3), va="bottom", **style)
-        axes.annotate(number(bottom), (place, 0), (0, -3), va="top", **style)
+        axes.annotate(format_number(top), (place, 1), (0, 3), va="bottom", **style)
+        axes.annotate(format_number(bottom), (place, 0), (0, -3), va="top", **style)
     turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if len(names) > MAX_HORIZONTAL_NAMES else {}
     axes.set_xticks(
         range(len(names)), [textwrap.fill(name, MAX_NAME_WIDTH) for name in names], fontsize=9, **turned

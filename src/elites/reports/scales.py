@@ -41,11 +41,11 @@ class Scale(NamedTuple):
 
     def out_of_range(self, *values: np.ndarray) -> OutOfRange:
         """The sides on which values lie beyond the scale, and a note."""
-        finite = _finite(*values)
+        finite = _select_finite(*values)
         low, high = self.ends
         if not finite.size or (finite.min() >= low and finite.max() <= high):
             return OutOfRange("neither", "")
-        lowest, highest = number(finite.min()), number(finite.max())
+        lowest, highest = format_number(finite.min()), format_number(finite.max())
         first, last = (f"{percentile:g}" for percentile in self.percentiles or ROBUST)
         sides: Sides
         if finite.max() <= high:
@@ -57,12 +57,12 @@ class Scale(NamedTuple):
         return OutOfRange(sides, f"{ends}; {note}" if self.percentiles else note)
 
 
-def robust_limits(values: np.ndarray) -> tuple[float, float]:
+def choose_robust_limits(values: np.ndarray) -> tuple[float, float]:
     """The lowest and the highest finite value; where single ones lie far beyond the others, percentiles.
 
     If there is no finite value, 0 and 1.
     """
-    finite = np.sort(_finite(values))
+    finite = np.sort(_select_finite(values))
     if not len(finite):
         return 0.0, 1.0
     lowest, highest = float(finite[0]), float(finite[-1])
@@ -82,7 +82,7 @@ def make_scale(
     """One scale for the values of several pictures. The limits of the style override `fixed` ends."""
     style = style or Style()
     percentiles: tuple[float, float] | None = style.percentiles or ROBUST
-    finite = _finite(*values)
+    finite = _select_finite(*values)
     if style.limits is not None:
         (low, high), percentiles = style.limits, None
     elif not finite.size:
@@ -90,7 +90,7 @@ def make_scale(
     elif style.percentiles is not None:
         low, high = map(float, np.percentile(finite, style.percentiles))
     else:
-        within = [robust_limits(part) for part in values if np.isfinite(part).any()]
+        within = [choose_robust_limits(part) for part in values if np.isfinite(part).any()]
         low = min(low for low, _ in within) if fixed[0] is None else fixed[0]
         high = max(high for _, high in within) if fixed[1] is None else fixed[1]
     if not low < high:
@@ -98,7 +98,7 @@ def make_scale(
     return Scale(Normalize(low, high), percentiles)
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A value as short text."""
     size = abs(value)
     if size and not 0.01 <= size < 1e7:
@@ -106,7 +106,7 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if size >= 100 else f"{value:.3g}"
 
 
-def _finite(*values: np.ndarray) -> np.ndarray:
+def _select_finite(*values: np.ndarray) -> np.ndarray:
     joined = np.concatenate([np.ravel(part).astype(np.float64) for part in values])
     finite: np.ndarray = joined[np.isfinite(joined)]
     return finite

@@ -31,7 +31,7 @@ from elites.reports.figures import (
 )
 from elites.reports.plain import legend_label, plain_text
 from elites.reports.style import CORRECTION_COLOURS, Colour, Format, Style
-from elites.reports.tables import losses_table, reproducibility_tables
+from elites.reports.tables import make_losses_table, make_reproducibility_tables
 from elites.results.archive import SavedArchive
 from elites.results.corrected import CorrectedArchive
 from elites.results.folder import RunFolder
@@ -71,13 +71,13 @@ def show(
     record, archive, metrics, corrected, problem, drawn = draw_run(run, style, format)
     rows = {
         "evaluations": f"{archive.about['evaluations']:,} of {record.evaluations:,}",
-        **_metric_rows(record, archive, metrics),
+        **_make_metric_rows(record, archive, metrics),
         "cells": f"{len(archive.fitness)} of {len(archive.centroids)} are filled",
     }
     if record.start is not None:
         rows["began with"] = f"{record.start.elites:,} elites of {shorten(record.start.archive)}"
     if len(archive.fitness):
-        rows |= _elite_rows(archive)
+        rows |= _make_elite_rows(archive)
     pictures = [drawn[name] for name in ("archive", "parallel", "profile") if name in drawn]
     rows["archive"] = f"{run.archive}, drawn in {_join_paths(pictures)}"
     rows["progress"] = f"{run.metrics}, drawn in {drawn['progress']}"
@@ -90,7 +90,7 @@ def show(
     tables = (
         []
         if corrected is None
-        else [losses_table(corrected, record.metrics), reproducibility_tables(corrected)]
+        else [make_losses_table(corrected, record.metrics), make_reproducibility_tables(corrected)]
     )
     width = max(map(len, rows)) + 1
     lines = [record.title, *(f"  {name:<{width}} {text}" for name, text in rows.items())]
@@ -194,7 +194,9 @@ def _join_paths(paths: Sequence[Path]) -> str:
     return f"{', '.join(first)} and {last}"
 
 
-def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]) -> dict[str, str]:
+def _make_metric_rows(
+    record: RunRecord, archive: SavedArchive, logged: dict[str, np.ndarray]
+) -> dict[str, str]:
     """Label and value of each metric; the run's own metrics as they were logged for this archive."""
     rows = {
         metric.label: metric.format_value(value)
@@ -208,7 +210,7 @@ def _metric_rows(record: RunRecord, archive: SavedArchive, logged: dict[str, np.
     return rows
 
 
-def _elite_rows(archive: SavedArchive) -> dict[str, str]:
+def _make_elite_rows(archive: SavedArchive) -> dict[str, str]:
     names = archive.about["task"]["descriptor_names"]
     descriptor = [
         f"{shorten(name)} {value:.2f}" for name, value in zip(names, archive.descriptor[0], strict=True)

@@ -12,7 +12,7 @@ from elites.results.corrected import CorrectedArchive
 from elites.text import shorten
 
 
-def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
+def make_losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
     """The metrics of an archive, those of the corrected one, and the losses.
 
     `metric_paths` are the import paths of the run's further metrics.
@@ -42,13 +42,13 @@ def losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) 
     return "\n".join([title, *align_rows(rows), *(f"  left out: {problem}" for problem in problems)])
 
 
-def reproducibility_tables(corrected: CorrectedArchive) -> str:
+def make_reproducibility_tables(corrected: CorrectedArchive) -> str:
     """The ten most reproducible elites and the ten luckiest."""
     spread = corrected.compute_spread()
     described = corrected.about["task"]["descriptor_names"]
     names = [shorten(str(name).replace("_", " ")) for name in described]
 
-    def table(elites: np.ndarray) -> list[str]:
+    def make_table(elites: np.ndarray) -> list[str]:
         rows = [("cell", *names, "fitness", "mean", "deviation", "in own cell")]
         rows += [
             (
@@ -67,9 +67,9 @@ def reproducibility_tables(corrected: CorrectedArchive) -> str:
     return "\n".join(
         [
             "the most reproducible elites: most often in their own cell, then least variation in fitness",
-            *table(select_most_reproducible(spread)),
+            *make_table(select_most_reproducible(spread)),
             "the luckiest elites: fitness farthest above the mean of their replications",
-            *table(lucky),
+            *make_table(lucky),
         ]
     )
 

@@ -63,11 +63,11 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
                 log(f"measuring {config.algorithm} on {config.task_name}")
                 combinations[-1]["pace"] = _measure_group_pace(config, seeds if grouped else 1)
                 continue
-            task = _key(config.task_name, config.task_parameters)
+            task = _make_key(config.task_name, config.task_parameters)
             if task not in rollouts:
                 log(f"measuring episodes of {config.task_name}")
                 rollouts[task] = _measure_rollouts(config)
-            name = _key(config.algorithm, config.hyper_parameters)
+            name = _make_key(config.algorithm, config.hyper_parameters)
             if name not in learning:
                 log(f"measuring a generation of {config.algorithm}")
                 learning[name] = _measure_learning(config, rollouts[task])
@@ -81,7 +81,7 @@ def measure(request: dict[str, Any], log: Callable[[str], None]) -> dict[str, An
     }
 
 
-def _key(name: str, parameters: dict[str, Any]) -> str:
+def _make_key(name: str, parameters: dict[str, Any]) -> str:
     return repr((name, sorted(parameters.items())))
 
 
@@ -189,7 +189,7 @@ def _measure_group_pace(config: Any, seeds: int) -> dict[str, float]:
     if "device_s" in timings:
         return {"generation_s": timings["device_s"], "start_s": until_first}
     steps = timings["steps_per_s"] * timings["rollouts_s"]
-    rounds = current.functions.rounds(current.generation - 1)
+    rounds = current.functions.find_rounds(current.generation - 1)
     return {
         "learning_s": timings["ask_s"] + timings["tell_s"],
         "steps_per_s": timings["steps_per_s"],

@@ -47,11 +47,11 @@ class StudyDisplay(LiveView):
             self.log(f"{name} stopped{after}; the same command continues it")
         elif state.stage == "finished":
             on = f" on {state.where}" if state.where else ""
-            self.log(f"{name} finished in {format_duration(state.seconds)}{on}: {_summary(state)}")
+            self.log(f"{name} finished in {format_duration(state.seconds)}{on}: {_format_summary(state)}")
 
     def __call__(self, states: Sequence[State]) -> None:
-        self.states, self.activity = states, self.totals(states)
-        self.done = self.finished + sum(len(state.job.folders) * _share(state) for state in states)
+        self.states, self.activity = states, self.format_totals(states)
+        self.done = self.finished + sum(len(state.job.folders) * _compute_share(state) for state in states)
         self.total = self.finished + sum(len(state.job.folders) for state in states)
         if self.line_is_due(LINE_SECONDS):
             self.log(self.activity)
@@ -60,27 +60,27 @@ class StudyDisplay(LiveView):
         """True once there is a table."""
         return bool(self.states)
 
-    def below(self) -> list[RenderableType]:
+    def make_parts_below(self) -> list[RenderableType]:
         """The table."""
-        return [self.table(self.states)] if self.states else []
+        return [self.make_table(self.states)] if self.states else []
 
-    def totals(self, states: Sequence[State]) -> str:
+    def format_totals(self, states: Sequence[State]) -> str:
         """The number of runs at each stage."""
         counts = Counter(state.stage for state in states)
         counts["finished"] += self.finished
         stages = ("finished", "running", "correcting", "waiting", "stopped", "failed")
         return ", ".join(f"{counts[stage]} {stage}" for stage in stages if counts[stage])
 
-    def table(self, states: Sequence[State]) -> Table:
+    def make_table(self, states: Sequence[State]) -> Table:
         """A row for each run, or for each task and algorithm if there are too many runs.
 
         If that is too long as well, only those that are running or have failed are shown.
         """
         room = max(1, self.console.height - 7)
-        return _by_run(states) if len(states) <= room else _by_combination(states, room)
+        return _make_run_table(states) if len(states) <= room else _make_combination_table(states, room)
 
 
-def _by_run(states: Sequence[State]) -> Table:
+def _make_run_table(states: Sequence[State]) -> Table:
     table = Table(box=None, pad_edge=False, expand=True)
     if any(state.job.group for state in states):
         table.caption, table.caption_justify = "seeds that train together: medians", "left"
@@ -100,14 +100,14 @@ def _by_run(states: Sequence[State]) -> Table:
         bar = ProgressBar(1.0, 1.0 if state.stage == "finished" else share, width=10)
         seeds = [config.seed for config in state.job.configs]
         seed = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
-        table.add_row(Text(_home(state)), seed, bar, _stage(state), *numbers)
+        table.add_row(Text(_name_combination(state)), seed, bar, _format_stage(state), *numbers)
     return table
 
 
-def _by_combination(states: Sequence[State], room: int) -> Table:
+def _make_combination_table(states: Sequence[State], room: int) -> Table:
     rows: dict[str, list[State]] = {}
     for state in states:
-        rows.setdefault(_home(state), []).append(state)
+        rows.setdefault(_name_combination(state), []).append(state)
     table = Table(box=None, pad_edge=False)
     table.add_column("runs")
     table.add_column("progress of each seed")
@@ -117,24 +117,24 @@ def _by_combination(states: Sequence[State], room: int) -> Table:
     for home in shown:
         marks = Text()
         for state in sorted(rows[home], key=lambda state: state.job.configs[0].seed):
-            marks.append_text(_stage(state, short=True)).append(" ")
+            marks.append_text(_format_stage(state, short=True)).append(" ")
         table.add_row(Text(home), marks)
     if len(shown) < len(rows):
         table.add_row(f"and {len(rows) - len(shown)} more", "")
     return table
 
 
-def _home(state: State) -> str:
+def _name_combination(state: State) -> str:
     """Task and algorithm."""
     return state.job.name if state.job.group else state.job.name.rpartition("/")[0]
 
 
-def _share(state: State) -> float:
+def _compute_share(state: State) -> float:
     """The share of a job that is done, without corrections."""
     return 1.0 if state.stage == "finished" else state.farthest / state.job.configs[0].evaluations
 
 
-def _stage(state: State, *, short: bool = False) -> Text:
+def _format_stage(state: State, *, short: bool = False) -> Text:
     if state.stage in MARKS:
         return Text(MARKS[state.stage] if short else state.stage, style=COLOURS[state.stage])
     beginning = "…" if short else state.phase or "…"
@@ -144,7 +144,7 @@ def _stage(state: State, *, short: bool = False) -> Text:
     return Text(share, style="bold")
 
 
-def _summary(state: State) -> str:
+def _format_summary(state: State) -> str:
     if not state.metrics:
         return "its archive was corrected" if state.corrected else "nothing was left to run"
     values = describe_values(state.metrics, state.job.configs[0].metrics)

@@ -88,7 +88,7 @@ def merge_studies(
             _refuse_other_plan(read[0], piece)
         runs = _collect_runs(read)
         _refuse_other_settings(runs)
-        differing = find_differences([record for _, record in group] for group in _combinations(runs))
+        differing = find_differences([record for _, record in group] for group in _list_combinations(runs))
         if differing and not mixed_versions:
             raise ElitesError(
                 f"the runs were made with different {describe_differences(differing)}; "
@@ -132,13 +132,15 @@ def describe(merged: MergeSummary, out: Path) -> str:
     if merged.unfinished:
         lines.append(f"left out: {merged.unfinished} unfinished run{'s' * (merged.unfinished != 1)}")
     if merged.uncorrected:
-        lines.append(f"{merged.uncorrected} of the merged runs {_verb(merged.uncorrected)} not corrected yet")
+        lines.append(
+            f"{merged.uncorrected} of the merged runs {_choose_verb(merged.uncorrected)} not corrected yet"
+        )
     if merged.differing:
         lines.append(f"the merged runs were made with different {describe_differences(merged.differing)}")
     return "\n".join(lines)
 
 
-def _verb(count: int) -> str:
+def _choose_verb(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
@@ -211,7 +213,7 @@ def _collect_runs(pieces: Sequence[_PartOfStudy]) -> dict[str, tuple[RunFolder, 
     return runs
 
 
-def _combinations(
+def _list_combinations(
     runs: Mapping[str, tuple[RunFolder, RunRecord]],
 ) -> Iterator[list[tuple[RunFolder, RunRecord]]]:
     """The runs of each task and algorithm."""
@@ -223,7 +225,7 @@ def _combinations(
 
 def _refuse_other_settings(runs: Mapping[str, tuple[RunFolder, RunRecord]]) -> None:
     """Raises an error if replications differ in more than the seed and the physics."""
-    for (first, expected), *others in _combinations(runs):
+    for (first, expected), *others in _list_combinations(runs):
         for run, record in others:
             expected_settings, settings = expected.settings(), record.settings()
             for name, other in expected_settings.items():

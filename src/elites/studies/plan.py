@@ -59,7 +59,7 @@ def predict_cost(
         left_runs = [folder for folder in job.folders if not is_done(study / folder, job)]
         done = [RunFolder(study / folder).evaluations() for folder in left_runs]
         left = sum(max(0, job.configs[0].evaluations - count) for count in done)
-        again = _corrections(job) * len(left_runs)
+        again = _count_corrections(job) * len(left_runs)
         runs, evaluations = runs + len(left_runs), evaluations + left
         corrections += corrected * again
         disk += len(left_runs) * (
@@ -97,7 +97,7 @@ def measure_disk_use(study: Path, jobs: Sequence[Job]) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-def _corrections(job: Job) -> int:
+def _count_corrections(job: Job) -> int:
     """The number of corrections of each run."""
     config = job.configs[0]
     during = -(-config.evaluations // config.correct_every) if config.correct_every else 0

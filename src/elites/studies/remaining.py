@@ -66,7 +66,7 @@ def split_by_folder(study: Path, job: Job) -> list[Job]:
     alone = [config for config in new if GroupFolder(study / home).run_folder(config.seed).has_begun]
     if not parts and not alone and not groups:
         return [job]
-    rest = _consecutive([config for config in new if config not in alone])
+    rest = _group_consecutive([config for config in new if config not in alone])
     for configs in [*([config] for config in alone), *rest]:
         first, last = configs[0].seed, configs[-1].seed
         name = seeds_folder(first, last) if len(configs) > 1 else seed_folder(first)
@@ -95,7 +95,7 @@ def _split_by_group(study: Path, group: GroupFolder, seeds: Sequence[int], part:
     )
 
 
-def _consecutive(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
+def _group_consecutive(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
     """Groups of configurations with consecutive seeds, given in ascending order."""
     ranges: list[list[RunConfig]] = []
     for config in configs:

@@ -168,15 +168,15 @@ def _write_record(folder: Path, study: Study, log: Callable[[str], None]) -> Non
     if last is not None:
         for what, before in (("tasks", last.tasks), ("algorithms", last.algorithms)):
             choices = [*map(msgspec.to_builtins, before), *record[what]]
-            record[what] = list({_key(choice): choice for choice in choices}.values())
+            record[what] = list({_make_key(choice): choice for choice in choices}.values())
     home.write_record(record)
 
 
-def _key(choice: dict[str, Any]) -> str:
+def _make_key(choice: dict[str, Any]) -> str:
     return json.dumps([choice["name"], choice["parameters"]], sort_keys=True)
 
 
-def conclude(folder: Path, states: Sequence[State]) -> int:
+def print_outcome(folder: Path, states: Sequence[State]) -> int:
     """Prints the outcome of the study. Returns the exit status: 1 if a run has failed."""
     failed = [state for state in states if state.stage == "failed"]
     stopped = [state for state in states if state.stage in ("stopped", "waiting")]

@@ -81,10 +81,10 @@ def execute(request: dict[str, Any], send: Send) -> bool:
     execution = Execution(
         **request["resources"],
         pictures=0,
-        on_generation=progress.generation,
-        on_correction=progress.correction,
-        on_phase=progress.phase,
-        on_resume=progress.generation,
+        on_generation=progress.send_generation,
+        on_correction=progress.send_correction,
+        on_phase=progress.send_phase,
+        on_resume=progress.send_generation,
         log=lambda text: send("text", text=text),
     )
     if GroupFolder(folder).exists or RunFolder(folder).exists:
@@ -100,7 +100,7 @@ def execute(request: dict[str, Any], send: Send) -> bool:
                 replications=config.correct_replications,
                 redraw=request["redraw"],
                 threads=execution.threads,
-                on_progress=progress.correction,
+                on_progress=progress.send_correction,
                 log=lambda text: None,
             )
     return True
@@ -112,17 +112,17 @@ class _Progress:
     def __init__(self, send: Send) -> None:
         self.send, self._sent = send, 0.0
 
-    def generation(self, report: Report) -> None:
+    def send_generation(self, report: Report) -> None:
         metrics = report.metrics
         if self._is_due() or metrics["evaluations"] >= report.budget:
             values = {name: metrics[name] for name in metric_names(metrics)}
             self.send("progress", done=metrics["evaluations"], total=report.budget, metrics=values)
 
-    def phase(self, doing: str) -> None:
+    def send_phase(self, doing: str) -> None:
         if not self._sent:
             self.send("phase", phase=doing)
 
-    def correction(self, done: int, total: int) -> None:
+    def send_correction(self, done: int, total: int) -> None:
         if self._is_due() or done >= total:
             self.send("correcting", done=done, total=total)
 

@@ -19,12 +19,12 @@ from elites.reports.study.comparisons import (
     choose_reference,
     compare,
     compute_finals,
+    compute_required_seeds,
     describe_power,
-    seeds_needed,
 )
 from elites.reports.study.figures import draw_archives, draw_losses, read_panels
 from elites.reports.study.line_styles import choose_colours
-from elites.reports.study.page import settings
+from elites.reports.study.page import list_changed_settings
 from elites.reports.study.report import report_study
 from elites.reports.study.tables import Table, format_latex
 from elites.results.study import StudyFolder
@@ -49,7 +49,7 @@ def test_medians_and_p_values(tmp_path):
     for other, row in comparisons.items():
         expected = mannwhitneyu(own, study.finals("qd-walker", other, "qd_score"), method="exact").pvalue
         assert row.p == pytest.approx(expected)
-        assert row.corrected == pytest.approx(min(1, 2 * expected))
+        assert row.corrected_p == pytest.approx(min(1, 2 * expected))
         assert row.comparisons == 2
     assert comparisons["td3"].significant
     assert describe_power(list(comparisons.values())) == ""
@@ -64,13 +64,13 @@ def test_too_few_replications_for_significance_are_reported(tmp_path):
     message = describe_power(rows)
     assert "none of the comparisons can be significant at 0.05" in message
     assert "p-value is 0.2" in message
-    assert f"At least {seeds_needed(2)} replications" in message
-    assert 2 * 2 / math.comb(2 * seeds_needed(2), seeds_needed(2)) < 0.05
+    assert f"At least {compute_required_seeds(2)} replications" in message
+    assert 2 * 2 / math.comb(2 * compute_required_seeds(2), compute_required_seeds(2)) < 0.05
 
 
 def test_settings_that_differ_from_the_defaults(tmp_path):
     make_run(tmp_path, "map-elites", "qd-walker", 0, task_parameters={"noise": 0.01})
-    assert settings(study_of(tmp_path)) == ["qd-walker: noise 0.01 (default 0.1)"]
+    assert list_changed_settings(study_of(tmp_path)) == ["qd-walker: noise 0.01 (default 0.1)"]
 
 
 def test_a_folder_without_runs_is_refused(tmp_path):

@@ -18,7 +18,7 @@ from elites import read_table
 from elites.metrics.metric import METRICS, Quantity
 from elites.results.folder import RunFolder
 from elites.studies.results.reader import read_corrections
-from elites.studies.results.runs import _label
+from elites.studies.results.runs import _find_label
 from tests.synthetic_runs import make_run, study_of
 
 
@@ -86,10 +86,10 @@ def test_the_best_matching_label_is_taken():
         {"name": "gym:X", "parameters": one, "given": len(one), "label": str(len(one))} for one in given
     ]
     choices[2]["label"] = ""  # not called anything: named by its parameters
-    assert _label("gym:X", {"wind": 2, "rain": 0}, choices) == "1"
-    assert _label("gym:X", {"wind": 2, "rain": 1}, choices) == ""
-    assert _label("gym:X", {"wind": 1, "rain": 1}, choices) == "0"
-    assert _label("gym:Y", {"wind": 1}, choices) == ""
+    assert _find_label("gym:X", {"wind": 2, "rain": 0}, choices) == "1"
+    assert _find_label("gym:X", {"wind": 2, "rain": 1}, choices) == ""
+    assert _find_label("gym:X", {"wind": 1, "rain": 1}, choices) == "0"
+    assert _find_label("gym:Y", {"wind": 1}, choices) == ""
 
 
 def test_all_metrics_are_in_one_table(tmp_path):

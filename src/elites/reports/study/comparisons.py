@@ -23,7 +23,7 @@ from elites.metrics.statistics import (
     smallest_p,
     superiority,
 )
-from elites.paper.presets import PGA, has_papers_share
+from elites.paper.presets import PGA, has_paper_share
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.studies.results.study_results import POOLED, StudyResults
 
@@ -55,9 +55,9 @@ class Comparison(NamedTuple):
     medians: tuple[float, float]
     p: float
     comparisons: int  # with this metric
-    corrected: float  # p after Bonferroni
+    corrected_p: float  # p after Bonferroni
     smallest_p: float  # the smallest p that these replications can reach, after Bonferroni
-    above: Interval  # the probability that the other is above the reference
+    superiority: Interval  # the probability that the other is above the reference
     difference: Interval  # of the medians, the other's minus the reference's
     pooled: str = ""  # of QD-scores: whether the result is the same with the pooled offset
 
@@ -68,7 +68,7 @@ class Comparison(NamedTuple):
 
     @property
     def significant(self) -> bool:
-        return self.corrected < LEVEL
+        return self.corrected_p < LEVEL
 
     @property
     def outcome(self) -> float:
@@ -83,7 +83,7 @@ class Aggregate(NamedTuple):
     variant: str
     tasks: int
     mean: Interval  # interquartile, of values scaled on each task from its lowest (0) to its highest (1)
-    above: Interval  # the probability that it is above the reference, in the mean over tasks
+    superiority: Interval  # the probability that it is above the reference, in the mean over tasks
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def compute_finals(study: StudyResults) -> list[FinalValue]:
     for task in study.tasks:
         for variant in study.variants:
             for metric in study.quantities:
-                values = _numbers(study.finals(task, variant, metric.name))
+                values = _drop_missing(study.finals(task, variant, metric.name))
                 if len(values):
                     at = min(
                         study.compared_values(curves).evaluations
@@ -158,12 +158,12 @@ def choose_reference(study: StudyResults, name: str = "") -> str:
         runs = [run for run in runs if name in (run.algorithm, run.home)]
     else:
         runs = [run for run in runs if run.algorithm == PGA]
-    papers = [run.variant for run in runs if has_papers_share(run.record.hyper_parameters)]
+    with_paper_share = [run.variant for run in runs if has_paper_share(run.record.hyper_parameters)]
     matches = list(dict.fromkeys([run.variant for run in runs]))
-    if name and not papers and len(matches) != 1:
+    if name and not with_paper_share and len(matches) != 1:
         problem = "names several algorithms" if matches else "is none of the algorithms"
         raise ElitesError(f"reference {name!r} {problem}; it must be one of {', '.join(study.variants)}")
-    return next(iter([*papers, *matches, *study.variants]))
+    return next(iter([*with_paper_share, *matches, *study.variants]))
 
 
 def compare(study: StudyResults, reference: str = "", *, pool: bool = False) -> list[Comparison]:
@@ -175,21 +175,23 @@ def compare(study: StudyResults, reference: str = "", *, pool: bool = False) -> 
     for metric in study.quantities:
         compared = _compare(study, reference, metric)
         if pool and metric.name in POOLED:
-            compared = [row._replace(pooled=_sensitivity(study.with_pooled_offset, row)) for row in compared]
+            compared = [
+                row._replace(pooled=_describe_sensitivity(study.with_pooled_offset, row)) for row in compared
+            ]
         rows += compared
     return rows
 
 
-def _sensitivity(pooled: StudyResults, row: Comparison) -> str:
+def _describe_sensitivity(pooled: StudyResults, row: Comparison) -> str:
     """The result of a comparison with the pooled offset, in words."""
     first, second = (
-        _numbers(pooled.finals(row.task, name, row.metric)) for name in (row.reference, row.other)
+        _drop_missing(pooled.finals(row.task, name, row.metric)) for name in (row.reference, row.other)
     )
     if (len(first), len(second)) != row.seeds:
         return UNKNOWN
-    corrected = bonferroni(rank_sum_p(first, second), row.comparisons)
+    corrected_p = bonferroni(rank_sum_p(first, second), row.comparisons)
     medians = float(np.median(first)), float(np.median(second))
-    outcome = row._replace(corrected=corrected, medians=medians).outcome
+    outcome = row._replace(corrected_p=corrected_p, medians=medians).outcome
     words = {0.0: "not significant", 1.0: "significantly above", -1.0: "significantly below"}
     return SAME if outcome == row.outcome else words[outcome]
 
@@ -197,9 +199,9 @@ def _sensitivity(pooled: StudyResults, row: Comparison) -> str:
 def _compare(study: StudyResults, reference: str, metric: Quantity) -> list[Comparison]:
     pairs = []
     for task in study.tasks:
-        own = _numbers(study.finals(task, reference, metric.name))
+        own = _drop_missing(study.finals(task, reference, metric.name))
         for other in study.variants:
-            theirs = _numbers(study.finals(task, other, metric.name))
+            theirs = _drop_missing(study.finals(task, other, metric.name))
             if other != reference and len(own) and len(theirs):
                 pairs.append((task, other, own, theirs))
     rows, count = [], len(pairs)
@@ -215,9 +217,9 @@ def _compare(study: StudyResults, reference: str, metric: Quantity) -> list[Comp
                 medians=(float(np.median(own)), float(np.median(theirs))),
                 p=p,
                 comparisons=count,
-                corrected=bonferroni(p, count),
+                corrected_p=bonferroni(p, count),
                 smallest_p=bonferroni(smallest_p(len(own), len(theirs)), count),
-                above=superiority(theirs, own),
+                superiority=superiority(theirs, own),
                 difference=median_difference(theirs, own),
             )
         )
@@ -232,7 +234,7 @@ def aggregate(study: StudyResults, reference: str) -> list[Aggregate]:
     rows = []
     for metric in study.quantities:
         values = {
-            (task, variant): _finite(study.finals(task, variant, metric.name))
+            (task, variant): _select_finite(study.finals(task, variant, metric.name))
             for task in study.tasks
             for variant in study.variants
         }
@@ -254,7 +256,7 @@ def aggregate(study: StudyResults, reference: str) -> list[Aggregate]:
     return rows
 
 
-def seeds_needed(comparisons: int) -> int:
+def compute_required_seeds(comparisons: int) -> int:
     """The number of replications of each algorithm with which one of `comparisons` can be significant."""
     seeds = 1
     while bonferroni(smallest_p(seeds, seeds), comparisons) >= LEVEL:
@@ -271,11 +273,11 @@ def describe_power(rows: Sequence[Comparison]) -> str:
     seeds = min(min(row.seeds) for row in impossible)
     subject = "none" if len(impossible) == len(rows) else f"{len(impossible)}"
     can = "can" if subject == "none" else "cannot"
+    required = format_count(compute_required_seeds(count), "replication")
     return (
         f"With {format_count(seeds, 'replication')} and {format_count(count, 'comparison')}, {subject} of "
         f"the comparisons {can} be significant at {LEVEL:g}, whatever the values: the smallest possible "
-        f"corrected p-value is {smallest:.2g}. At least {format_count(seeds_needed(count), 'replication')} "
-        "of each algorithm are needed."
+        f"corrected p-value is {smallest:.2g}. At least {required} of each algorithm are needed."
     )
 
 
@@ -284,26 +286,26 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def _numbers(values: np.ndarray) -> np.ndarray:
+def _drop_missing(values: np.ndarray) -> np.ndarray:
     return values[~np.isnan(values)]  # type: ignore[no-any-return]
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
+def _select_finite(values: np.ndarray) -> np.ndarray:
     """The finite values: losses may be infinite, which no scale can show."""
     return values[np.isfinite(values)]  # type: ignore[no-any-return]
 
 
-def as_text(metric: Quantity, value: float) -> str:
+def format_value(metric: Quantity, value: float) -> str:
     """A value in a table."""
     return NONE if math.isnan(value) else metric.format_value(value)
 
 
-def interval_text(metric: Quantity, interval: Interval) -> str:
+def format_interval(metric: Quantity, interval: Interval) -> str:
     """An estimate with its interval, where it has one."""
-    estimate, low, high = (as_text(metric, value) for value in interval)
+    estimate, low, high = (format_value(metric, value) for value in interval)
     return estimate if NONE in (low, high) else f"{estimate} ({low} to {high})"
 
 
-def p_text(p: float) -> str:
+def format_p(p: float) -> str:
     """A p-value with two digits."""
     return NONE if math.isnan(p) else "1" if p >= 1 else f"{p:.2g}"

@@ -17,9 +17,9 @@ from elites.errors import ElitesError
 from elites.metrics.metric import Quantity
 from elites.paper.presets import DEEP_GRID
 from elites.reports.colours import ALGORITHMS, operator_colours
-from elites.reports.contents import corrected_map
+from elites.reports.contents import make_corrected_map
 from elites.reports.figures import format_axis
-from elites.reports.maps import BINS, Map, add_colour_bar, common_scale, draw_map
+from elites.reports.maps import BINS, Map, add_colour_bar, draw_map, make_common_scale
 from elites.reports.plain import legend_label
 from elites.reports.study.line_styles import LineStyle, choose_line_styles, is_sweep
 from elites.results.archive import load_archive
@@ -88,7 +88,7 @@ def fix_layout(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
+def split_tasks(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
     """The tasks, a few to a figure, with the ending of the figure's name."""
     count = -(-len(study.tasks) // ROWS)
     for place in range(count):
@@ -97,7 +97,7 @@ def pages(study: StudyResults) -> Iterator[tuple[str, list[str]]]:
 
 def draw_progress(study: StudyResults, x_axis: str) -> Iterator[Picture]:
     """Median and quartiles over replications of all metrics, a row for each task."""
-    for ending, tasks in pages(study):
+    for ending, tasks in split_tasks(study):
         figure, panels = _make_axes(len(tasks), len(study.metrics))
         unequal = set(tasks) & set(study.tasks_without_common_budget)
         for row, task in zip(panels, tasks, strict=True):
@@ -105,8 +105,8 @@ def draw_progress(study: StudyResults, x_axis: str) -> Iterator[Picture]:
                 for variant, style in choose_line_styles(study).items():
                     replications = study.replications(task, variant)
                     if replications:
-                        _draw_curve(axes, *_curve(study, task, replications, metric.name, x_axis), style)
-                label = AXES[x_axis] if x_axis != "wall-time" else f"wall time, {_unit(study)[0]}"
+                        _draw_curve(axes, *_make_curve(study, task, replications, metric.name, x_axis), style)
+                label = AXES[x_axis] if x_axis != "wall-time" else f"wall time, {_choose_unit(study)[0]}"
                 _format_axes(axes, metric, task, label)
                 if x_axis == "evaluations":
                     axes.set_xlim(0, study.limits[task])
@@ -129,7 +129,7 @@ def draw_progress(study: StudyResults, x_axis: str) -> Iterator[Picture]:
         )
 
 
-def _curve(
+def _make_curve(
     study: StudyResults, task: str, replications: Sequence[Curves], metric: str, x_axis: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """The x-axis, and a row of values for each replication that has the metric."""
@@ -138,7 +138,7 @@ def _curve(
     if x_axis == "evaluations":
         return study.grid(task), values
     steps = x_axis == "environment-steps"
-    name, unit = ("environment_steps", 1.0) if steps else ("elapsed_s", _unit(study)[1])
+    name, unit = ("environment_steps", 1.0) if steps else ("elapsed_s", _choose_unit(study)[1])
     if not len(values):
         return np.empty(0), values
     places = np.array([curves.values[name] for curves in replications]) / unit
@@ -161,7 +161,7 @@ def _has_metric(curves: Curves, metric: str) -> bool:
     return not begun.any() or not np.isnan(curves.values[metric][begun]).all()
 
 
-def _unit(study: StudyResults) -> tuple[str, float]:
+def _choose_unit(study: StudyResults) -> tuple[str, float]:
     """The largest unit of time in which the longest run takes at least ten units."""
     longest = max((float(np.nan_to_num(c.values["elapsed_s"]).max()) for c in study.runs), default=0.0)
     return next((unit for unit in UNITS if longest >= 10 * unit[1]), UNITS[-1])
@@ -183,7 +183,7 @@ def _draw_curve(
 def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
     """Original and corrected metrics of a task, one above the other, for runs with several corrections."""
     for task in study.tasks:
-        drawn = {variant: _corrected_curve(study, task, variant) for variant in study.variants}
+        drawn = {variant: _make_corrected_curve(study, task, variant) for variant in study.variants}
         if not any(len(x) > 1 for x, _ in drawn.values()):
             continue
         figure, panels = _make_axes(2, len(study.reevaluated))
@@ -192,7 +192,9 @@ def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
             for variant, style in choose_line_styles(study).items():
                 replications = study.replications(task, variant)
                 if replications:
-                    _draw_curve(above, *_curve(study, task, replications, metric.name, "evaluations"), style)
+                    _draw_curve(
+                        above, *_make_curve(study, task, replications, metric.name, "evaluations"), style
+                    )
                     x, rows = drawn[variant]
                     if len(x):
                         _draw_curve(below, x, rows[metric.corrected.name], style, ".")
@@ -214,7 +216,7 @@ def draw_corrected_progress(study: StudyResults) -> Iterator[Picture]:
         )
 
 
-def _corrected_curve(
+def _make_corrected_curve(
     study: StudyResults, task: str, variant: str
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Evaluations and values of the corrections that all replications have."""
@@ -236,7 +238,7 @@ def draw_losses(study: StudyResults, without: str = "") -> Iterator[Picture]:
     variants = [variant for variant in study.variants if variant not in left_out]
     styles = choose_line_styles(study)
     sweep = is_sweep(sum(styles[variant].colour not in ALGORITHMS.values() for variant in variants))
-    for ending, tasks in pages(study):
+    for ending, tasks in split_tasks(study):
         figure, panels = _make_axes(len(tasks), len(study.losses))
         drawn = False
         for row, task in zip(panels, tasks, strict=True):
@@ -295,7 +297,7 @@ def draw_contribution(study: StudyResults) -> Iterator[Picture]:
         colours = operator_colours(operators)
         for axes, (variant, task) in zip(panels, cells, strict=False):
             replications = study.replications(task, variant)
-            medians = [_median([curves.added[name] for curves in replications]) for name in operators]
+            medians = [_compute_median([curves.added[name] for curves in replications]) for name in operators]
             has_values = ~np.isnan(np.array(medians)).any(0)
             axes.stackplot(
                 study.grid(task)[has_values],
@@ -342,7 +344,7 @@ def read_panels(study: StudyResults) -> tuple[dict[str, list[Panel]], list[str]]
             if not replications:
                 continue
             try:
-                panel, note = _read_panel(median_run(replications), study)
+                panel, note = _read_panel(select_median_run(replications), study)
             except ElitesError as error:
                 notes.append(f"An archive of {variant} on {task} is not shown: {error}")
                 continue
@@ -360,12 +362,12 @@ def draw_archives(panels: Mapping[str, list[Panel]]) -> Iterator[Picture]:
             f"{shorten(task)}: final archives, for each algorithm that of the replication with the median "
             "QD-score"
             + ("; originals above, corrected ones below" if corrected else "")
-            + f". {_archive_legend(task_panels)}",
+            + f". {_describe_legend(task_panels)}",
             _draw_panels(task_panels),
         )
 
 
-def _archive_legend(panels: list[Panel]) -> str:
+def _describe_legend(panels: list[Panel]) -> str:
     """The meaning of colours and bars, for the caption."""
     if panels[0].maps[0].dimensions == 1:
         return (
@@ -380,7 +382,7 @@ def _archive_legend(panels: list[Panel]) -> str:
     return f"{bins}; grey ones hold none."
 
 
-def median_run(replications: list[Curves]) -> Curves:
+def select_median_run(replications: list[Curves]) -> Curves:
     """The replication with the median QD-score, the lower one of two."""
     ranked = sorted(replications, key=lambda curves: (curves.end.values["qd_score"], curves.run.seed))
     return ranked[(len(ranked) - 1) // 2]
@@ -396,7 +398,7 @@ def _read_panel(curves: Curves, study: StudyResults) -> tuple[Panel, str]:
         corrected = folder.read_corrected()
         at = corrected.about.get("evaluations", evaluations)
         if at == evaluations:
-            maps.append(corrected_map(corrected))
+            maps.append(make_corrected_map(corrected))
         elif study.correction(curves):  # otherwise the study already has a note about it
             note = (
                 f"The corrected archive of {curves.run.name} is not shown: it was corrected at {at:,} "
@@ -410,7 +412,7 @@ def _draw_panels(panels: list[Panel]) -> Figure:
     flat = panels[0].maps[0].dimensions == 1
     deep = max(len(one.maps) for one in panels)
     maps = [drawn for one in panels for drawn in one.maps]
-    scale = common_scale(maps)
+    scale = make_common_scale(maps)
     columns = min(len(panels), 2 if flat else MAX_COLUMNS)
     rows = -(-len(panels) // columns)
     size = (
@@ -438,7 +440,7 @@ def _draw_panels(panels: list[Panel]) -> Figure:
     return figure
 
 
-def _median(rows: Sequence[np.ndarray]) -> np.ndarray:
+def _compute_median(rows: Sequence[np.ndarray]) -> np.ndarray:
     """The median over replications, where all have begun."""
     return np.median(np.array(rows), axis=0)  # type: ignore[no-any-return]
 

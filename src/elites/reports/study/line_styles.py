@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from elites.paper.presets import has_papers_share
+from elites.paper.presets import has_paper_share
 from elites.reports import colours
 from elites.studies.results.runs import Run
 from elites.studies.results.study_results import StudyResults
@@ -43,13 +43,13 @@ def choose_colours(runs: Sequence[Run]) -> dict[str, str]:
     for _, variant, algorithm in by_order:
         several = sum(other == algorithm for _, _, other in by_order) > 1
         first = next(run for run in runs if run.variant == variant)
-        is_default = has_papers_share(first.record.hyper_parameters)
+        is_default = has_paper_share(first.record.hyper_parameters)
         usual = colours.ALGORITHMS.get(algorithm)
         if usual is not None and usual not in chosen.values() and (not several or is_default):
             chosen[variant] = usual
         else:
             others.append(variant)
-    return {**chosen, **dict(zip(others, _distinct(len(others)), strict=True))}
+    return {**chosen, **dict(zip(others, _choose_distinct(len(others)), strict=True))}
 
 
 def is_sweep(variants: int) -> bool:
@@ -57,7 +57,7 @@ def is_sweep(variants: int) -> bool:
     return variants > len(colours.VARIANTS)
 
 
-def _distinct(count: int) -> list[str]:
+def _choose_distinct(count: int) -> list[str]:
     if not is_sweep(count):
         return list(colours.VARIANTS[:count])
     from matplotlib import colormaps

@@ -12,7 +12,7 @@ from elites.reports.plain import plain_text
 from elites.reports.study.comparisons import format_count, make_findings
 from elites.reports.study.figures import draw_figures
 from elites.reports.study.page import make_page
-from elites.reports.study.tables import align_claims, make_tables, results_text, write_tables
+from elites.reports.study.tables import align_claims, format_results, make_tables, write_tables
 from elites.results.schemas import StudyRecord
 from elites.results.study import ReportFolder, StudyFolder
 from elites.studies.results.reader import read_results
@@ -46,9 +46,9 @@ def report_study(folder: Path | str, *, x_axis: str = "evaluations", reference: 
 def _make(home: StudyFolder, report: ReportFolder, x_axis: str, reference: str) -> str:
     study = read_results(find_runs(home.path), report.metrics, ANT_TASKS)
     record = study.record
-    papers = _papers_suite(record)
+    suite = _find_paper_suite(record)
     claims = evaluate_claims(study)
-    if not papers and not any(claim.tested for claim in claims):
+    if not suite and not any(claim.tested for claim in claims):
         claims = []  # a study of something else
     findings = make_findings(study, claims, reference, record.reference)
     captions, archive_notes = draw_figures(study, report)
@@ -62,20 +62,20 @@ def _make(home: StudyFolder, report: ReportFolder, x_axis: str, reference: str) 
             for items, noun in ((study.runs, "run"), (study.tasks, "task"), (study.variants, "algorithm"))
         ),
         *(f"  {make_printable(note)}" for note in notes),
-        *([] if papers else results_text(findings)),
+        *([] if suite else format_results(findings)),
         *align_claims(
-            [claim for claim in findings.claims if claim.tested or (papers and claim.suite == papers.title)]
+            [claim for claim in findings.claims if claim.tested or (suite and claim.suite == suite.title)]
         ),
         f"{home.report.page} shows the results; {figures} and the tables are in the same folder",
     ]
     name = record.name
-    title = shorten(name if name and not papers else f"Study {name or home.path.resolve().name}")
+    title = shorten(name if name and not suite else f"Study {name or home.path.resolve().name}")
     page = make_page(findings, tables, captions, report, title=title, notes=notes, x_axis=x_axis)
     report.page.write_text(page, encoding="utf-8", errors="replace")
     return "\n".join(lines)
 
 
-def _papers_suite(record: StudyRecord) -> Suite | None:
+def _find_paper_suite(record: StudyRecord) -> Suite | None:
     """The suite of one of the paper's studies, or of a part of it; None for other studies."""
     tasks, algorithms = ([choice.name for choice in given] for given in (record.tasks, record.algorithms))
     return find_suite(record.name, tasks, algorithms)

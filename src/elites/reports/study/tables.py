@@ -12,7 +12,7 @@ import numpy as np
 
 from elites.metrics.metric import Quantity
 from elites.metrics.statistics import bonferroni
-from elites.paper.presets import PAPERS, SUITES
+from elites.paper.presets import PAPER_SUITE, SUITES
 from elites.paper.verdicts import SAME, UNKNOWN, Claim
 from elites.reports.study.comparisons import (
     NONE,
@@ -21,10 +21,10 @@ from elites.reports.study.comparisons import (
     Comparison,
     FinalValue,
     Findings,
-    as_text,
     describe_power,
-    interval_text,
-    p_text,
+    format_interval,
+    format_p,
+    format_value,
 )
 from elites.reports.tables import align_rows
 from elites.results.names import ReportTable, report_part
@@ -44,15 +44,15 @@ class Table(NamedTuple):
     note: str = ""  # of the page
 
 
-def runs_table(study: StudyResults) -> Table:
+def make_runs_table(study: StudyResults) -> Table:
     """The number of runs of each algorithm on each task, and their budgets."""
     rows = []
     for task in study.tasks:
         for variant in study.variants:
             replications = study.replications(task, variant)
             if replications:
-                ended = _spread(curves.evaluations for curves in replications)
-                at = _spread(curves.end.evaluations for curves in replications)
+                ended = _format_range(curves.evaluations for curves in replications)
+                at = _format_range(curves.end.evaluations for curves in replications)
                 corrected = sum(bool(study.correction(curves)) for curves in replications)
                 seeds = len(replications)
                 common = [f"{study.budgets[task]:,}"] if study.tasks_without_common_budget else []
@@ -63,7 +63,7 @@ def runs_table(study: StudyResults) -> Table:
     return Table(ReportTable.RUNS, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
-def cost_table(study: StudyResults) -> Table:
+def make_cost_table(study: StudyResults) -> Table:
     """The cost of a run of each algorithm on each task: medians over runs with a known time."""
     rows = []
     for task in study.tasks:
@@ -92,12 +92,14 @@ def cost_table(study: StudyResults) -> Table:
     return Table(ReportTable.COST, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
-def _spread(counts: Iterable[int]) -> str:
+def _format_range(counts: Iterable[int]) -> str:
     ordered = sorted(counts)
     return f"{ordered[0]:,}" if ordered[0] == ordered[-1] else f"{ordered[0]:,} to {ordered[-1]:,}"
 
 
-def final_table(finals: Sequence[FinalValue], metrics: Sequence[Quantity], name: str, caption: str) -> Table:
+def make_final_table(
+    finals: Sequence[FinalValue], metrics: Sequence[Quantity], name: str, caption: str
+) -> Table:
     """Medians with quartiles; empty if no run has any of the metrics."""
     by_metric = {(row.task, row.variant, row.metric): row for row in finals}
     names = [metric.name for metric in metrics]
@@ -106,19 +108,21 @@ def final_table(finals: Sequence[FinalValue], metrics: Sequence[Quantity], name:
     for task, variant in pairs:
         cells = [(metric, by_metric.get((task, variant, metric.name))) for metric in metrics]
         seeds = max(final.seeds for _, final in cells if final is not None)
-        rows.append((task, variant, str(seeds), *(_with_quartiles(metric, final) for metric, final in cells)))
+        rows.append(
+            (task, variant, str(seeds), *(_format_with_quartiles(metric, final) for metric, final in cells))
+        )
     columns = ("task", "algorithm", "runs", *(metric.label for metric in metrics))
     return Table(name, caption, columns, rows, frozenset(range(2, len(columns))))
 
 
-def _with_quartiles(metric: Quantity, final: FinalValue | None) -> str:
+def _format_with_quartiles(metric: Quantity, final: FinalValue | None) -> str:
     if final is None:
         return NONE
-    median, low, high = (as_text(metric, value) for value in (final.median, final.low, final.high))
+    median, low, high = (format_value(metric, value) for value in (final.median, final.low, final.high))
     return f"{median} ({low} to {high})"
 
 
-def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
+def make_p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
     """Effects and p-values of one metric."""
     rows = [row for row in rows if row.metric == metric.name]
     pooled = any(row.pooled for row in rows)
@@ -127,10 +131,10 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
             row.task,
             row.other,
             f"{row.seeds[1]}, {row.seeds[0]}",
-            interval_text(metric, row.difference),
-            interval_text(PROBABILITY, row.above),
-            p_text(row.p),
-            p_text(row.corrected),
+            format_interval(metric, row.difference),
+            format_interval(PROBABILITY, row.superiority),
+            format_p(row.p),
+            format_p(row.corrected_p),
             "yes" if row.significant else "no" if row.possible else "impossible",
             *([row.pooled] if pooled else []),
         )
@@ -161,7 +165,7 @@ def p_table(rows: Sequence[Comparison], metric: Quantity) -> Table:
     )
 
 
-def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], reference: str) -> Table:
+def make_aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], reference: str) -> Table:
     """Metrics over all tasks; empty if there is only one."""
     labels = {metric.name: metric.label for metric in metrics}
     texts = [
@@ -169,8 +173,8 @@ def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], refe
             labels[row.metric],
             row.variant,
             str(row.tasks),
-            interval_text(PROBABILITY, row.mean),
-            interval_text(PROBABILITY, row.above),
+            format_interval(PROBABILITY, row.mean),
+            format_interval(PROBABILITY, row.superiority),
         )
         for row in rows
         if row.metric in labels
@@ -180,7 +184,7 @@ def aggregate_table(rows: Sequence[Aggregate], metrics: Sequence[Quantity], refe
     return Table(ReportTable.AGGREGATE, "All tasks together.", columns, texts, frozenset(range(2, 5)))
 
 
-def results_text(findings: Findings) -> list[str]:
+def format_results(findings: Findings) -> list[str]:
     """The final values of each metric and their effects against the reference, as lines of text."""
     compared_rows = {(row.metric, row.task, row.other): row for row in findings.comparisons}
     lines: list[str] = []
@@ -188,12 +192,12 @@ def results_text(findings: Findings) -> list[str]:
         rows = [("task", "algorithm", "runs", metric.label, "quartiles")]
         effects = [("difference", "probability of being above")]
         for row in (row for row in findings.finals if row.metric == metric.name):
-            low, high = as_text(metric, row.low), as_text(metric, row.high)
-            numbers = (str(row.seeds), as_text(metric, row.median), f"{low} to {high}")
+            low, high = format_value(metric, row.low), format_value(metric, row.high)
+            numbers = (str(row.seeds), format_value(metric, row.median), f"{low} to {high}")
             rows.append((row.task, row.variant, *numbers))
             effect = compared_rows.get((metric.name, row.task, row.variant))
             effects.append(
-                (interval_text(metric, effect.difference), interval_text(PROBABILITY, effect.above))
+                (format_interval(metric, effect.difference), format_interval(PROBABILITY, effect.superiority))
                 if effect
                 else ("", "")
             )
@@ -211,16 +215,16 @@ def results_text(findings: Findings) -> list[str]:
     return lines
 
 
-def suite_text(claim: Claim) -> str:
+def describe_suite(claim: Claim) -> str:
     """The tasks of a verdict. Only those of the paper decide its claim."""
-    return claim.suite if claim.suite == SUITES[PAPERS].title else f"counterpart on {claim.suite}"
+    return claim.suite if claim.suite == SUITES[PAPER_SUITE].title else f"counterpart on {claim.suite}"
 
 
-def claim_table(claims: Sequence[Claim]) -> Table:
+def make_claim_table(claims: Sequence[Claim]) -> Table:
     """The verdict on each claim."""
     rows = [
         (
-            *(claim.number, claim.text, suite_text(claim), claim.verdict.value, claim.scope),
+            *(claim.number, claim.text, describe_suite(claim), claim.verdict.value, claim.scope),
             *(claim.at_common_budget or NONE, claim.with_pooled_offset or NONE),
         )
         for claim in claims
@@ -251,25 +255,25 @@ def make_tables(findings: Findings) -> Tables:
     """The tables of the page and of the LaTeX files. A table without rows is shown in neither."""
     study, quantities = findings.study, findings.study.quantities
 
-    def final(rows: Sequence[FinalValue], metrics: Sequence[Quantity], name: str) -> Table:
-        return final_table(rows, metrics, name, f"{metrics[0].label} and others: medians and quartiles.")
+    def make_final(rows: Sequence[FinalValue], metrics: Sequence[Quantity], name: str) -> Table:
+        return make_final_table(rows, metrics, name, f"{metrics[0].label} and others: medians and quartiles.")
 
-    def p_values(comparisons: Sequence[Comparison]) -> dict[str, Table]:
+    def make_p_values(comparisons: Sequence[Comparison]) -> dict[str, Table]:
         compared = {row.metric for row in comparisons}
         chosen = [metric for metric in quantities if metric.name in compared]
-        return {metric.name: p_table(comparisons, metric) for metric in chosen}
+        return {metric.name: make_p_table(comparisons, metric) for metric in chosen}
 
     return Tables(
-        runs_table(study),
-        cost_table(study),
-        final(findings.finals, study.metrics, ReportTable.FINAL),
-        final(findings.finals, study.corrected_metrics, ReportTable.FINAL_CORRECTED),
-        final(findings.finals, study.losses, ReportTable.FINAL_LOSSES),
-        p_values(findings.comparisons),
-        aggregate_table(findings.aggregates, quantities, findings.reference),
-        claim_table(findings.claims),
-        final(findings.common_finals, study.metrics, ReportTable.FINAL_COMMON),
-        p_values(findings.common_comparisons),
+        make_runs_table(study),
+        make_cost_table(study),
+        make_final(findings.finals, study.metrics, ReportTable.FINAL),
+        make_final(findings.finals, study.corrected_metrics, ReportTable.FINAL_CORRECTED),
+        make_final(findings.finals, study.losses, ReportTable.FINAL_LOSSES),
+        make_p_values(findings.comparisons),
+        make_aggregate_table(findings.aggregates, quantities, findings.reference),
+        make_claim_table(findings.claims),
+        make_final(findings.common_finals, study.metrics, ReportTable.FINAL_COMMON),
+        make_p_values(findings.common_comparisons),
     )
 
 
@@ -291,21 +295,21 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
             for curves in study.runs
         ],
     )
-    rows = map(_comparison_row, findings.comparisons)
+    rows = map(_make_comparison_row, findings.comparisons)
     _write_csv(report.table_path(ReportTable.FINAL), FINAL_COLUMNS, findings.finals)
     _write_csv(report.table_path(ReportTable.P_VALUES), COMPARISON_COLUMNS, rows)
     if findings.common_finals:
-        rows = map(_comparison_row, findings.common_comparisons)
+        rows = map(_make_comparison_row, findings.common_comparisons)
         _write_csv(report.table_path(ReportTable.FINAL_COMMON), FINAL_COLUMNS, findings.common_finals)
         _write_csv(report.table_path(ReportTable.P_VALUES_COMMON), COMPARISON_COLUMNS, rows)
     if findings.aggregates:
         _write_csv(
             report.table_path(ReportTable.AGGREGATE),
             (
-                *("metric", "algorithm", "tasks", *_interval_columns("scaled_interquartile_mean")),
-                *_interval_columns("probability_above_reference"),
+                *("metric", "algorithm", "tasks", *_list_interval_columns("scaled_interquartile_mean")),
+                *_list_interval_columns("probability_above_reference"),
             ),
-            [(*row[:3], *row.mean, *row.above) for row in findings.aggregates],
+            [(*row[:3], *row.mean, *row.superiority) for row in findings.aggregates],
         )
     if findings.claims:
         _write_csv(
@@ -315,7 +319,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
                 *("comparison", "p", "p_bonferroni", "verdict_of_comparison"),
                 *("at_common_budget", "with_pooled_offset"),
             ),
-            [row for claim in findings.claims for row in _claim_rows(claim)],
+            [row for claim in findings.claims for row in _make_claim_rows(claim)],
         )
     finals = tables.final, tables.final_corrected, tables.final_losses
     others = tables.runs, tables.cost, tables.aggregate, tables.claims, *tables.p_values.values()
@@ -324,7 +328,7 @@ def write_tables(findings: Findings, tables: Tables, report: ReportFolder) -> No
             report.table_path(table.name, "tex").write_text(format_latex(table), encoding="utf-8")
 
 
-def _interval_columns(name: str) -> tuple[str, ...]:
+def _list_interval_columns(name: str) -> tuple[str, ...]:
     return name, f"{name}_low", f"{name}_high"
 
 
@@ -334,20 +338,20 @@ FINAL_COLUMNS = (
 COMPARISON_COLUMNS = (
     *("metric", "task", "reference", "other", "reference_runs", "other_runs"),
     *("reference_median", "other_median", "p", "comparisons", "p_bonferroni", "least_p_bonferroni"),
-    *_interval_columns("probability_above_reference"),
-    *_interval_columns("difference_from_reference"),
+    *_list_interval_columns("probability_above_reference"),
+    *_list_interval_columns("difference_from_reference"),
     "with_pooled_offset",
 )
 
 
-def _comparison_row(row: Comparison) -> tuple[object, ...]:
+def _make_comparison_row(row: Comparison) -> tuple[object, ...]:
     return (
-        *(*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected, row.smallest_p),
-        *(*row.above, *row.difference, row.pooled),
+        *(*row[:4], *row.seeds, *row.medians, row.p, row.comparisons, row.corrected_p, row.smallest_p),
+        *(*row.superiority, *row.difference, row.pooled),
     )
 
 
-def _claim_rows(claim: Claim) -> list[tuple[object, ...]]:
+def _make_claim_rows(claim: Claim) -> list[tuple[object, ...]]:
     """A row for each comparison; one row if there is none."""
     count = len(claim.tested)
     about = (claim.number, claim.text, claim.suite, claim.verdict.value, count, len(claim.comparisons))
@@ -384,12 +388,12 @@ def format_latex(table: Table) -> str:
     lines = [
         r"\begin{table}",
         r"\centering",
-        f"\\caption{{{_escaped(table.caption)}}}",
+        f"\\caption{{{_escape(table.caption)}}}",
         f"\\begin{{tabular}}{{{''.join(kinds)}}}",
         r"\hline",
-        " & ".join(map(_escaped, table.columns)) + r" \\",
+        " & ".join(map(_escape, table.columns)) + r" \\",
         r"\hline",
-        *(" & ".join(map(_escaped, row)) + r" \\" for row in table.rows),
+        *(" & ".join(map(_escape, row)) + r" \\" for row in table.rows),
         r"\hline",
         r"\end{tabular}",
         r"\end{table}",
@@ -397,20 +401,20 @@ def format_latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return "".join(SPECIAL.get(character, character) for character in make_printable(text))
 
 
-def details(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
+def describe_comparisons(claims: Sequence[Claim]) -> list[tuple[Claim, list[str]]]:
     """Every comparison of every claim that was tested, in a line each."""
-    return [(claim, _claim_lines(claim)) for claim in claims if claim.tested]
+    return [(claim, _describe_claim(claim)) for claim in claims if claim.tested]
 
 
-def _claim_lines(claim: Claim) -> list[str]:
+def _describe_claim(claim: Claim) -> list[str]:
     count = len(claim.tested)
     lines = []
     for (comparison, verdict), (common, pooled) in zip(claim.verdicts, claim.sensitivities(), strict=True):
-        p = f"p = {p_text(comparison.p)}, corrected {p_text(bonferroni(comparison.p, count))}"
+        p = f"p = {format_p(comparison.p)}, corrected {format_p(bonferroni(comparison.p, count))}"
         additions = [
             f"{text} {condition}"
             for text, condition in ((common, "at the common budget"), (pooled, "with the pooled offset"))
@@ -424,7 +428,7 @@ def align_claims(claims: Sequence[Claim]) -> list[str]:
     """The verdicts as lines of text."""
     lines = []
     for claim in claims:
-        line = f"  claim {claim.number:<3} {suite_text(claim)}: {claim.verdict.value}" + (
+        line = f"  claim {claim.number:<3} {describe_suite(claim)}: {claim.verdict.value}" + (
             f" ({claim.scope})" if claim.scope else ""
         )
         if claim.at_common_budget not in ("", SAME):

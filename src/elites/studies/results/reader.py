@@ -31,7 +31,7 @@ from elites.studies.results.study_results import (
     Curves,
     RunValues,
     StudyResults,
-    correction_row,
+    find_correction_row,
     is_outdated,
 )
 
@@ -64,14 +64,14 @@ def read_results(
     if not runs:
         raise ElitesError(f"{folder} holds no run with a logged generation")
     while runs:
-        compared = _compared_evaluations(runs, last, compared_tasks)
+        compared = _choose_compared_evaluations(runs, last, compared_tasks)
         names = list(dict.fromkeys(name for run in runs for name in columns[run.folder.path]))
-        metrics = _metrics(runs, names)
+        metrics = _list_metrics(runs, names)
         with MetricsTable(table, names, metrics) as written:
             curves, failed, damaged = _read_curves(runs, compared, metrics, written)
         notes += [f"{run.name} is left out: {error}" for run, error in failed]
         runs = [curve.run for curve in curves]
-        if not failed or _compared_evaluations(runs, last, compared_tasks) == {
+        if not failed or _choose_compared_evaluations(runs, last, compared_tasks) == {
             run.folder.path: compared[run.folder.path] for run in runs
         }:
             break  # else a run that is now left out has determined them
@@ -81,11 +81,11 @@ def read_results(
     variants = [name for _, name in sorted({(c.run.order, c.run.variant) for c in curves})]
     budgets = {c.run.task: c.common.evaluations for c in curves}
     limits = {task: max(c.end.evaluations for c in curves if c.run.task == task) for task in tasks}
-    notes += [*_version_notes(curves), *damaged, *_budget_notes(curves, budgets)]
+    notes += [*_describe_versions(curves), *damaged, *_describe_budgets(curves, budgets)]
     return StudyResults(folder, record, curves, budgets, limits, metrics, tasks, variants, tuple(notes))
 
 
-def _metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...]:
+def _list_metrics(runs: Sequence[Run], columns: Sequence[str]) -> tuple[Quantity, ...]:
     """The metrics that every run has, then those that only some runs have."""
     paths = list(dict.fromkeys(path for run in runs for path in run.record.metrics))
     names = dict.fromkeys([*(metric.name for metric in METRICS), *metric_names(columns)])
@@ -101,7 +101,7 @@ class ComparedEvaluations(NamedTuple):
     across_tasks: tuple[int, int] | None  # end and common
 
 
-def _compared_evaluations(
+def _choose_compared_evaluations(
     runs: Sequence[Run], last: Mapping[Path, int], compared_tasks: Sequence[tuple[str, ...]]
 ) -> dict[Path, ComparedEvaluations]:
     """The evaluations at which each run is compared.
@@ -110,7 +110,7 @@ def _compared_evaluations(
     at its own end; the common budget of its task is the end of the shortest run.
     """
 
-    def ends(chosen: Sequence[Run]) -> dict[Path, int]:
+    def find_ends(chosen: Sequence[Run]) -> dict[Path, int]:
         planned = min((run.record.evaluations for run in chosen), default=0)
         return {run.folder.path: min(planned, last[run.folder.path]) for run in chosen}
 
@@ -118,11 +118,11 @@ def _compared_evaluations(
     for tasks in compared_tasks:
         chosen = [run for run in runs if run.record.task in tasks and has_default_task(run)]
         if len({run.task for run in chosen}) > 1:
-            ended = ends(chosen)
+            ended = find_ends(chosen)
             across |= {path: (end, min(ended.values())) for path, end in ended.items()}
     compared = {}
     for task in {run.task for run in runs}:
-        own = ends([run for run in runs if run.task == task])
+        own = find_ends([run for run in runs if run.task == task])
         for path, end in own.items():
             compared[path] = ComparedEvaluations(end, min(own.values()), max(own.values()), across.get(path))
     return compared
@@ -267,7 +267,7 @@ def _make_curves(
     rows = np.searchsorted(evaluations, grid, side="right") - 1
     outside = (rows < 0) | (grid > last)
 
-    def at(values: np.ndarray) -> np.ndarray:
+    def sample(values: np.ndarray) -> np.ndarray:
         return np.where(outside, np.nan, values[np.maximum(rows, 0)])
 
     names = (*(metric.name for metric in metrics), "environment_steps", "elapsed_s")
@@ -277,10 +277,12 @@ def _make_curves(
     operators = [name for name in by_operator if name != "random"]
 
     @functools.cache
-    def values_after(evaluations: int) -> RunValues:
+    def find_values_after(evaluations: int) -> RunValues:
         row = int(np.searchsorted(log["evaluations"], evaluations, side="right")) - 1
         values = {m.name: float(log.get(m.name, missing)[row]) if row >= 0 else np.nan for m in metrics}
-        return RunValues(evaluations, values, {name: _rates(log, name, evaluations) for name in operators})
+        return RunValues(
+            evaluations, values, {name: _compute_rates(log, name, evaluations) for name in operators}
+        )
 
     return Curves(
         run=run,
@@ -288,19 +290,19 @@ def _make_curves(
         steps=int(log["environment_steps"][-1]),
         seconds=float(log["elapsed_s"][-1]),
         archived=(run.folder.evaluations() or last) if len(corrections["evaluations"]) else 0,
-        values={name: at(log.get(name, missing)) for name in names},
-        added={name: at(smooth(by_operator[name], window_rows)) for name in operators},
+        values={name: sample(log.get(name, missing)) for name in names},
+        added={name: sample(smooth(by_operator[name], window_rows)) for name in operators},
         window=window_size,
         corrections=corrections,
-        end=values_after(compared.end),
-        common=values_after(compared.common),
+        end=find_values_after(compared.end),
+        common=find_values_after(compared.common),
         across_tasks=None
         if compared.across_tasks is None
-        else (values_after(compared.across_tasks[0]), values_after(compared.across_tasks[1])),
+        else (find_values_after(compared.across_tasks[0]), find_values_after(compared.across_tasks[1])),
     )
 
 
-def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[float, float]:
+def _compute_rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[float, float]:
     """The share of an operator's offspring that was added, in the first tenth and last half of the budget."""
     made_counts, added_counts = count_made(log, operator), count_kept(log, operator)
     active = np.flatnonzero((made_counts > 0) & (log["evaluations"] <= budget))
@@ -312,7 +314,7 @@ def _rates(log: dict[str, np.ndarray], operator: str, budget: int) -> tuple[floa
     return tuple(float(added_counts[at].sum() / max(1, made_counts[at].sum())) for at in (early, late))  # type: ignore[return-value]
 
 
-def _version_notes(curves: Sequence[Curves]) -> list[str]:
+def _describe_versions(curves: Sequence[Curves]) -> list[str]:
     """Notes on runs that were made with different versions of packages or different physics."""
     combinations: dict[tuple[str, str], list[RunRecord]] = {}
     for run in (one.run for one in curves):
@@ -321,7 +323,7 @@ def _version_notes(curves: Sequence[Curves]) -> list[str]:
     return [f"Runs were made with different {describe_differences(differing)}."] if differing else []
 
 
-def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str]:
+def _describe_budgets(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str]:
     notes = []
     for task in dict.fromkeys(c.run.task for c in curves):
         ended = [c.evaluations for c in curves if c.run.task == task]
@@ -351,11 +353,11 @@ def _budget_notes(curves: Sequence[Curves], budgets: dict[str, int]) -> list[str
                 "there is no value to compare."
             )
         corrected = [c for c in curves if c.run.task == task and len(c.corrections["evaluations"])]
-        notes += _correction_notes(corrected, task)
+        notes += _describe_corrections(corrected, task)
     return notes
 
 
-def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
+def _describe_corrections(corrected: Sequence[Curves], task: str) -> list[str]:
     """Notes on corrections of a task's runs that do not count, and on the evaluations of the others."""
     notes = []
     outdated = [
@@ -369,7 +371,7 @@ def _correction_notes(corrected: Sequence[Curves], task: str) -> list[str]:
             "archive are left out of final values and maps."
         )
     counting = [c for c in corrected if not is_outdated(c, c.end.evaluations)]
-    at = {int(c.corrections["evaluations"][correction_row(c, c.end.evaluations)]) for c in counting}
+    at = {int(c.corrections["evaluations"][find_correction_row(c, c.end.evaluations)]) for c in counting}
     if len(at) > 1:
         notes.append(
             f"On {task} archives were corrected after {min(at):,} to {max(at):,} evaluations: corrected "

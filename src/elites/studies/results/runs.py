@@ -72,8 +72,10 @@ def find_runs(folder: Path) -> StudyRuns:
     except ElitesError as error:
         notes.append(f"Labels of the study are left out: {error}")
     study = study or StudyRecord()
-    tasks = _labels(records, "task", "task_parameters", _choices("tasks", study.tasks))
-    variants = _labels(records, "algorithm", "hyper_parameters", _choices("algorithms", study.algorithms))
+    tasks = _make_labels(records, "task", "task_parameters", _list_choices("tasks", study.tasks))
+    variants = _make_labels(
+        records, "algorithm", "hyper_parameters", _list_choices("algorithms", study.algorithms)
+    )
     if len({record.algorithm for record in records}) == 1 and len(set(variants)) > 1:
         variants = [variant.removeprefix(f"{records[0].algorithm}, ") for variant in variants]
     tasks, variants = ([make_printable(label) for label in labels] for labels in (tasks, variants))
@@ -82,7 +84,7 @@ def find_runs(folder: Path) -> StudyRuns:
         Run(run_folder, record, task, variant, order[variant])
         for run_folder, record, task, variant in zip(folders, records, tasks, variants, strict=True)
     ]
-    runs.sort(key=_report_order)
+    runs.sort(key=_make_report_key)
     kept: dict[tuple[str, str, int], Run] = {}
     for run in runs:
         key = (run.task, run.variant, run.seed)
@@ -93,10 +95,10 @@ def find_runs(folder: Path) -> StudyRuns:
     return StudyRuns(folder, list(kept.values()), study, notes)
 
 
-def _report_order(run: Run) -> tuple[Any, ...]:
+def _make_report_key(run: Run) -> tuple[Any, ...]:
     """The order of runs in a report. A folder that has only a record comes after others of its seed."""
     return (
-        *(_task_order(run.record.task), run.task, run.order, run.seed),
+        *(_make_task_key(run.record.task), run.task, run.order, run.seed),
         *(not run.folder.has_begun, str(run.folder)),
     )
 
@@ -132,14 +134,19 @@ def _order_variants(records: Sequence[RunRecord], variants: Sequence[str]) -> di
     names = [record.algorithm for record in records]
     ranked = sorted(
         {
-            (built_in.index(name) if name in built_in else len(built_in), name, _natural(variant), variant)
+            (
+                built_in.index(name) if name in built_in else len(built_in),
+                name,
+                _make_natural_key(variant),
+                variant,
+            )
             for name, variant in zip(names, variants, strict=True)
         }
     )
     return {variant: place for place, (_, _, _, variant) in enumerate(ranked)}
 
 
-def _task_order(task: str) -> tuple[int, str]:
+def _make_task_key(task: str) -> tuple[int, str]:
     """A sort key: the package's tasks come first, in its order."""
     from elites.tasks import TASKS
 
@@ -147,7 +154,7 @@ def _task_order(task: str) -> tuple[int, str]:
     return built_in.index(task) if task in built_in else len(built_in), task
 
 
-def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
+def _make_natural_key(text: str) -> tuple[tuple[bool, float, str], ...]:
     """A key that sorts numbers by their value."""
     parts = []
     for word in text.replace(",", " ").split():
@@ -158,20 +165,20 @@ def _natural(text: str) -> tuple[tuple[bool, float, str], ...]:
     return tuple(parts)
 
 
-def _choices(what: str, choices: Sequence[ChoiceRecord]) -> list[dict[str, Any]]:
+def _list_choices(what: str, choices: Sequence[ChoiceRecord]) -> list[dict[str, Any]]:
     """The tasks or algorithms of the study's record, with all of their parameters."""
     return [
         {
             "name": choice.name,
             "label": choice.label,
             "given": len(choice.parameters),
-            "parameters": _with_defaults(what, choice.name, choice.parameters),
+            "parameters": _add_defaults(what, choice.name, choice.parameters),
         }
         for choice in choices
     ]
 
 
-def _with_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
+def _add_defaults(what: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
     """All parameters as a record has them; only those given if the defaults are not known."""
     defaults = find_defaults(what, name) or {}
     parameters: dict[str, Any] = json.loads(json.dumps({**defaults, **given}))
@@ -205,7 +212,7 @@ def has_default_task(run: Run, free: str | None = None) -> bool:
     )
 
 
-def _label(name: str, parameters: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> str:
+def _find_label(name: str, parameters: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> str:
     """The study's own label for a run with these parameters; empty if it has none.
 
     Of several choices that match, the one with most parameters given is taken.
@@ -222,7 +229,7 @@ def _label(name: str, parameters: Mapping[str, Any], choices: Sequence[Mapping[s
     return "" if best is None else str(best["label"])
 
 
-def _labels(
+def _make_labels(
     records: Sequence[RunRecord],
     field: str,
     parameters_field: str,
@@ -237,10 +244,10 @@ def _labels(
         differing[name] = [key for key in keys if len({json.dumps(g.get(key)) for g in given}) > 1]
     labels = []
     for name, parameters in pairs:
-        details = [f"{key} {_text(parameters.get(key))}" for key in differing[name]]
-        labels.append(_label(name, parameters, choices) or ", ".join([name, *details]))
+        details = [f"{key} {_format_value(parameters.get(key))}" for key in differing[name]]
+        labels.append(_find_label(name, parameters, choices) or ", ".join([name, *details]))
     return labels
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else json.dumps(value) if value is None else str(value)

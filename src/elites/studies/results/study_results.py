@@ -148,7 +148,7 @@ class StudyResults:
             corrections = [(curves, self.correction(curves)) for curves in self.replications(task, variant)]
             rows = [(curves, values) for curves, values in corrections if values]
         if self.basis is ComparisonBasis.POOLED and name in POOLED:
-            return np.array([self._pooled(curves, name) for curves, _ in rows])
+            return np.array([self._find_pooled_value(curves, name) for curves, _ in rows])
         return np.array([values[name] for _, values in rows])
 
     def qd_score_across_tasks(self, curves: Curves) -> float:
@@ -158,10 +158,10 @@ class StudyResults:
         end, common = curves.across_tasks
         if self.basis is ComparisonBasis.POOLED:
             at_end = end.evaluations == curves.end.evaluations
-            return self._pooled(curves, "qd_score") if at_end else np.nan
+            return self._find_pooled_value(curves, "qd_score") if at_end else np.nan
         return (common if self.basis is ComparisonBasis.COMMON else end).values["qd_score"]
 
-    def _pooled(self, curves: Curves, name: str) -> float:
+    def _find_pooled_value(self, curves: Curves, name: str) -> float:
         return self.pooled.get(curves.run.folder.path, {}).get(name, np.nan)
 
     def correction(self, curves: Curves) -> dict[str, float]:
@@ -172,7 +172,7 @@ class StudyResults:
         budget = self.compared_values(curves).evaluations
         if not len(curves.corrections["evaluations"]) or is_outdated(curves, budget):
             return {}
-        row = correction_row(curves, budget)
+        row = find_correction_row(curves, budget)
         return {name: float(values[row]) for name, values in curves.corrections.items()}
 
     @property
@@ -188,7 +188,7 @@ def is_outdated(curves: Curves, budget: int) -> bool:
     return bool(curves.corrections["evaluations"][-1] < min(curves.archived, budget))
 
 
-def correction_row(curves: Curves, budget: int) -> int:
+def find_correction_row(curves: Curves, budget: int) -> int:
     """The row of the correction that counts: the last within the budget, else the first after it."""
     within = np.flatnonzero(curves.corrections["evaluations"] <= budget)
     return int(within[-1]) if len(within) else 0
@@ -215,11 +215,11 @@ def compute_pooled_scores(
         archives = [fitness for pair in known.values() for fitness in pair or ()]
         if all(pair is not None for pair in known.values()):
             lowest = min((float(fitness.min()) for fitness in archives if len(fitness)), default=0.0)
-            scores |= {path: _scores(pair or [], lowest) for path, pair in known.items()}
+            scores |= {path: _compute_scores(pair or [], lowest) for path, pair in known.items()}
     return scores
 
 
-def _scores(archives: list[np.ndarray], offset: float) -> dict[str, float]:
+def _compute_scores(archives: list[np.ndarray], offset: float) -> dict[str, float]:
     """The QD-score of an archive and, if it was corrected, those of the correction."""
     before, *after = (math.fsum(fitness - offset) for fitness in archives)
     if not after:
