@@ -25,14 +25,14 @@ from elites.experiments.generation import FinishedGeneration, RunTotals
 from elites.experiments.guards import Interrupts, folder_lock
 from elites.experiments.pictures import Pictures, draw
 from elites.experiments.replications import Replications
-from elites.experiments.rows import list_columns, make_rows
+from elites.experiments.rows import UnloggedCounts, list_columns, make_rows
 from elites.files import convert_os_errors, make_one_line
 from elites.learning import products
 from elites.loggers.group import Loggers, open_loggers
 from elites.metrics.metric import Metric
 from elites.results.checkpoints import Checkpoints, RunIdentity, share_empty_rows
 from elites.results.folder import GroupFolder, RunFolder
-from elites.results.schemas import CheckpointHeader, is_sum
+from elites.results.schemas import CheckpointHeader
 from elites.results.tables import Logs, check_logs
 
 CHECKPOINT_SHARE = 0.02  # largest share of the time for checkpoints
@@ -135,47 +135,6 @@ def _restore(
         execution.log(f"{message}; continuing from the previous one")
     replications.totals = RunTotals(header.generation, header.evaluations, header.environment_steps)
     return header
-
-
-class UnloggedCounts:
-    """Counts and times since the last row of the logs."""
-
-    def __init__(
-        self, counts: Sequence[dict[str, int]] = (), seconds: Mapping[str, float] | None = None
-    ) -> None:
-        """`counts` has a dictionary for each run, `seconds` has the times; both are empty by default."""
-        self.counts, self.seconds = [dict(count) for count in counts], dict(seconds or {})
-
-    def add(self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> None:
-        """Adds a generation."""
-        counts = self.counts or [{} for _ in metrics]
-        self.counts = [
-            {name: count.get(name, 0) + row[name] for name in row if is_sum(name)}
-            for count, row in zip(counts, metrics, strict=True)
-        ]
-        steps = timings["steps_per_s"] * _find_episode_seconds(timings)
-        seconds = {name: timings[name] for name in timings if name not in NOT_SUMMED}
-        seconds["steps"] = steps
-        self.seconds = {name: self.seconds.get(name, 0.0) + seconds[name] for name in seconds}
-
-    def take(
-        self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The rows of the last generation, with all counts and times since the rows before. Resets these."""
-        rows = [{**row, **count} for row, count in zip(metrics, self.counts, strict=True)]
-        steps = self.seconds.pop("steps")
-        rate = steps / max(_find_episode_seconds(self.seconds), 1e-9)
-        summed_timings = {**timings, **self.seconds, "steps_per_s": rate}
-        self.counts, self.seconds = [], {}
-        return rows, summed_timings
-
-
-NOT_SUMMED = ("generation", "elapsed_s", "steps_per_s")  # columns of `timings.csv`
-
-
-def _find_episode_seconds(timings: Mapping[str, float]) -> float:
-    """The time that `steps_per_s` refers to."""
-    return timings["device_s"] if "device_s" in timings else timings["rollouts_s"]
 
 
 class _Loop:

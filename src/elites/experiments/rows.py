@@ -1,8 +1,8 @@
-"""The rows of `metrics.csv`, from the results of generations."""
+"""The rows of `metrics.csv`, from the results of generations, and their sums where some have no row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from elites.algorithms.base import Algorithm
 from elites.experiments.generation import FinishedGeneration, Row
 from elites.metrics.contribution import BY_OPERATOR, IMPROVED, MADE, NEW
 from elites.metrics.metric import Elites, GenerationResult, Metric, Metrics
-from elites.results.schemas import COUNTS
+from elites.results.schemas import COUNTS, is_sum
+
+NOT_SUMMED = ("generation", "elapsed_s", "steps_per_s")  # columns of `timings.csv`
 
 
 def list_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
@@ -85,3 +87,41 @@ def count_by_operator(statuses: np.ndarray, operators: tuple[str, ...]) -> dict[
         counts[f"{MADE}{name}"] = new + improved + sum(others)
         counts[f"{NEW}{name}"], counts[f"{IMPROVED}{name}"] = new, improved
     return counts
+
+
+class UnloggedCounts:
+    """Counts and times since the last row of the logs."""
+
+    def __init__(
+        self, counts: Sequence[dict[str, int]] = (), seconds: Mapping[str, float] | None = None
+    ) -> None:
+        """`counts` has a dictionary for each run, `seconds` has the times; both are empty by default."""
+        self.counts, self.seconds = [dict(count) for count in counts], dict(seconds or {})
+
+    def add(self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]) -> None:
+        """Adds a generation."""
+        counts = self.counts or [{} for _ in metrics]
+        self.counts = [
+            {name: count.get(name, 0) + row[name] for name in row if is_sum(name)}
+            for count, row in zip(counts, metrics, strict=True)
+        ]
+        steps = timings["steps_per_s"] * _find_episode_seconds(timings)
+        seconds = {name: timings[name] for name in timings if name not in NOT_SUMMED}
+        seconds["steps"] = steps
+        self.seconds = {name: self.seconds.get(name, 0.0) + seconds[name] for name in seconds}
+
+    def take(
+        self, metrics: Sequence[Mapping[str, Any]], timings: Mapping[str, float]
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The rows of the last generation, with all counts and times since the rows before. Resets these."""
+        rows = [{**row, **count} for row, count in zip(metrics, self.counts, strict=True)]
+        steps = self.seconds.pop("steps")
+        rate = steps / max(_find_episode_seconds(self.seconds), 1e-9)
+        summed_timings = {**timings, **self.seconds, "steps_per_s": rate}
+        self.counts, self.seconds = [], {}
+        return rows, summed_timings
+
+
+def _find_episode_seconds(timings: Mapping[str, float]) -> float:
+    """The time that `steps_per_s` refers to."""
+    return timings["device_s"] if "device_s" in timings else timings["rollouts_s"]
