@@ -252,7 +252,7 @@ class Tables(NamedTuple):
 
 
 def make_tables(findings: Findings) -> Tables:
-    """The tables of the page and of the LaTeX files. A table without rows is shown in neither."""
+    """The tables of the page, of which some are LaTeX files, too. A table without rows is not shown."""
     study, quantities = findings.study, findings.study.quantities
 
     def make_final(rows: Sequence[FinalValue], metrics: Sequence[Quantity], name: str) -> Table:
