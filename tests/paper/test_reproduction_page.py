@@ -27,6 +27,7 @@ def test_the_page_has_the_final_values():
         "brax-walker2d-250000": "map-elites",
         "brax-walker2d-p_evo": "p_evo 1",
         "brax-hopper-250000": "map-elites",
+        "brax-deterministic-250000": "map-elites",
     }
     for study, other in compared.items():
         with (DOCS / "reproduction" / study / "final.csv").open() as file:
@@ -42,7 +43,14 @@ def test_the_page_has_the_final_values():
 
 
 @pytest.mark.parametrize(
-    "study", ["brax-walker2d", "brax-walker2d-250000", "brax-walker2d-p_evo", "brax-hopper-250000"]
+    "study",
+    [
+        "brax-walker2d",
+        "brax-walker2d-250000",
+        "brax-walker2d-p_evo",
+        "brax-hopper-250000",
+        "brax-deterministic-250000",
+    ],
 )
 def test_runs_are_restored_from_a_report(tmp_path, study):
     """With the same final values, so that runs can be added to them."""
