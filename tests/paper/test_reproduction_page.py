@@ -28,6 +28,7 @@ def test_the_page_has_the_final_values():
         "brax-walker2d-p_evo": "p_evo 1",
         "brax-hopper-250000": "map-elites",
         "brax-deterministic-250000": "map-elites",
+        "brax-ant-50000": "map-elites",
     }
     for study, other in compared.items():
         with (DOCS / "reproduction" / study / "final.csv").open() as file:
@@ -50,6 +51,7 @@ def test_the_page_has_the_final_values():
         "brax-walker2d-p_evo",
         "brax-hopper-250000",
         "brax-deterministic-250000",
+        "brax-ant-50000",
     ],
 )
 def test_runs_are_restored_from_a_report(tmp_path, study):
