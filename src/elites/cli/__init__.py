@@ -91,22 +91,23 @@ def parse(arguments: Sequence[str]) -> Command:
     name, *rest = arguments
     if name not in COMMANDS:
         raise ElitesError(f"unknown command {name!r}; the commands are {', '.join(COMMANDS)}")
-    program, command, config = f"elites {name}", COMMANDS[name], None
+    program, command, algorithm = f"elites {name}", COMMANDS[name], ""
     if name == "run":
-        from elites.algorithms import ALGORITHMS, find_algorithm
+        from elites.algorithms import ALGORITHMS
 
         if not rest or rest[0].startswith("-"):
             raise ElitesError(f"usage: elites run ALGORITHM TASK; the algorithms are {', '.join(ALGORITHMS)}")
         algorithm, *rest = rest
         program, command = f"{program} {algorithm}", make_run_command(algorithm)
-        config = find_algorithm(algorithm).Config
     if name == "study":
         if not rest or rest[0] not in STUDY_COMMANDS:
             raise ElitesError(f"usage: {STUDY_USAGE}")
         action, *rest = rest
         program, command = f"{program} {action}", STUDY_COMMANDS[action]
     if not {"-h", "--help"}.isdisjoint(rest):
-        command = with_help(command, config)
+        from elites.algorithms import find_algorithm
+
+        command = with_help(command, find_algorithm(algorithm).Config if algorithm else None)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):

@@ -93,6 +93,7 @@ def _run_to_end(
     for folder in folders:
         folder.extend(budget)
     corrects = replications.configs[0].correct_every > 0
+    columns = list_columns(replications.algorithm, replications.metrics)
     timings = ["generation", *replications.timings, "checkpoint_s", "elapsed_s", "steps_per_s"]
     with ExitStack() as stack:
         with convert_os_errors(f"cannot write to {home}"):
@@ -100,7 +101,7 @@ def _run_to_end(
                 stack.enter_context(
                     Logs(
                         folder.path,
-                        list_columns(replications.algorithm, replications.metrics),
+                        columns,
                         [*timings, *["corrections_s"] * corrects],
                         list_correction_columns(replications.metrics.archive) if corrects else (),
                         replications.algorithm.operators,
@@ -157,7 +158,6 @@ class _Loop:
         self.folders, self.replications, self.logs, self.execution = folders, replications, logs, execution
         self.checkpoints, self.identity, self.interrupts = checkpoints, identity, interrupts
         self.config, self.loggers = replications.configs[0], loggers
-        self.columns = list_columns(replications.algorithm, replications.metrics)
         self.pictures = Pictures(execution.pictures, self.config.evaluations, replications.evaluations)
         self.seeds = tuple(config.seed for config in replications.configs)
         self.elapsed_before = header.elapsed if header else 0.0
@@ -256,7 +256,7 @@ class _Loop:
         """Writes rows of the logs and snapshots that are due; reports the generation."""
         evaluations = finished.totals.evaluations
         before, self.logged_evaluations = self.logged_evaluations, evaluations
-        metrics = make_rows(finished, self.replications.algorithm, self.replications.metrics, self.columns)
+        metrics = make_rows(finished, self.replications.algorithm, self.replications.metrics)
         self.metrics = metrics
         timings = {
             **finished.timings,

@@ -24,19 +24,15 @@ def list_columns(algorithm: Algorithm, metrics: Metrics) -> list[str]:
     return [*progress, *names, invalid, *by_operator]
 
 
-def make_rows(
-    finished: FinishedGeneration, algorithm: Algorithm, metrics: Metrics, columns: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The row of each replication. None is an empty cell."""
+def make_rows(finished: FinishedGeneration, algorithm: Algorithm, metrics: Metrics) -> list[dict[str, Any]]:
+    """The row of each replication, in the order of `list_columns`. None is an empty cell."""
     replications = range(len(finished.totals.environment_steps))
-    values = [_compute_values(finished, index, algorithm, metrics) for index in replications]
-    return [{column: own[column] for column in columns} for own in values]
+    return [_make_row(finished, index, algorithm, metrics) for index in replications]
 
 
-def _compute_values(
+def _make_row(
     finished: FinishedGeneration, index: int, algorithm: Algorithm, metrics: Metrics
 ) -> dict[str, Any]:
-    """The value of each column for a replication."""
     totals, row = finished.totals, finished.row
     counts = {
         "generation": totals.generation,
@@ -48,10 +44,12 @@ def _compute_values(
     }
     elites = collect_elites(algorithm, np.asarray(row.fitness[index]), np.asarray(row.descriptor[index]))
     result = make_generation_result(row, index, elites, counts)
+    *progress, _ = COUNTS
     return {
-        **counts,
+        **{name: counts[name] for name in progress},
         **compute_metrics(metrics.archive, elites),
         **{metric.name: metric.compute_value(result) for metric in metrics.generation},
+        **counts,  # the rest of them: they come after the metrics
     }
 
 
