@@ -1,7 +1,7 @@
 """Compares final values of an uncertain task with those of its deterministic counterpart.
 
 python docs/reproduction/noise_free.py REPORT DETERMINISTIC-REPORT: folders beside this file. Prints a line
-for each algorithm and metric that both have: medians, and the p-value of the exact rank-sum test.
+for each task, algorithm and metric that both have: medians, and the p-value of the exact rank-sum test.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from elites.metrics.metric import METRICS, Quantity
 from elites.metrics.statistics import rank_sum_p
 from elites.results import names
 
+DETERMINISTIC = "deterministic-"
+
 
 def main(uncertain: Path, deterministic: Path) -> None:
-    """Prints the comparison of two reports."""
+    """Prints the comparison of two reports, or of one that has both kinds of tasks."""
     first, second = (_read_finals(report) for report in (uncertain, deterministic))
-    for algorithm in sorted({*first["algorithm"]} & {*second["algorithm"]}):
-        for metric in (quantity for own in METRICS for quantity in (own, own.corrected)):
-            pair = [
-                table.loc[table["algorithm"] == algorithm, metric.name].to_numpy()
-                for table in (first, second)
-            ]
-            print(_format_line(algorithm, metric, *pair))
+    for (task, algorithm), own in second.groupby(["task", "algorithm"], observed=True):
+        counterpart = task.replace(DETERMINISTIC, "")
+        other = first[(first["task"] == counterpart) & (first["algorithm"] == algorithm)]
+        if counterpart == task or other.empty:
+            continue
+        for metric in (quantity for built_in in METRICS for quantity in (built_in, built_in.corrected)):
+            pair = [table[metric.name].dropna().to_numpy() for table in (other, own)]
+            if all(map(len, pair)):
+                print(f"{counterpart}, {algorithm}, {_format_line(metric, *pair)}")
 
 
 def _read_finals(report: Path) -> pd.DataFrame:
@@ -35,13 +39,9 @@ def _read_finals(report: Path) -> pd.DataFrame:
     return table.groupby(["task", "algorithm", "seed"], observed=True).last().reset_index()
 
 
-def _select_values(finals: pd.DataFrame, algorithm: str, metric: Quantity) -> np.ndarray:
-    return finals.loc[finals["algorithm"] == algorithm, metric.name].to_numpy()
-
-
-def _format_line(algorithm: str, metric: Quantity, first: np.ndarray, second: np.ndarray) -> str:
+def _format_line(metric: Quantity, first: np.ndarray, second: np.ndarray) -> str:
     medians = ", ".join(metric.format_value(float(np.median(values))) for values in (first, second))
-    return f"{algorithm}, {metric.label}: {medians}, p = {rank_sum_p(first, second):.2g}"
+    return f"{metric.label}: {medians}, p = {rank_sum_p(first, second):.2g}"
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from elites.studies.results.reader import read_results
@@ -41,6 +42,14 @@ def test_the_page_has_the_final_values():
         value = float(row["median"])
         share = "loss" in row["metric"] or "coverage" in row["metric"]
         assert (f"{value * 100:.1f} % (" if share else f"{value:,.0f} (") in page
+
+
+def test_the_page_has_the_losses_to_rounding():
+    page = (DOCS / "reproduction.md").read_text()
+    losses = pd.read_csv(DOCS / "reproduction" / "rounding.csv")
+    for (task, weights), rows in losses.groupby(["task", "weights"]):
+        for loss in ("qd_score_loss", "max_fitness_loss", "coverage_loss"):
+            assert f"{rows[loss].median() * 100:.1f} % (" in page, (task, weights)
 
 
 @pytest.mark.parametrize(
