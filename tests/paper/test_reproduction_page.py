@@ -2,16 +2,28 @@
 
 import csv
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from elites.results.study import StudyFolder
 from elites.studies.results.reader import read_results
 from elites.studies.results.runs import find_runs
+from elites.studies.study import Study, read_study_file
 
 DOCS = Path(__file__).parents[2] / "docs"
+STUDIES = [
+    "brax-walker2d",
+    "brax-walker2d-250000",
+    "brax-walker2d-p_evo",
+    "brax-hopper-250000",
+    "brax-deterministic-250000",
+    "brax-ant-50000",
+]
 
 
 def test_the_page_has_the_verdicts_of_the_reports():
@@ -44,6 +56,28 @@ def test_the_page_has_the_final_values():
         assert (f"{value * 100:.1f} % (" if share else f"{value:,.0f} (") in page
 
 
+def test_the_page_has_the_commands_for_missing_runs():
+    script = DOCS / "reproduction" / "missing.py"
+    commands = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+    assert "elites study run" in commands
+    assert commands in (DOCS / "reproduction.md").read_text()
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_report_is_part_of_its_study(study):
+    """The study that the page names plans all runs of the report, with the same settings."""
+    planned = Study(**read_study_file(DOCS / "reproduction" / f"{study}.toml"))
+    reported = StudyFolder(DOCS / "reproduction" / study).read_record()
+    for field in ("name", "evaluations", "log_every", "correct", "correct_replications", "snapshots"):
+        assert getattr(planned, field) == getattr(reported, field), field
+    for field in ("tasks", "algorithms"):
+        own = {(choice.name, str(dict(choice.parameters))) for choice in getattr(planned, field)}
+        assert own >= {(choice.name, str(choice.parameters)) for choice in getattr(reported, field)}
+    with (DOCS / "reproduction" / study / "runs.csv").open() as file:
+        seeds = {int(row["seed"]) for row in csv.DictReader(file)}
+    assert seeds <= {*range(planned.first_seed, planned.first_seed + planned.seeds)}
+
+
 def test_the_page_has_the_losses_to_rounding():
     page = (DOCS / "reproduction.md").read_text()
     losses = pd.read_csv(DOCS / "reproduction" / "rounding.csv")
@@ -52,17 +86,7 @@ def test_the_page_has_the_losses_to_rounding():
             assert f"{rows[loss].median() * 100:.1f} % (" in page, (task, weights)
 
 
-@pytest.mark.parametrize(
-    "study",
-    [
-        "brax-walker2d",
-        "brax-walker2d-250000",
-        "brax-walker2d-p_evo",
-        "brax-hopper-250000",
-        "brax-deterministic-250000",
-        "brax-ant-50000",
-    ],
-)
+@pytest.mark.parametrize("study", STUDIES)
 def test_runs_are_restored_from_a_report(tmp_path, study):
     """With the same final values, so that runs can be added to them."""
     pytest.importorskip("brax")
