@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from elites.paper.claims import CLAIMS
@@ -19,26 +19,27 @@ OPEN = "open"
 
 def verdicts() -> dict[tuple[str, str], str]:
     """The verdicts of all reports on each claim and suite, with the robots and the numbers of comparisons."""
-    known: dict[tuple[str, str], dict[int, dict[str, None]]] = {}  # by budget, in order and each once
+    known: dict[tuple[str, str], list[tuple[int, str]]] = {}  # with the budget first, largest budgets first
     here = ReportFolder(Path(__file__).parent)
     for file in sorted(here.path.glob(f"*/{here.table_path(names.ReportTable.CLAIMS).name}")):
         study = json.loads((file.parent / names.STUDY).read_text())
-        robots = " and ".join(task["name"].partition("-")[2] for task in study["tasks"])
         with file.open() as lines:
-            for row in csv.DictReader(lines):
-                verdict = Verdict(row["verdict"])
-                if verdict is not Verdict.UNTESTED:
-                    text = f"{robots} **{verdict}** ({row['comparisons_tested']} of {row['comparisons']})"
-                    budgets = known.setdefault((row["claim"], row["suite"]), {})
-                    budgets.setdefault(study["evaluations"], {})[text] = None
-    return {key: "; ".join(_cells(budgets)) for key, budgets in known.items()}
+            rows = [row for row in csv.DictReader(lines) if row["verdict"] != Verdict.UNTESTED]
+        for (claim, suite), group in groupby(rows, key=lambda row: (row["claim"], row["suite"])):
+            comparisons = list(group)
+            robots = _find_robots([task["name"] for task in study["tasks"]], comparisons)
+            count = f"{comparisons[0]['comparisons_tested']} of {comparisons[0]['comparisons']}"
+            budget = study["evaluations"]
+            runs = f"{' and '.join(robots)}, {'10^6' if budget == PAPER else f'{budget:,}'}"
+            text = f"{runs}: **{Verdict(comparisons[0]['verdict'])}** ({count})"
+            known.setdefault((claim, suite), []).append((-budget, text))
+    return {key: "<br>".join(text for _, text in sorted(cell)) for key, cell in known.items()}
 
 
-def _cells(budgets: dict[int, dict[str, None]]) -> Iterator[str]:
-    """The verdicts by budget, the largest one first."""
-    for budget, verdicts in sorted(budgets.items(), reverse=True):
-        prefix = "" if budget == PAPER else f"with {budget:,} evaluations: "
-        yield prefix + ", ".join(verdicts)
+def _find_robots(tasks: list[str], comparisons: list[dict[str, str]]) -> list[str]:
+    """The robots of the tasks that are compared."""
+    words = {word.strip(":") for row in comparisons for word in row["comparison"].split()}
+    return [task.partition("-")[2] for task in tasks if task in words]
 
 
 def table() -> list[str]:

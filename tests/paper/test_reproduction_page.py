@@ -23,6 +23,7 @@ STUDIES = [
     "brax-hopper-250000",
     "brax-deterministic-250000",
     "brax-ant-50000",
+    "qdgym-100000",
 ]
 
 
@@ -42,6 +43,7 @@ def test_the_page_has_the_final_values():
         "brax-hopper-250000": "map-elites",
         "brax-deterministic-250000": "map-elites",
         "brax-ant-50000": "map-elites",
+        "qdgym-100000": "pga-map-elites",
     }
     for study, other in compared.items():
         with (DOCS / "reproduction" / study / "final.csv").open() as file:
