@@ -12,7 +12,7 @@ from elites.archives.cells import make_cells, make_grid
 from elites.reports.figures import draw_archive, draw_corrected, draw_spread
 from elites.reports.maps import compute_voronoi_polygons
 from elites.reports.show import draw_progress
-from elites.reports.tables import make_losses_table, make_reproducibility_tables
+from elites.reports.tables import ROUNDING, make_losses_table, make_reproducibility_tables
 from elites.results.archive import make_saved_archive, save_archive
 from elites.results.corrected import make_corrected_archive
 
@@ -170,6 +170,28 @@ def test_the_tables_name_the_most_reproducible_and_the_luckiest(tmp_path):
     assert "; 1 elite left out because an episode gave NaN" in make_losses_table(
         make_corrected_archive(archive, fitness, descriptor, about)
     )
+
+
+def test_a_loss_by_rounding_is_explained(tmp_path):
+    archive = saved(make_task("qd-deterministic-walker"), tmp_path)
+    about = {**archive.about, "replications": 4, "redraw": False}
+    same = np.repeat(archive.fitness[:, None], 4, 1), np.repeat(archive.descriptor[:, None], 4, 1)
+
+    def explains(change, replications=4):
+        corrected = make_corrected_archive(
+            archive, (same[0] + change)[:, :replications], same[1][:, :replications], about
+        )
+        return ROUNDING in make_losses_table(corrected)
+
+    one, noise = np.zeros_like(same[0]), np.zeros_like(same[0])
+    one[5], noise[5, 2] = -100, -100
+    assert explains(one)
+    assert not explains(0)
+    assert not explains(1e-6 * np.abs(same[0]))  # means of equal episodes, as in MAP-Elites-sampling
+    assert not explains(noise)
+    assert not explains(one, replications=1)  # it could be noise
+    one[7] = np.nan
+    assert explains(one)
 
 
 def test_progress_is_drawn(tmp_path):

@@ -11,6 +11,11 @@ from elites.metrics.metric import installed_metrics, load_archive_metrics
 from elites.results.corrected import CorrectedArchive
 from elites.text import shorten
 
+ROUNDING = (
+    "this task has no noise: the loss comes from rounding, which depends on the batch under XLA and in a "
+    "CUDA kernel; native physics repeats every bit"
+)
+
 
 def make_losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
     """The metrics of an archive, those of the corrected one, and the losses.
@@ -39,7 +44,10 @@ def make_losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] =
     if corrected.invalid:
         count = int(corrected.invalid)
         title += f"; {count} elite{'s' * (count != 1)} left out because an episode gave NaN"
-    return "\n".join([title, *align_rows(rows), *(f"  left out: {problem}" for problem in problems)])
+    notes = [f"  left out: {problem}" for problem in problems]
+    if corrected.shows_rounding:
+        notes.append(f"  {ROUNDING}")
+    return "\n".join([title, *align_rows(rows), *notes])
 
 
 def make_reproducibility_tables(corrected: CorrectedArchive) -> str:

@@ -92,6 +92,19 @@ class CorrectedArchive(DrawableArchive):
         _, after, lost = self.compare_metric(metric)
         return after if column == metric.name else lost
 
+    @property
+    def shows_rounding(self) -> bool:
+        """Whether each elite's replications are all the same, but some differ from the recorded episode.
+
+        Then the task has no noise: these episodes were rounded in another way, as in another batch under XLA.
+        """
+        if self.fitness.shape[1] < 2 or self.about["redraw"]:
+            return False
+        first = self.fitness[:, :1]
+        repeated = bool(np.all((self.fitness == first) | (np.isnan(self.fitness) & np.isnan(first))))
+        valid = ~np.isnan(first[:, 0])
+        return repeated and not np.allclose(first[valid, 0], self.original_fitness[valid], rtol=1e-4)
+
     def is_correction_of(self, archive: SavedArchive) -> bool:
         """Whether it was made from this archive."""
         return bool(self.about["archive"] == archive.digest())
