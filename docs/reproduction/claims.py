@@ -19,7 +19,7 @@ OPEN = "open"
 
 def verdicts() -> dict[tuple[str, str], str]:
     """The verdicts of all reports on each claim and suite, with the robots and the numbers of comparisons."""
-    known: dict[tuple[str, str], list[tuple[int, str]]] = {}  # with the budget first, largest budgets first
+    known: dict[tuple[str, str], dict[tuple[int, str], None]] = {}  # each verdict once, with the budget first
     here = ReportFolder(Path(__file__).parent)
     for file in sorted(here.path.glob(f"*/{here.table_path(names.ReportTable.CLAIMS).name}")):
         study = json.loads((file.parent / names.STUDY).read_text())
@@ -32,7 +32,7 @@ def verdicts() -> dict[tuple[str, str], str]:
             budget = study["evaluations"]
             runs = f"{' and '.join(robots)}, {'10^6' if budget == PAPER else f'{budget:,}'}"
             text = f"{runs}: **{Verdict(comparisons[0]['verdict'])}** ({count})"
-            known.setdefault((claim, suite), []).append((-budget, text))
+            known.setdefault((claim, suite), {})[-budget, text] = None
     return {key: "<br>".join(text for _, text in sorted(cell)) for key, cell in known.items()}
 
 

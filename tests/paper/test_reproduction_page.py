@@ -58,11 +58,12 @@ def test_the_page_has_the_final_values():
         assert (f"{value * 100:.1f} % (" if share else f"{value:,.0f} (") in page
 
 
-def test_the_page_has_the_commands_for_missing_runs():
-    script = DOCS / "reproduction" / "missing.py"
-    commands = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
-    assert "elites study run" in commands
-    assert commands in (DOCS / "reproduction.md").read_text()
+@pytest.mark.parametrize(("script", "begins"), [("missing", "elites study run"), ("offset", "| task |")])
+def test_the_page_has_what_scripts_print(script, begins):
+    path = DOCS / "reproduction" / f"{script}.py"
+    text = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True).stdout
+    assert text.startswith(begins)
+    assert text in (DOCS / "reproduction.md").read_text()
 
 
 @pytest.mark.parametrize("study", STUDIES)
