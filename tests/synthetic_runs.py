@@ -40,6 +40,7 @@ def make_run(
     timings=True,
     hyper_parameters=None,
     task_parameters=None,
+    noise=1,
 ):
     """A run whose metrics rise towards `qd_score`; `loss` is what a correction takes of all three.
 
@@ -105,7 +106,7 @@ def make_run(
             )
         table.file.close()
     if archive or (loss is not None and not corrected_along):
-        make_archive(own, config, qd_score, loss, corrected_at, cells)
+        make_archive(own, config, qd_score, loss, corrected_at, cells, noise)
     return own
 
 
@@ -148,13 +149,13 @@ def synthetic_archive(config, top, kind="cvt"):
     )
 
 
-def make_archive(own, config, top, loss, corrected_at=None, kind="cvt"):
-    """Saves such elites; of a loss, all lose that share."""
+def make_archive(own, config, top, loss, corrected_at=None, kind="cvt", noise=1):
+    """Saves such elites; of a loss, all lose that share. Their two episodes differ by the noise."""
     saved = synthetic_archive(config, top, kind)
     fitness, descriptor, about = saved.fitness, saved.descriptor, dict(saved.about)
     save_archive(own / "archive.npz", saved)
     if loss is not None:
-        samples = np.repeat((fitness * (1 - loss))[:, None], 2, axis=1)
+        samples = (fitness * (1 - loss))[:, None] + np.array([-noise, noise], np.float32) / 2
         places = np.repeat(descriptor[:, None], 2, axis=1)
         about |= {"replications": 2, "redraw": False, "evaluations": corrected_at or config.evaluations}
         about["archive"] = saved.digest()

@@ -313,6 +313,15 @@ def test_a_correction_of_an_earlier_archive_is_not_shown_as_the_final_one(tmp_pa
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("noise", [0, 1])
+def test_losses_by_rounding_are_noted(tmp_path, noise):
+    for algorithm in ("map-elites", "pga-map-elites"):
+        make_run(tmp_path, algorithm, "qd-walker", 0, evaluations=300, loss=0.1, noise=noise)
+    note = "qd-walker has no noise: losses of pga-map-elites, map-elites come from rounding"
+    assert (note in report_study(tmp_path)) == (noise == 0)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_correction_curves_are_drawn_without_a_correction_of_the_end(tmp_path):
     own = make_run(tmp_path, "map-elites", "qd-walker", 0, evaluations=400, loss=0.1, corrected_along=4)
     lines = (own / "corrections.csv").read_text().splitlines()

@@ -370,6 +370,12 @@ def _describe_corrections(corrected: Sequence[Curves], task: str) -> list[str]:
             f"{'; '.join(outdated)}; run `elites correct` again. Corrections that are not of the final "
             "archive are left out of final values and maps."
         )
+    first = {c.run.variant: c for c in reversed(corrected)}
+    if rounded := [variant for variant in reversed(first) if _shows_rounding(first[variant])]:
+        notes.append(
+            f"{task} has no noise: losses of {', '.join(rounded)} come from rounding, which depends on the "
+            "batch under XLA and in a CUDA kernel."
+        )
     counting = [c for c in corrected if not is_outdated(c, c.end.evaluations)]
     at = {int(c.corrections["evaluations"][find_correction_row(c, c.end.evaluations)]) for c in counting}
     if len(at) > 1:
@@ -378,3 +384,11 @@ def _describe_corrections(corrected: Sequence[Curves], task: str) -> list[str]:
             "values and losses are compared across these."
         )
     return notes
+
+
+def _shows_rounding(curves: Curves) -> bool:
+    """See `CorrectedArchive.shows_rounding`; of the final correction, if there is one."""
+    try:
+        return load_corrected(curves.run.folder.corrected_path()).shows_rounding
+    except ElitesError:  # there is none, or its metrics alone can be read
+        return False
