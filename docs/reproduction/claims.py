@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from elites.paper.claims import CLAIMS
 from elites.paper.presets import SUITES
@@ -14,46 +14,65 @@ from elites.results import names
 from elites.results.study import ReportFolder
 
 PAPER = 1_000_000  # evaluations of a run
-OPEN = "open"
+WORDS = {
+    Verdict.HOLDS: "**holds**",
+    Verdict.PARTLY: "**holds**",
+    Verdict.CONTRADICTED: "**contradicted**",
+    Verdict.UNDECIDED: "undecided",
+}
 
 
-def verdicts() -> dict[tuple[str, str], str]:
-    """The verdicts of all reports on each claim and suite, with the robots and the numbers of comparisons."""
-    known: dict[tuple[str, str], dict[tuple[int, str], None]] = {}  # each verdict once, with the budget first
+class Column(NamedTuple):
+    """Runs on the same tasks with the same budget. They sort by suite, then from the largest budget."""
+
+    suite: int
+    less_evaluations: int
+    tasks: tuple[str, ...]
+
+
+def verdicts() -> dict[Column, list[dict[str, str]]]:
+    """The rows of all reports that have a verdict."""
+    suites = [suite.title for suite in SUITES.values()]
+    known: dict[Column, list[dict[str, str]]] = {}
     here = ReportFolder(Path(__file__).parent)
     for file in sorted(here.path.glob(f"*/{here.table_path(names.ReportTable.CLAIMS).name}")):
         study = json.loads((file.parent / names.STUDY).read_text())
+        tasks = tuple(task["name"] for task in study["tasks"])
         with file.open() as lines:
-            rows = [row for row in csv.DictReader(lines) if row["verdict"] != Verdict.UNTESTED]
-        for (claim, suite), group in groupby(rows, key=lambda row: (row["claim"], row["suite"])):
-            comparisons = list(group)
-            robots = _find_robots([task["name"] for task in study["tasks"]], comparisons)
-            count = f"{comparisons[0]['comparisons_tested']} of {comparisons[0]['comparisons']}"
-            budget = study["evaluations"]
-            runs = f"{' and '.join(robots)}, {'10^6' if budget == PAPER else f'{budget:,}'}"
-            text = f"{runs}: **{Verdict(comparisons[0]['verdict'])}** ({count})"
-            known.setdefault((claim, suite), {})[-budget, text] = None
-    return {key: "<br>".join(text for _, text in sorted(cell)) for key, cell in known.items()}
+            for row in csv.DictReader(lines):
+                if row["verdict"] in WORDS:
+                    column = Column(suites.index(row["suite"]), -study["evaluations"], tasks)
+                    known.setdefault(column, []).append(row)
+    return known
 
 
-def _find_robots(tasks: list[str], comparisons: list[dict[str, str]]) -> list[str]:
-    """The robots of the tasks that are compared."""
-    words = {word.strip(":") for row in comparisons for word in row["comparison"].split()}
-    return [task.partition("-")[2] for task in tasks if task in words]
+def make_title(column: Column, rows: list[dict[str, str]]) -> str:
+    """The tasks that are compared, and the budget."""
+    words = {word.strip(":") for row in rows for word in row["comparison"].split()}
+    budget = "10^6" if -column.less_evaluations == PAPER else f"{-column.less_evaluations:,}"
+    return "<br>".join([*(f"`{task}`" for task in column.tasks if task in words), budget])
+
+
+def make_cell(claim: str, rows: list[dict[str, str]]) -> str:
+    """The verdict on a claim, with the number of comparisons; empty if there is none."""
+    for row in rows:
+        if row["claim"] == claim:
+            count = f"{row['comparisons_tested']} of {row['comparisons']}"
+            return f"{WORDS[Verdict(row['verdict'])]} ({count})"
+    return ""
 
 
 def table() -> list[str]:
-    """A row for each claim: its words, and the verdicts on each suite."""
+    """A row for each claim: its words, and the verdicts on all tasks."""
     known = verdicts()
-    titles = [suite.title for suite in SUITES.values()]
+    columns = sorted(known)
     rows = [
-        f"| claim | the paper's words, in short | {' | '.join(titles)} |",
-        "|---|---|" + "---|" * len(titles),
+        f"| claim | the paper's words, in short | {' | '.join(make_title(column, known[column]) for column in columns)} |",
+        "|---|---|" + "---|" * len(columns),
     ]
     for number, text, _ in CLAIMS:
-        cells = [known.get((number, title), OPEN) for title in titles]
-        tested = any((number, title) in known for title in titles)
-        name = f"[{number}](#claim-{number})" if tested else number
+        cells = [make_cell(number, known[column]) for column in columns]
+        name = f"[{number}](#claim-{number})" if any(cells) else number
         rows.append(f"| {name} | {text} | {' | '.join(cells)} |")
     return rows
 
