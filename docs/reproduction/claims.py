@@ -66,8 +66,9 @@ def table() -> list[str]:
     """A row for each claim: its words, and the verdicts on all tasks."""
     known = verdicts()
     columns = sorted(known)
+    titles = [make_title(column, known[column]) for column in columns]
     rows = [
-        f"| claim | the paper's words, in short | {' | '.join(make_title(column, known[column]) for column in columns)} |",
+        f"| claim | the paper's words, in short | {' | '.join(titles)} |",
         "|---|---|" + "---|" * len(columns),
     ]
     for number, text, _ in CLAIMS:
