@@ -240,10 +240,11 @@ class Display(LiveView):
     def __call__(self, report: Report) -> None:
         done, total = report.metrics["evaluations"], report.budget
         rate, remaining_time = self.update_bar(done, total)
-        self.rows = _make_rows(report, f"{done:,} of {total:,}, {rate:.1f}/s, {remaining_time} left")
+        pace = f", {rate:.1f}/s, {remaining_time} left" if rate > 0 else ""  # the first report begins it
+        self.rows = _make_rows(report, f"{done:,} of {total:,}{pace}")
         if self.line_is_due() or (done >= total and not self.is_live):
             self.log(
-                f"{done:,} of {total:,} evaluations, {rate:.1f}/s, {remaining_time} left: "
+                f"{done:,} of {total:,} evaluations{pace}: "
                 f"{_format_metrics(report)}, added {_format_added(report)} ({_format_seeds(report)})"
             )
 
