@@ -74,6 +74,8 @@ def test_the_rate_is_correct_with_any_timing_of_reports(burst, monkeypatch):
                 "coverage": 0.5,
             }
             view(Report(metrics, {}, 10**6, (0,)))
-    rates = [float(line.split("evaluations, ")[1].split("/s")[0]) for line in captured.get().splitlines()]
-    assert len(rates) >= 3
-    np.testing.assert_allclose(rates[1:], 1000, rtol=0.15)
+    first, *lines = captured.get().splitlines()
+    assert "/s" not in first  # nothing is known about the pace yet
+    rates = [float(line.split("evaluations, ")[1].split("/s")[0]) for line in lines]
+    assert len(rates) >= 2
+    np.testing.assert_allclose(rates, 1000, rtol=0.15)
