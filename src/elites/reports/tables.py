@@ -8,13 +8,8 @@ import numpy as np
 
 from elites.metrics.corrected import select_luckiest, select_most_reproducible
 from elites.metrics.metric import installed_metrics, load_archive_metrics
-from elites.results.corrected import CorrectedArchive
+from elites.results.corrected import ROUNDING, CorrectedArchive
 from elites.text import shorten
-
-ROUNDING = (
-    "this task has no noise: the loss comes from rounding, which depends on the batch under XLA and in a "
-    "CUDA kernel; native physics repeats every bit"
-)
 
 
 def make_losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] = ()) -> str:
@@ -46,7 +41,9 @@ def make_losses_table(corrected: CorrectedArchive, metric_paths: Iterable[str] =
         title += f"; {count} elite{'s' * (count != 1)} left out because an episode gave NaN"
     notes = [f"  left out: {problem}" for problem in problems]
     if corrected.shows_rounding:
-        notes.append(f"  {ROUNDING}")
+        notes.append(
+            f"  this task has no noise: the loss comes from {ROUNDING}; native physics repeats every bit"
+        )
     return "\n".join([title, *align_rows(rows), *notes])
 
 

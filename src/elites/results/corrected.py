@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 VERSION = 1
+ROUNDING = "rounding, which depends on the batch under XLA and in a CUDA kernel"
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,11 @@ class CorrectedArchive(DrawableArchive):
         """
         if self.fitness.shape[1] < 2 or self.about["redraw"]:
             return False
-        first = self.fitness[:, :1]
-        repeated = bool(np.all((self.fitness == first) | (np.isnan(self.fitness) & np.isnan(first))))
-        valid = ~np.isnan(first[:, 0])
-        return repeated and not np.allclose(first[valid, 0], self.original_fitness[valid], rtol=1e-4)
+        first = self.fitness[:, 0]
+        same = np.repeat(first[:, None], self.fitness.shape[1], axis=1)
+        repeated = np.array_equal(self.fitness, same, equal_nan=True)
+        valid = ~np.isnan(first)
+        return repeated and not np.allclose(first[valid], self.original_fitness[valid], rtol=1e-4)
 
     def is_correction_of(self, archive: SavedArchive) -> bool:
         """Whether it was made from this archive."""

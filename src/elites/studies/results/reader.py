@@ -14,7 +14,7 @@ from elites.errors import ElitesError
 from elites.files import make_one_line, open_file
 from elites.metrics.contribution import choose_window, count_added, count_kept, count_made, count_rows, smooth
 from elites.metrics.metric import METRICS, Metric, Quantity, find_metric
-from elites.results.corrected import load_corrected, load_corrected_metrics
+from elites.results.corrected import ROUNDING, load_corrected, load_corrected_metrics
 from elites.results.folder import RunFolder
 from elites.results.schemas import MAX_COUNT, OPTIONAL, RunRecord, check_columns
 from elites.results.tables import metric_names
@@ -370,12 +370,11 @@ def _describe_corrections(corrected: Sequence[Curves], task: str) -> list[str]:
             f"{'; '.join(outdated)}; run `elites correct` again. Corrections that are not of the final "
             "archive are left out of final values and maps."
         )
-    first = {c.run.variant: c for c in reversed(corrected)}
-    if rounded := [variant for variant in reversed(first) if _shows_rounding(first[variant])]:
-        notes.append(
-            f"{task} has no noise: losses of {', '.join(rounded)} come from rounding, which depends on the "
-            "batch under XLA and in a CUDA kernel."
-        )
+    first: dict[str, Curves] = {}
+    for own in corrected:
+        first.setdefault(own.run.variant, own)
+    if rounded := [variant for variant, own in first.items() if _shows_rounding(own)]:
+        notes.append(f"{task} has no noise: losses of {', '.join(rounded)} come from {ROUNDING}.")
     counting = [c for c in corrected if not is_outdated(c, c.end.evaluations)]
     at = {int(c.corrections["evaluations"][find_correction_row(c, c.end.evaluations)]) for c in counting}
     if len(at) > 1:
